@@ -1,0 +1,1 @@
+"""The server: opens reports, learns, and publishes the policy."""

@@ -1,0 +1,33 @@
+"""Learners: pure functions from state and release to state. One file an algorithm."""
+
+from typing import Any, Protocol
+
+from privateer.contributions import KeyedSums
+from privateer.experiment import Spec
+from privateer.policies.partition import PartitionPolicy
+from privateer_server.learners.partition import PartitionLearner
+from privateer_server.learners.partition_published import PublishedPartitionLearner
+
+
+class Learner(Protocol):
+    """What turns releases into policies. States are frozen dataclasses that round-trip through `privateer.codec`."""
+
+    state_type: type[Any]
+
+    def start(self) -> Any:
+        """The state before any report."""
+        ...
+
+    def policy(self, state: Any, version: int, batch: int, seed: int) -> PartitionPolicy:
+        """The policy that lives for one round of ``batch`` reports (0: the final one); ``seed`` is public."""
+        ...
+
+    def learn(self, state: Any, policy: PartitionPolicy, release: KeyedSums) -> Any:
+        """The state after a round's release."""
+        ...
+
+
+def learner_for(spec: Spec) -> Learner:
+    """The learner that a spec names."""
+    kind = PublishedPartitionLearner if spec.privacy.calibration == "published" else PartitionLearner
+    return kind(spec)

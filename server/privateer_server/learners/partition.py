@@ -1,0 +1,277 @@
+"""The partition bandit, tight: one signed symbol a person, exact variances, posteriors that children inherit."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from privateer.contributions import KeyedSums
+from privateer.experiment import Spec
+from privateer.policies.partition import DEPTH_MAX, PartitionPolicy
+from privateer.privacy.terms import calibrate
+from privateer.slots import UNIT, Layout
+
+_ROOT_VARIANCE: Final = 0.25
+_EXPLORATION: Final = 0.5
+"""Thompson sampling draws with this share of the posterior's standard deviation."""
+_FLOOR: Final = 0.02
+"""Least share of the slots for an active arm, so that no run is stuck on an unlucky start."""
+_DROP: Final = 2.0
+"""Standard deviations of a difference at which an arm is dropped (practical)."""
+_BIAS_DROP: Final = 2.0
+_SPLIT: Final = 0.25
+_CHILD_SPREAD: Final = 1.2
+_POOL: Final = 100.0
+"""Reports with which the average over keys counts in a key's own share of scored reports."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """What the server knows of the bins.
+
+    Attributes
+    ----------
+    rounds, seen
+        Closed rounds, and people who reported.
+    depths, paths
+        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
+    active
+        Shape (bins, arms): arms not dropped yet.
+    precision, moment
+        Shape (bins, arms): posterior precision, and precision times mean, of mass * (2 mean reward - 1).
+    heaviest
+        Shape (bins,): largest weight that a single report has had in ``moment``.
+    """
+
+    rounds: int
+    seen: int
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    precision: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    heaviest: NDArray[np.float64]
+
+
+class PartitionLearner:
+    """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures)."""
+
+    state_type = PartitionState
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.proved = spec.algorithm.confidence == "proved"
+
+    def start(self) -> PartitionState:
+        """One bin, all arms."""
+        arms = self.spec.arm_count
+        prior = 0.0 if self.proved else 1.0 / _ROOT_VARIANCE
+        return PartitionState(
+            rounds=0,
+            seen=0,
+            depths=np.zeros(1, np.int64),
+            paths=np.zeros(1, np.int64),
+            active=np.ones((1, arms), bool),
+            precision=np.full((1, arms), prior),
+            moment=np.zeros((1, arms)),
+            heaviest=np.zeros(1),
+        )
+
+    def policy(self, state: PartitionState, version: int, batch: int, seed: int) -> PartitionPolicy:
+        """Bins with several active arms ask their people; slots are shared out by Thompson sampling.
+
+        At the end (``batch`` 0) every bin plays its best arm.
+        """
+        active = state.active if batch else _best_only(state)
+        bins = np.flatnonzero(active.sum(axis=1) > 1)
+        undecided = float((0.5 ** state.depths[bins]).sum())
+        key_share = float((0.5 ** state.depths[bins]).max(initial=0.0))
+        terms = calibrate(self.spec.privacy, max(1, batch), undecided, key_share)
+        return PartitionPolicy(
+            version=version,
+            dimension=self.spec.dimension,
+            depths=state.depths,
+            paths=state.paths,
+            active=active,
+            bins=bins,
+            layout=Layout(seed, self._thresholds(state, bins)),
+            terms=replace(terms, batch=batch),
+        )
+
+    def _thresholds(self, state: PartitionState, bins: NDArray[np.int64]) -> NDArray[np.uint32]:
+        active = state.active[bins]
+        if self.proved:
+            shares = active / np.maximum(1, active.sum(axis=1, keepdims=True))
+        else:
+            shares = best_chances(_means(state)[bins], _EXPLORATION / np.sqrt(state.precision[bins]), active)
+            spread = _FLOOR * active
+            shares = spread + shares * (1 - spread.sum(axis=1, keepdims=True))
+        edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
+        # Rounding must not leave a slot to a dropped last arm.
+        last = active.shape[1] - 1 - active[:, ::-1].argmax(axis=1)
+        return np.where(np.arange(active.shape[1] - 1)[None, :] >= last[:, None], np.uint32(UNIT), edges)
+
+    def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Update posteriors by inverse variance, drop arms, split bins."""
+        precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
+        variance = self._variance(release, policy.depths[policy.bins])
+        weight = release.gain / variance
+        precision[policy.bins] += release.gain * weight[:, None] * release.counts
+        moment[policy.bins] += weight[:, None] * release.sums
+        heaviest[policy.bins] = np.maximum(heaviest[policy.bins], weight)
+        state = replace(
+            state,
+            rounds=state.rounds + 1,
+            seen=state.seen + release.reports,
+            precision=precision,
+            moment=moment,
+            heaviest=heaviest,
+        )
+        state = replace(state, active=self._surviving(state))
+        return self._split(state)
+
+    def _variance(self, release: KeyedSums, depths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Variance of one report's score at each key: estimated from the hits, or bounded where it must be proved."""
+        if self.proved:
+            mass = self._mass(depths)
+            return mass * max(0.0, release.hit_own - release.hit_other) + release.hit_other
+        if not len(depths):
+            return np.ones(0)
+        pooled = float(release.hits.mean()) / max(1, release.reports)
+        floor = release.hit_other / 4
+        return np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL))
+
+    def _mass(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Share of people in bins of these depths: exact for uniform contexts, under ``proved`` an upper bound."""
+        bound = self.spec.algorithm.density_bound if self.proved else 1.0
+        return np.minimum(1.0, bound * 0.5**depths)
+
+    def _surviving(self, state: PartitionState) -> NDArray[np.bool_]:
+        """Active arms less those that another arm beats by more than chance and the bin's width explain."""
+        mean = _means(state)
+        if self.proved:
+            radius = self._proved_radius(state)
+            best = np.where(state.active, mean - radius, -np.inf).max(axis=1, keepdims=True)
+            gap = best - (mean + radius)
+        else:
+            variance = 1 / state.precision
+            leader = np.where(state.active, mean, -np.inf).argmax(axis=1)[:, None]
+            spread = np.sqrt(variance + np.take_along_axis(variance, leader, axis=1))
+            gap = np.take_along_axis(mean, leader, axis=1) - mean - _DROP * spread
+        return state.active & ~(gap > self._bias(state.depths)[:, None])
+
+    def _bias(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How far two arms' differences may move within a bin, in units of the estimates."""
+        d = self.spec.dimension
+        if self.proved:
+            levels = depths[:, None] + d - 1 - np.arange(d)[None, :]
+            diameter = np.sqrt((0.25 ** (levels // d)).sum(axis=1))
+            # 2 f - 1 moves by 2 L diameter per arm; a difference of two arms by twice that.
+            return 4 * self.spec.algorithm.lipschitz * diameter * self._mass(depths)
+        return _BIAS_DROP * 2.0 ** (-depths / d) * self._mass(depths)
+
+    def _proved_radius(self, state: PartitionState) -> NDArray[np.float64]:
+        """Freedman's bound for a weighted sum of bounded martingale differences, by union over looks, bins and arms.
+
+        The n-th round may spend failure * 6 / (pi n)^2, shared by the at most 2^depth bins of a depth and their arms;
+        a bin of depth s gets the share 2^-(2s+1), which sums to at most 1 over a tree.
+        """
+        looks = self.spec.algorithm.failure * 6 / (math.pi * max(1, state.rounds)) ** 2
+        share = looks * 0.5 ** (2.0 * state.depths + 1) / self.spec.arm_count
+        log = np.log(2 / share)[:, None]
+        precision = np.where(state.precision > 0, state.precision, 1.0)
+        radius = np.sqrt(2 * log / precision) + 2 * log * state.heaviest[:, None] / (3 * precision)
+        return np.where(state.precision > 0, radius, np.inf)
+
+    def _split(self, state: PartitionState) -> PartitionState:
+        """Halve undecided bins whose arms are known better than the bin is narrow."""
+        if self.proved:
+            radius = np.where(state.active, self._proved_radius(state), 0.0).max(axis=1)
+            ready = 2 * radius < self._bias(state.depths)
+        else:
+            leader = np.where(state.active, _means(state), -np.inf).argmax(axis=1)[:, None]
+            precision = np.take_along_axis(state.precision, leader, axis=1)[:, 0]
+            width = np.sqrt(2 / precision) / (2 * self._mass(state.depths))
+            ready = width < _SPLIT * 2.0 ** (-state.depths / self.spec.dimension)
+        ready &= (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        return self._halved(state, ready) if ready.any() else state
+
+    def _halved(self, state: PartitionState, ready: NDArray[np.bool_]) -> PartitionState:
+        copies = np.repeat(np.arange(len(ready)), 1 + ready)
+        fresh = ready[copies]
+        second = np.concatenate([[False], copies[1:] == copies[:-1]])
+        depths = state.depths[copies] + fresh
+        paths = np.where(fresh, 2 * state.paths[copies] + second, state.paths[copies])
+        precision, moment = state.precision[copies], state.moment[copies]
+        if self.proved:
+            precision[fresh], moment[fresh] = 0.0, 0.0
+        else:
+            scale = self._mass(depths[fresh]) * 2.0 ** (-depths[fresh] / self.spec.dimension)
+            mean = moment[fresh] / precision[fresh] / 2
+            precision[fresh] = 1 / (1 / precision[fresh] / 4 + (_CHILD_SPREAD * scale[:, None]) ** 2)
+            moment[fresh] = precision[fresh] * mean
+        return replace(
+            state,
+            depths=depths,
+            paths=paths,
+            active=state.active[copies],
+            precision=precision,
+            moment=moment,
+            heaviest=np.where(fresh, 0.0, state.heaviest[copies]),
+        )
+
+    def describe(self, state: PartitionState) -> dict[str, Any]:
+        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
+
+        The scale takes contexts for uniform; where they are not, read the order of the arms and not the distance.
+        """
+        mass = self._mass(state.depths)[:, None]
+        low, high = self.spec.reward.low, self.spec.reward.high
+        error = np.sqrt(1 / np.where(state.precision > 0, state.precision, np.nan))
+        means = low + (high - low) * (_means(state) / mass + 1) / 2
+        errors = (high - low) * error / mass / 2
+        names = self.spec.experiment.arms
+        rows = [
+            {
+                "depth": int(state.depths[b]),
+                "path": int(state.paths[b]),
+                "arms": {
+                    names[k]: {"mean": _rounded(means[b, k]), "standard_error": _rounded(errors[b, k])}
+                    for k in np.flatnonzero(state.active[b])
+                },
+            }
+            for b in range(len(state.depths))
+        ]
+        return {"rounds": state.rounds, "seen": state.seen, "bins": rows}
+
+
+def best_chances(
+    mean: NDArray[np.float64], deviation: NDArray[np.float64], active: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Chance that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
+    draws = mean[:, :, None] + deviation[:, :, None] * _NODES[None, None, :]
+    below = np.ones_like(draws)
+    for rival in range(mean.shape[1]):
+        beaten = ndtr((draws - mean[:, rival, None, None]) / deviation[:, rival, None, None])
+        beaten[:, rival] = 1.0
+        below *= np.where(active[:, rival, None, None], beaten, 1.0)
+    chances = (below @ _WEIGHTS) * active
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def _means(state: PartitionState) -> NDArray[np.float64]:
+    """Posterior means, 0 where nothing is known."""
+    return state.moment / np.where(state.precision > 0, state.precision, 1.0)
+
+
+def _best_only(state: PartitionState) -> NDArray[np.bool_]:
+    best = np.where(state.active, _means(state), -np.inf).argmax(axis=1)
+    return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 4) if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""The core of Privateer: wire format, privacy, privatizers and policies. Imports nothing by itself."""

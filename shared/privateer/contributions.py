@@ -1,0 +1,78 @@
+"""What people have to tell before it is randomized. This never leaves a device."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, repr=False)
+class KeyedValues:
+    """One value of one key per person: the primitive 'keyed means'.
+
+    Attributes
+    ----------
+    slots
+        Shape (n,), uint32: public.
+    keys
+        Shape (n,), int64: the person's key, or -1 for a person who has nothing to tell this round. Secret.
+    groups
+        Shape (n,), int64: the group (arm) that the person's slot has at the key. Secret, as the key is.
+    values
+        Shape (n,), float64 in [0, 1]. Secret.
+    """
+
+    slots: NDArray[np.uint32]
+    keys: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+@dataclass(frozen=True)
+class KeyedSums:
+    """Private sums over one round of keyed values.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    sums
+        Shape (keys, groups): sum, over reports whose slot is in the group, of a score in {-1, 0, 1} with expectation
+        ``gain * share of people with the key * (2 value - 1)``.
+    counts
+        Shape (keys, groups), int64: reports whose slot is in the group.
+    hits
+        Shape (keys,), int64: reports with a score other than 0.
+    gain
+        What debiasing divides by.
+    hit_own, hit_other
+        Probability of a score other than 0 for a person with the key, and at most for one with another key.
+    """
+
+    reports: int
+    sums: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    hits: NDArray[np.int64]
+    gain: float
+    hit_own: float
+    hit_other: float
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Private sums over one round, cell by cell (the published mechanism of paper 1).
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    rewards, counts
+        Shape (keys, groups): noisy sum of rewards, and noisy number of people, in each cell.
+    """
+
+    reports: int
+    rewards: NDArray[np.float64]
+    counts: NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""Policies: public and immutable, run by the client. One file an algorithm."""

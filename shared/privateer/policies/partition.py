@@ -1,0 +1,143 @@
+"""The policy of the partition bandit: a partition of the context space with active arms in every bin."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.contributions import KeyedValues
+from privateer.errors import Malformed
+from privateer.privacy.terms import Terms
+from privateer.slots import Layout
+
+DEPTH_MAX = 40
+"""Deepest bin: paths are integers of this many bits."""
+
+
+@dataclass(frozen=True)
+class PartitionPolicy:
+    """Bins of a dyadic partition (paper 1, Section 2.3.2), their active arms, and who reports about which.
+
+    A bin of depth s is named by its path, s bits: bit i tells the half along dimension i mod d. Cycling through the
+    dimensions always halves a longest edge (the paper's max-edge rule, with ties to the lowest dimension).
+
+    Attributes
+    ----------
+    version
+        Of the policy, from 1.
+    dimension
+        Number of features, d.
+    depths, paths
+        Shape (bins,), int64: the bins in order of their paths.
+    active
+        Shape (bins, arms), bool: at least one in every bin.
+    bins
+        Shape (keys,), int64: bin of each key; people of other bins have nothing to tell.
+    layout
+        Keys are the entries of ``bins``, groups are arms: the arm of a slot in a bin is public.
+    terms
+        How reports of this version are randomized.
+    """
+
+    version: int
+    dimension: int
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    bins: NDArray[np.int64]
+    layout: Layout
+    terms: Terms
+
+    def check(self, arms: int) -> None:
+        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
+
+        Raises
+        ------
+        Malformed
+            If the bins do not tile the space, or an array has the wrong shape or range.
+        """
+        bins = len(self.depths)
+        whole = (
+            self.active.shape == (bins, arms)
+            and bool(self.active.any(axis=1).all())
+            and bool(((self.depths >= 0) & (self.depths <= DEPTH_MAX)).all())
+            and self.layout.thresholds.shape == (len(self.bins), arms - 1)
+            and bool(((self.bins >= 0) & (self.bins < bins)).all())
+            and len(np.unique(self.bins)) == len(self.bins)
+        )
+        if not whole or not self._tiles():
+            raise Malformed("not a partition policy", remedy="fetch the policy again")
+        if bool((self.layout.shares[~self.active[self.bins]] > 0).any()):
+            raise Malformed("a slot plays an inactive arm", remedy="fetch the policy again")
+
+    def _tiles(self) -> bool:
+        ends = self._starts + (1 << (DEPTH_MAX - self.depths))
+        return bool(self._starts[0] == 0 and ends[-1] == 1 << DEPTH_MAX and (self._starts[1:] == ends[:-1]).all())
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return self.paths << (DEPTH_MAX - self.depths)
+
+    @cached_property
+    def _key_of_bin(self) -> NDArray[np.int64]:
+        keys = np.full(len(self.depths), -1, dtype=np.int64)
+        keys[self.bins] = np.arange(len(self.bins))
+        return keys
+
+    def locate(self, contexts: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
+        deepest = int(self.depths.max())
+        path = np.zeros(len(contexts), dtype=np.int64)
+        cells = [
+            np.minimum((contexts[:, j] * (1 << len(range(j, deepest, self.dimension)))), 2**52).astype(np.int64)
+            for j in range(self.dimension)
+        ]
+        for level in range(deepest):
+            j, shift = level % self.dimension, len(range(level % self.dimension, deepest, self.dimension))
+            top = np.minimum(cells[j], (1 << shift) - 1)
+            path = (path << 1) | ((top >> (shift - 1 - level // self.dimension)) & 1)
+        return np.asarray(np.searchsorted(self._starts, path << (DEPTH_MAX - deepest), side="right") - 1)
+
+    def choose(self, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Arms of n people, shape (n,): the only active one, or the one that the slot has in the bin."""
+        return self._arms(self.locate(contexts), slots)
+
+    def _arms(self, bins: NDArray[np.int64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        arms = np.asarray(self.active[bins].argmax(axis=1))
+        keys = self._key_of_bin[bins]
+        asked = np.flatnonzero(keys >= 0)
+        hashes = self.layout.hashes(slots[asked], keys[asked])
+        arms[asked] = self.layout.group(hashes, keys[asked])
+        return arms
+
+    def contribute(
+        self, contexts: NDArray[np.float64], slots: NDArray[np.uint32], rewards: NDArray[np.float64]
+    ) -> KeyedValues:
+        """What n people have to tell: bin (key), arm (group) and reward in [0, 1]; arms as `choose` gave them."""
+        bins = self.locate(contexts)
+        return KeyedValues(slots, self._key_of_bin[bins], self._arms(bins, slots), rewards)
+
+    def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper corners of the bins, each (bins, d)."""
+        lower = np.zeros((len(self.depths), self.dimension))
+        width = np.ones_like(lower)
+        for level in range(int(self.depths.max(initial=0))):
+            split = np.flatnonzero(self.depths > level)
+            j = level % self.dimension
+            width[split, j] /= 2
+            half = (self.paths[split] >> (self.depths[split] - 1 - level)) & 1
+            lower[split, j] += half * width[split, j]
+        return lower, lower + width
+
+    def describe(self, arm_names: tuple[str, ...]) -> dict[str, Any]:
+        """The policy for people and other languages: bins with corners, active arms and the share of each."""
+        lower, upper = self.edges()
+        shares = self.active / self.active.sum(axis=1, keepdims=True)
+        shares[self.bins] = self.layout.shares
+        rows = []
+        for low, high, active, share in zip(lower, upper, self.active, shares, strict=True):
+            arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
+            rows.append({"lower": low.tolist(), "upper": high.tolist(), "arms": arms})
+        return {"algorithm": "partition", "version": self.version, "bins": rows}

@@ -1,0 +1,1 @@
+"""What a report costs, and the randomness that pays for it."""

@@ -1,0 +1,127 @@
+"""Discrete Laplace noise on every cell, twice: paper 1's published mechanism, eq. (11) and (12), done honestly."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.contributions import CellSums, KeyedValues
+from privateer.errors import OutOfRange
+from privateer.privacy.noise import NoiseSource
+from privateer.slots import Layout
+
+_UNIT: Final = 1024
+"""Grid points per unit of value; noise and values are integers on this grid."""
+_SENSITIVITY: Final = 4
+"""L1 change of (rewards, counts) when a person is replaced: one cell of each loses up to 1, another gains up to 1."""
+_DIGITS: Final = 24
+"""Binary digits of a noise's magnitude; reports are clamped well inside."""
+_CLAMP: Final = (1 << _DIGITS) - 2 * _UNIT
+
+
+@dataclass(frozen=True)
+class CellTotal:
+    """Integer sums over reports, shape (2, keys, groups) in grid units: additive in any order, mergeable."""
+
+    reports: int
+    sums: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LaplaceCells:
+    """Every person reports a noisy reward and a noisy count for every cell (key, group).
+
+    Notes
+    -----
+    Privacy cost: epsilon-LDP per report: discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
+    between any two people is at most 4. On a grid, so nothing leaks through floating point; the magnitude's binary
+    digits are independent bits with probabilities rounded to 2^-64.
+    """
+
+    layout: Layout
+    epsilon: float
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise, in grid units."""
+        return _SENSITIVITY * _UNIT / self.epsilon
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report: four per cell and quantity."""
+        return 4 * 2 * self.layout.keys * self.layout.groups
+
+    def _shape(self) -> tuple[int, int, int]:
+        return (2, self.layout.keys, self.layout.groups)
+
+    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.int32]:
+        """Reports of n people, shape (n, 2 * keys * groups)."""
+        n, shape = len(contributions), self._shape()
+        vectors = np.zeros((n, *shape), dtype=np.int64)
+        who = np.flatnonzero(contributions.keys >= 0)
+        keys, groups = contributions.keys[who], contributions.groups[who]
+        vectors[who, 0, keys, groups] = np.rint(contributions.values[who] * _UNIT).astype(np.int64)
+        vectors[who, 1, keys, groups] = _UNIT
+        flat = vectors.reshape(n, -1)
+        noisy = flat + discrete_laplace(flat.size, self.scale, noise).reshape(flat.shape)
+        return np.clip(noisy, -_CLAMP, _CLAMP).astype("<i4")
+
+    def parse(self, rows: bytes) -> NDArray[np.int32]:
+        """Reports from their concatenated bytes.
+
+        Raises
+        ------
+        OutOfRange
+            If the bytes are not whole reports of clamped values.
+        """
+        if len(rows) % self.report_size:
+            raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
+        reports = np.frombuffer(rows, dtype="<i4").reshape(-1, self.report_size // 4)
+        if np.any(np.abs(reports.astype(np.int64)) > _CLAMP):
+            raise OutOfRange("a value beyond the clamp", remedy="send what the client library makes")
+        return reports
+
+    def empty(self) -> CellTotal:
+        """The total of no reports."""
+        return CellTotal(0, np.zeros(self._shape(), np.int64))
+
+    def add(self, total: CellTotal, reports: NDArray[np.int32]) -> CellTotal:
+        """``total`` with ``reports`` counted in."""
+        sums = reports.sum(axis=0, dtype=np.int64).reshape(self._shape())
+        return CellTotal(total.reports + len(reports), total.sums + sums)
+
+    def merge(self, left: CellTotal, right: CellTotal) -> CellTotal:
+        """The total of two disjoint sets of reports."""
+        return CellTotal(left.reports + right.reports, left.sums + right.sums)
+
+    def release(self, total: CellTotal) -> CellSums:
+        """What the learner may see."""
+        return CellSums(total.reports, total.sums[0] / _UNIT, total.sums[1] / _UNIT)
+
+    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellSums:
+        """Draw a release: a sum of n geometrics is negative binomial, so people need no noise of their own."""
+        n, shape = len(contributions), self._shape()
+        size = shape[1] * shape[2]
+        who = contributions.keys >= 0
+        cells = contributions.keys[who] * shape[2] + contributions.groups[who]
+        grid = np.rint(contributions.values[who] * _UNIT)
+        exact = np.stack([np.bincount(cells, grid, size), _UNIT * np.bincount(cells, minlength=size)])
+        success = -math.expm1(-1.0 / self.scale)
+        noise = rng.negative_binomial(n, success, exact.shape) - rng.negative_binomial(n, success, exact.shape)
+        return self.release(CellTotal(n, (exact + noise).astype(np.int64).reshape(shape)))
+
+
+def discrete_laplace(count: int, scale: float, noise: NoiseSource) -> NDArray[np.int64]:
+    """``count`` integers with probability proportional to exp(-|k| / scale): a difference of two geometrics.
+
+    The binary digits of a geometric with ratio exp(-1/scale) are independent: digit i is 1 with chance
+    1 / (1 + exp(2^i / scale)).
+    """
+    magnitudes = np.zeros((2, count), dtype=np.int64)
+    for digit in range(_DIGITS):
+        chance = 1.0 / (1.0 + math.exp(min(700.0, 2.0**digit / scale)))
+        ones = noise.words(2 * count) < np.uint64(int(chance * 2**64))
+        magnitudes += ones.reshape(2, count).astype(np.int64) << digit
+    return magnitudes[0] - magnitudes[1]

@@ -1,0 +1,87 @@
+"""Slots: the public randomness of a report.
+
+A device draws a slot (32 random bits) before it looks at its context, and sends it along. From the slot and the
+round's public seed everyone derives, for every key, the group (the arm a person with this key plays), a sign and a
+bucket. None of it depends on a person's data, so none of it costs privacy. We use 32 bits rather than a small table of
+slots: a table of 256 repeats its accidental correlations between keys in every report of a round, and these do not
+average out as a round grows (docs/learning.md has the measurement).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+SLOT_BITS: Final = 32
+UNIT: Final = 1 << 16
+"""Group thresholds are in units of 1/65536."""
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_ONE: Final = np.uint64(1)
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finalizer (Steele, Lea and Flood 2014): a bijection of 64-bit words that spreads every bit."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The public plan of a round's reports: keys, and how slots spread over the groups of each key.
+
+    Attributes
+    ----------
+    seed
+        Public seed of the round, 64 bits.
+    thresholds
+        Shape (keys, groups - 1), uint32, nondecreasing along rows, at most 65536: a slot falls into group g of a key
+        when its hash in 0..65535 is below ``thresholds[key, g]`` and not below the one before.
+    """
+
+    seed: int
+    thresholds: NDArray[np.uint32]
+
+    @property
+    def keys(self) -> int:
+        """Number of keys."""
+        return int(self.thresholds.shape[0])
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of every key."""
+        return int(self.thresholds.shape[1]) + 1
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Share of the slots in each group, shape (keys, groups)."""
+        edges = np.zeros((self.keys, self.groups + 1))
+        edges[:, 1:-1] = self.thresholds
+        edges[:, -1] = UNIT
+        return np.diff(edges, axis=1) / UNIT
+
+    def hashes(self, slots: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
+        """64 public bits per (slot, key); the arguments broadcast."""
+        left = _mix((slots.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
+        right = _mix((keys.astype(np.uint64) + _ONE) * _GOLDEN)
+        return _mix(left ^ right)
+
+    def group(self, hashes: NDArray[np.uint64], keys: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Group of each hash at its key."""
+        low = (hashes & np.uint64(UNIT - 1)).astype(np.uint32)
+        group = np.zeros(np.broadcast_shapes(hashes.shape, keys.shape), dtype=np.int64)
+        for column in range(self.groups - 1):
+            group += low >= self.thresholds[keys, column]
+        return group
+
+
+def sign(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Public random sign, 1 or -1, of each hash."""
+    return 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
+
+
+def bucket(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
+    """Public random bucket, 0..buckets-1, of each hash; bits apart from those of sign and group."""
+    middle = (hashes >> np.uint64(24)) & np.uint64(0xFFFFFFFF)
+    return ((middle * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)

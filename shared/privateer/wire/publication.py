@@ -1,0 +1,78 @@
+"""What the server publishes for a round: one immutable document, named by its digest.
+
+A device makes its report for a digest, and the shuffler takes only reports made for the digest it fetched itself.
+So a server cannot show one device another key, policy or batch size than the rest (which would undo the shuffling),
+nor promise a batch to the devices and ask the shuffler for a smaller one.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from privateer.errors import Malformed
+
+DIGEST_SIZE: Final = 16
+KEY_ID_SIZE: Final = 8
+
+
+class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The public facts of a round that a shuffler needs.
+
+    Attributes
+    ----------
+    experiment, version
+        Name of the experiment, and the policy version that lives for this round (from 1).
+    model
+        Trust model: ``local``, ``shuffle``, ``central`` or ``none``.
+    batch
+        Number of reports that close the round. 0: the experiment is over and asks for no reports.
+    sealed_size
+        Bytes of one sealed report; the same for every person and every value.
+    public_key
+        The server's HPKE public key (X25519, 32 raw bytes).
+    """
+
+    experiment: str
+    version: int
+    model: str
+    batch: int
+    sealed_size: int
+    public_key: bytes
+
+    @property
+    def key_id(self) -> bytes:
+        """First 8 bytes of the SHA-256 of the public key: derived, so that one id never names two keys."""
+        return hashlib.sha256(self.public_key).digest()[:KEY_ID_SIZE]
+
+
+class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A round with the spec (JSON) it belongs to and the policy (msgpack) that lives in it, both opaque here."""
+
+    round: Round
+    spec: bytes
+    policy: bytes
+
+
+def encode_publication(publication: Publication) -> bytes:
+    """Serialize a publication; the bytes are stored and served as they are."""
+    return msgspec.msgpack.encode(publication)
+
+
+def decode_publication(body: bytes) -> Publication:
+    """Parse a publication.
+
+    Raises
+    ------
+    Malformed
+        If ``body`` is not a publication.
+    """
+    try:
+        return msgspec.msgpack.decode(body, type=Publication)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed("not a publication", remedy="fetch the policy again as application/msgpack") from error
+
+
+def digest(body: bytes) -> bytes:
+    """First 16 bytes of the SHA-256 of an encoded publication."""
+    return hashlib.sha256(body).digest()[:DIGEST_SIZE]
