@@ -86,7 +86,7 @@ class BudgetExceeded(PrivateerError):
 
 
 class AlreadyReported(PrivateerError):
-    """This device has contributed to the experiment and will not do so again."""
+    """The device has contributed to the experiment and will not do so again."""
 
     slug, title, status = "already-reported", "Already reported", 409
 

@@ -2,7 +2,6 @@
 
 from typing import Any, Protocol
 
-from privateer.contributions import KeyedSums
 from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
 from privateer_server.learners.partition import PartitionLearner
@@ -22,12 +21,13 @@ class Learner(Protocol):
         """The policy that lives for one round of ``batch`` reports (0: the final one); ``seed`` is public."""
         ...
 
-    def learn(self, state: Any, policy: PartitionPolicy, release: KeyedSums) -> Any:
+    def learn(self, state: Any, policy: PartitionPolicy, release: Any) -> Any:
         """The state after a round's release."""
         ...
 
 
 def learner_for(spec: Spec) -> Learner:
     """The learner that a spec names."""
-    kind = PublishedPartitionLearner if spec.privacy.calibration == "published" else PartitionLearner
-    return kind(spec)
+    if spec.privacy.calibration == "published":
+        return PublishedPartitionLearner(spec)
+    return PartitionLearner(spec)

@@ -89,8 +89,8 @@ class PartitionLearner:
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         undecided = float((0.5 ** state.depths[bins]).sum())
-        key_share = float((0.5 ** state.depths[bins]).max(initial=0.0))
-        terms = calibrate(self.spec.privacy, max(1, batch), undecided, key_share)
+        key_share = float(np.max(0.5 ** state.depths[bins], initial=0.0))
+        terms = calibrate(self.spec.privacy, batch or self.spec.privacy.min_batch, undecided, key_share)
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
@@ -105,11 +105,11 @@ class PartitionLearner:
     def _thresholds(self, state: PartitionState, bins: NDArray[np.int64]) -> NDArray[np.uint32]:
         active = state.active[bins]
         if self.proved:
-            shares = active / np.maximum(1, active.sum(axis=1, keepdims=True))
+            shares = np.asarray(active / np.maximum(1, active.sum(axis=1, keepdims=True)), dtype=np.float64)
         else:
             shares = best_chances(_means(state)[bins], _EXPLORATION / np.sqrt(state.precision[bins]), active)
             spread = _FLOOR * active
-            shares = spread + shares * (1 - spread.sum(axis=1, keepdims=True))
+            shares = np.asarray(spread + shares * (1 - spread.sum(axis=1, keepdims=True)), dtype=np.float64)
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
         # Rounding must not leave a slot to a dropped last arm.
         last = active.shape[1] - 1 - active[:, ::-1].argmax(axis=1)
@@ -138,17 +138,17 @@ class PartitionLearner:
         """Variance of one report's score at each key: estimated from the hits, or bounded where it must be proved."""
         if self.proved:
             mass = self._mass(depths)
-            return mass * max(0.0, release.hit_own - release.hit_other) + release.hit_other
+            return np.asarray(mass * max(0.0, release.hit_own - release.hit_other) + release.hit_other)
         if not len(depths):
             return np.ones(0)
         pooled = float(release.hits.mean()) / max(1, release.reports)
         floor = release.hit_other / 4
-        return np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL))
+        return np.asarray(np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL)))
 
     def _mass(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:
         """Share of people in bins of these depths: exact for uniform contexts, under ``proved`` an upper bound."""
         bound = self.spec.algorithm.density_bound if self.proved else 1.0
-        return np.minimum(1.0, bound * 0.5**depths)
+        return np.asarray(np.minimum(1.0, bound * 0.5**depths))
 
     def _surviving(self, state: PartitionState) -> NDArray[np.bool_]:
         """Active arms less those that another arm beats by more than chance and the bin's width explain."""

@@ -63,7 +63,7 @@ class PublishedPartitionLearner:
             terms=replace(calibrate(self.spec.privacy, batch, 1.0, 1.0), batch=batch),
         )
 
-    def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
+    def learn(self, state: PublishedState, _policy: PartitionPolicy, release: CellSums) -> PublishedState:
         """Add the round's sums, eq. (13), drop arms, eq. (16), and refine bins."""
         state = replace(
             state,

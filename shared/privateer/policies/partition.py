@@ -88,7 +88,7 @@ class PartitionPolicy:
 
     def locate(self, contexts: NDArray[np.float64]) -> NDArray[np.int64]:
         """Bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
-        deepest = int(self.depths.max())
+        deepest = int(np.max(self.depths))
         path = np.zeros(len(contexts), dtype=np.int64)
         cells = [
             np.minimum((contexts[:, j] * (1 << len(range(j, deepest, self.dimension)))), 2**52).astype(np.int64)
@@ -123,7 +123,7 @@ class PartitionPolicy:
         """Lower and upper corners of the bins, each (bins, d)."""
         lower = np.zeros((len(self.depths), self.dimension))
         width = np.ones_like(lower)
-        for level in range(int(self.depths.max(initial=0))):
+        for level in range(int(np.max(self.depths))):
             split = np.flatnonzero(self.depths > level)
             j = level % self.dimension
             width[split, j] /= 2

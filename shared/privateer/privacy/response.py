@@ -47,7 +47,7 @@ class RandomizedResponse:
     def __post_init__(self) -> None:
         if not 0.0 < self.epsilon <= _EPSILON_MAX:
             raise SpecError(f"must be in (0, {_EPSILON_MAX:g}]", field="epsilon", remedy="choose a smaller epsilon")
-        if not 2 <= self.symbols <= SYMBOLS_MAX:  # noqa: PLR2004
+        if not 2 <= self.symbols <= SYMBOLS_MAX:
             raise SpecError(f"must be 2 to {SYMBOLS_MAX}", field="symbols", remedy="choose fewer buckets")
 
     @cached_property

@@ -126,7 +126,7 @@ def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
         delta = shuffled_delta(terms.epsilon, terms.local_epsilon, terms.symbols, terms.honest)
         if terms.local_epsilon > terms.epsilon and not delta <= terms.delta:
             raise TermsRefused(
-                f"a batch with {terms.honest} honest reports reaches delta {delta:.3g}, not the promised {terms.delta:g}",
+                f"{terms.honest} honest reports reach delta {delta:.3g}, not the promised {terms.delta:g}",
                 field="delta",
                 remedy="do not take part",
             )
@@ -146,7 +146,7 @@ def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
             raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy="do not take part")
     if privacy.model == "shuffle" and (batch < privacy.min_batch or terms.local_epsilon > privacy.local_epsilon_max):
         raise TermsRefused("below the spec's min_batch or above its local_epsilon_max", field="batch")
-    if not (terms.buckets >= 1 and 2 <= terms.symbols <= SYMBOLS_MAX and 0 < terms.local_epsilon):  # noqa: PLR2004
+    if not (terms.buckets >= 1 and 2 <= terms.symbols <= SYMBOLS_MAX and terms.local_epsilon > 0):
         raise TermsRefused("no such randomizer", field="buckets", remedy="do not take part")
 
 
@@ -173,7 +173,9 @@ def _best(
     for elsewhere in (False, True) if undecided < 1 else (False,):
         previous = 0.0
         for buckets in _BUCKETS:
-            local = amplified_local_epsilon(epsilon, delta, 2 * buckets + elsewhere, honest, limit) if honest else epsilon
+            local = (
+                amplified_local_epsilon(epsilon, delta, 2 * buckets + elsewhere, honest, limit) if honest else epsilon
+            )
             value = information(local, buckets, elsewhere, undecided, key_share)
             if value > best:
                 best, chosen = value, (local, buckets, elsewhere)

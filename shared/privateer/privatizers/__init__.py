@@ -1,8 +1,8 @@
 """Privatizers: one file a mechanism, randomizer and analyzer side by side."""
 
+from privateer.privacy.terms import Terms
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.privacy.terms import Terms
 from privateer.slots import Layout
 
 

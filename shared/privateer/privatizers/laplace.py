@@ -66,7 +66,7 @@ class LaplaceCells:
         vectors[who, 1, keys, groups] = _UNIT
         flat = vectors.reshape(n, -1)
         noisy = flat + discrete_laplace(flat.size, self.scale, noise).reshape(flat.shape)
-        return np.clip(noisy, -_CLAMP, _CLAMP).astype("<i4")
+        return np.asarray(np.clip(noisy, -_CLAMP, _CLAMP), dtype="<i4")
 
     def parse(self, rows: bytes) -> NDArray[np.int32]:
         """Reports from their concatenated bytes.
@@ -124,4 +124,4 @@ def discrete_laplace(count: int, scale: float, noise: NoiseSource) -> NDArray[np
         chance = 1.0 / (1.0 + math.exp(min(700.0, 2.0**digit / scale)))
         ones = noise.words(2 * count) < np.uint64(int(chance * 2**64))
         magnitudes += ones.reshape(2, count).astype(np.int64) << digit
-    return magnitudes[0] - magnitudes[1]
+    return np.asarray(magnitudes[0] - magnitudes[1])

@@ -1,0 +1,52 @@
+# make demo, make test: all that a newcomer needs. Both install first when needed.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ROLES := shared client shuffler server lab
+
+.PHONY: install test check demo nightly bench data lock format clean
+
+install: $(STAMP)
+
+$(STAMP): requirements/dev.txt $(ROLES:%=%/pyproject.toml)
+	@test -n "$(PYTHON)" || { echo "Privateer needs Python 3.11 or newer as python3 (or: make install PYTHON=path)."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(ROLES:%=-e ./%)
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/privateer demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term
+
+data: $(STAMP)
+	$(BIN)/python -m pytest -q -m data
+
+nightly: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m nightly
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/privateer bench
+
+# Needs uv; writes no registry address.
+lock:
+	for role in dev client server shuffler; do \
+		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+			requirements/$$role.in -o requirements/$$role.txt; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,73 @@
+"""How fast the report path is, as a share of what one core can open: both measured in the same run."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from privateer_client.load import run_load
+
+from privateer.experiment import Spec
+from privateer_lab.demo import demo_spec
+from privateer_lab.rest import ask
+from privateer_lab.services import free_port, running
+
+_OPENS: Final = 20_000
+_REPORT: Final = 22
+"""Bytes of a sealed report's content: 16 of id, 6 of slot and symbol."""
+
+
+def opens_per_second() -> float:
+    """HPKE opens of one report per second on one core: the named reference."""
+    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+    key = X25519PrivateKey.generate()
+    sealed = suite.encrypt(bytes(_REPORT), key.public_key(), info=b"bench")
+    started = time.perf_counter()
+    for _ in range(_OPENS):
+        suite.decrypt(sealed, key, info=b"bench")
+    return _OPENS / (time.perf_counter() - started)
+
+
+def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
+    """People through client, shuffler and server over HTTP, sealed and durable.
+
+    Parameters
+    ----------
+    users
+        Simulated people.
+    batch
+        Sealed reports per upload; 1 as real devices send them.
+
+    Returns
+    -------
+    dict
+        ``people_per_second``, ``opens_per_second`` (before and after, averaged) and ``share``, their ratio.
+    """
+    before = opens_per_second()
+    spec = _spec(users)
+    with (
+        tempfile.TemporaryDirectory(prefix="privateer-") as folder,
+        running(Path(folder), free_port(), free_port()) as at,
+    ):
+        body = spec.model_dump(mode="json", exclude_none=True)
+        ask("POST", f"{at.server}/experiments", json=body, headers={"Authorization": f"Bearer {at.token}"})
+        result = run_load(
+            spec.experiment.name, at.server, at.shuffler, users=users, population="peaks", batch=batch, seed=1
+        )
+    reference = (before + opens_per_second()) / 2
+    return {
+        "people": result.people,
+        "accepted": result.accepted,
+        "reports_per_upload": batch,
+        "people_per_second": result.people_per_second,
+        "opens_per_second": reference,
+        "share": result.people_per_second / reference,
+    }
+
+
+def _spec(users: int) -> Spec:
+    spec = demo_spec(users).model_copy(update={"population": None})
+    size = {"round_size": min(5000, users), "round_growth": 0.2, "name": "bench"}
+    return spec.model_copy(update={"experiment": spec.experiment.model_copy(update=size)})

@@ -1,0 +1,50 @@
+"""The command line: ``privateer``. Errors are one line and exit code 2."""
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from privateer.errors import PrivateerError
+from privateer_lab.commands import experiments, people, running
+
+app = typer.Typer(
+    name="privateer",
+    help="Learn which option works best for whom, from people whose data never leaves their device in the clear.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for module in (running, experiments, people):
+    module.register(app)
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"privateer {installed('privateer-lab')}")
+        raise typer.Exit
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; the process exits with 0, with 2 on an error of the user's, or as the command says."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        print(f"privateer: {error.format_message()}", file=sys.stderr)
+        code = 2
+    except PrivateerError as error:
+        print(f"privateer: {error}", file=sys.stderr)
+        code = 2
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    sys.exit(code or 0)

@@ -1,0 +1,1 @@
+"""Subcommands, a file for each thing they are about."""

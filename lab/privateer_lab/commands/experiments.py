@@ -1,0 +1,76 @@
+"""``create``, ``list``, ``show``, ``policy``: experiments over REST."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privateer_lab.output import print_json, print_table, screen
+from privateer_lab.partition_map import draw
+from privateer_lab.rest import ask
+from privateer_lab.specs import load_spec
+
+Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
+_URL = "http://127.0.0.1:8000"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(create)
+    app.command(name="list")(list_experiments)
+    app.command()(show)
+    app.command()(policy)
+
+
+def create(
+    spec: Annotated[Path, typer.Argument(help="TOML file.")],
+    token: Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")],
+    url: Url = _URL,
+    settings: Set = [],  # noqa: B006 - typer's way to say none
+    as_json: Json = False,
+) -> None:
+    """Create an experiment from a spec."""
+    parsed = load_spec(spec, settings).model_copy(update={"population": None})
+    body = parsed.model_dump(mode="json", exclude_none=True)
+    answer = ask("POST", f"{url}/experiments", json=body, headers={"Authorization": f"Bearer {token}"})
+    print_json(answer) if as_json else screen.print(
+        f"created {parsed.experiment.name}: {url}/experiments/{parsed.experiment.name}"
+    )
+
+
+def list_experiments(url: Url = _URL, as_json: Json = False) -> None:
+    """List the experiments of a server."""
+    answer = ask("GET", f"{url}/experiments")
+    if as_json:
+        print_json(answer)
+        return
+    for row in answer["experiments"]:
+        screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
+
+
+def show(name: str, url: Url = _URL, as_json: Json = False) -> None:
+    """Show an experiment: its progress, its reports by reason, and what it promises to a person."""
+    answer = ask("GET", f"{url}/experiments/{name}")
+    answer["privacy"] = ask("GET", f"{url}/experiments/{name}/privacy")
+    if as_json:
+        print_json(answer)
+        return
+    print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
+    print_table("refused reports", answer.get("refused", {}).items())
+    promise = answer["privacy"].get("promise", {})
+    print_table("privacy", [(key, value) for key, value in promise.items() if not isinstance(value, dict | list)])
+
+
+def policy(
+    name: str,
+    url: Url = _URL,
+    version: Annotated[int | None, typer.Option(help="Of an earlier round.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the policy: a map of the bins with their arms."""
+    facts = ask("GET", f"{url}/experiments/{name}")
+    suffix = f"/{version}" if version else ""
+    answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
+    print_json(answer) if as_json else screen.print(draw(answer["policy"], facts["spec"]["experiment"]["arms"]))

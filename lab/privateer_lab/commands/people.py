@@ -1,0 +1,48 @@
+"""``simulate`` and ``load``: simulated people, in this process or over HTTP."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privateer_lab.commands.experiments import Json, Set
+from privateer_lab.output import print_json, print_table, progress
+from privateer_lab.simulation import simulate as runs_of
+from privateer_lab.simulation import summary
+from privateer_lab.specs import load_spec
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(simulate)
+    app.command(
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+        help="Drive simulated people over HTTP through the real client: privateer load NAME --users N.",
+    )(load)
+
+
+def simulate(
+    spec: Annotated[Path, typer.Argument(help="TOML file with a [population].")],
+    users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    settings: Set = [],  # noqa: B006 - typer's way to say none
+    as_json: Json = False,
+) -> None:
+    """Run an experiment in this process."""
+    parsed = load_spec(spec, settings, users)
+    started = time.perf_counter()
+    result = summary(progress(runs_of(parsed, seeds, jobs), seeds, "runs"), started)
+    result = {"experiment": parsed.experiment.name, **parsed.privacy.model_dump(), **result}
+    if as_json:
+        print_json(result)
+        return
+    print_table(parsed.experiment.name, [(key, value) for key, value in result.items() if key != "runs"])
+
+
+def load(context: typer.Context) -> None:
+    """Hand the arguments to the load driver, which devices' images run without the lab."""
+    from privateer_client.load import main
+
+    main(context.args)

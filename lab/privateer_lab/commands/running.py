@@ -1,0 +1,101 @@
+"""``server``, ``shuffler``, ``up``: services on this machine; ``demo``: everything in one command."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privateer_lab.bench import bench_pipeline
+from privateer_lab.demo import run_demo
+from privateer_lab.output import print_json, print_table, screen
+from privateer_lab.services import free_port, running
+
+Data = Annotated[Path, typer.Option(help="Directory for keys and databases.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(server)
+    app.command()(shuffler)
+    app.command()(up)
+    app.command()(demo)
+    app.command()(bench)
+
+
+def server(
+    host: Annotated[str, typer.Option(envvar="PRIVATEER_HOST")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535)] = 8000,
+    data: Annotated[Path, typer.Option(envvar="PRIVATEER_DATA")] = Path("data/server"),
+) -> None:
+    """Run the server; further settings come from the environment (docs/configuration.md)."""
+    from privateer_server.app import main
+
+    _environment(host, port, data)
+    main([])
+
+
+def shuffler(
+    host: Annotated[str, typer.Option(envvar="PRIVATEER_HOST")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535)] = 8001,
+    data: Annotated[Path, typer.Option(envvar="PRIVATEER_DATA")] = Path("data/shuffler"),
+) -> None:
+    """Run the shuffler; further settings come from the environment (docs/configuration.md)."""
+    from privateer_shuffler.app import main
+
+    _environment(host, port, data)
+    main([])
+
+
+def _environment(host: str, port: int, data: Path) -> None:
+    data.mkdir(parents=True, exist_ok=True)
+    os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data))
+
+
+def up(
+    data: Data = Path("data"),
+    server_port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+    shuffler_port: Annotated[int, typer.Option(min=1, max=65535)] = 8001,
+    token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
+) -> None:
+    """Run server and shuffler here until interrupted."""
+    with running(data, server_port, shuffler_port, token) as services:
+        screen.print(f"server    {services.server}   (docs at {services.server}/docs)")
+        screen.print(f"shuffler  {services.shuffler}")
+        screen.print(f"create an experiment:\n  PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml")
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            screen.print("stopping")
+
+
+def demo(
+    users: Annotated[int, typer.Option(min=2000, help="Simulated people.")] = 30_000,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the services running at the end.")] = False,
+) -> None:
+    """Services, an experiment under shuffle privacy, people over HTTP, and the policy they teach."""
+    with (
+        tempfile.TemporaryDirectory(prefix="privateer-") as folder,
+        running(Path(folder), free_port(), free_port()) as services,
+    ):
+        run_demo(services, users)
+        if keep:
+            screen.print("the services run until interrupted")
+            try:
+                while True:
+                    time.sleep(3600)
+            except KeyboardInterrupt:
+                screen.print("stopping")
+
+
+def bench(
+    users: Annotated[int, typer.Option(min=5000, help="Simulated people.")] = 60_000,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="Sealed reports per upload.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the report path against one core's HPKE opens."""
+    result = bench_pipeline(users, batch)
+    print_json(result) if as_json else print_table("report path", result.items())

@@ -1,0 +1,66 @@
+"""The demo: an experiment from the first person to the policy, told as it goes."""
+
+from importlib.resources import files
+from typing import Any
+
+from privateer_client.load import LoadResult, run_load
+
+from privateer.experiment import Spec, read_spec
+from privateer_lab.output import print_table, screen
+from privateer_lab.partition_map import draw
+from privateer_lab.rest import ask
+from privateer_lab.services import Services
+
+
+def run_demo(services: Services, users: int) -> None:
+    """Create the demo's experiment, let ``users`` simulated people take part over HTTP, and show what was learned."""
+    spec = demo_spec(users)
+    name = spec.experiment.name
+    screen.print(f"[bold]1[/] services: server {services.server}, shuffler {services.shuffler}")
+    _create(services, spec)
+    screen.print(
+        f"[bold]2[/] experiment {name}: {spec.arm_count} arms, {spec.dimension} features, shuffle privacy with "
+        f"epsilon {spec.privacy.epsilon:g}, delta {spec.privacy.delta:g}"
+    )
+    screen.print(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
+    result = run_load(name, services.server, services.shuffler, users=users, population="peaks", seed=1)
+    _show(services, spec, result)
+
+
+def demo_spec(users: int) -> Spec:
+    """The spec of the demo, shipped with the lab, for ``users`` people."""
+    text = (files("privateer_lab") / "demo.toml").read_text(encoding="utf-8")
+    spec = read_spec(text)
+    return spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"horizon": users})})
+
+
+def _create(services: Services, spec: Spec) -> None:
+    body = spec.model_copy(update={"population": None}).model_dump(mode="json", exclude_none=True)
+    ask("POST", f"{services.server}/experiments", json=body, headers={"Authorization": f"Bearer {services.token}"})
+
+
+def _show(services: Services, spec: Spec, result: LoadResult) -> None:
+    url = f"{services.server}/experiments/{spec.experiment.name}"
+    policy = ask("GET", f"{url}/policy")
+    screen.print(
+        "\n[bold]4[/] the policy that everybody may read; the best arm changes from left to right at .375 and .625"
+    )
+    screen.print(draw(policy["policy"], list(spec.experiment.arms)))
+    print_table("regret: expected reward lost against the best arm for everyone", _comparison(result))
+    screen.print(
+        f"look next:\n  GET {url}          progress, reports refused by reason\n"
+        f"  GET {url}/privacy  what was promised to each person\n"
+        f"  GET {url}/history  round by round\n"
+        "  privateer demo --keep leaves the services running; privateer up starts them for your own experiment"
+    )
+
+
+def _comparison(result: LoadResult) -> list[tuple[str, Any]]:
+    return [
+        ("learned policy", result.regret),
+        ("best constant arm", result.best_constant_regret),
+        ("arms at random", result.uniform_regret),
+        ("people", result.people),
+        ("reports counted", result.accepted),
+        ("people per second", result.people_per_second),
+    ]

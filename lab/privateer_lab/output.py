@@ -1,0 +1,49 @@
+"""What commands print: JSON for machines, tables and progress bars for people."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+T = TypeVar("T")
+screen = Console(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
+    """A two-column table of names and figures."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    for name, value in rows:
+        table.add_row(name, readable(value))
+    screen.print(table)
+
+
+def readable(value: Any) -> str:
+    """A figure for people: thousands separated, four significant digits for small fractions."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def progress(items: Iterable[T], total: int, label: str) -> list[T]:
+    """Collect ``items`` behind a progress bar on standard error, shown on a terminal only."""
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
+    ) as bar:
+        task = bar.add_task(label, total=total)
+        done = []
+        for item in items:
+            done.append(item)
+            bar.advance(task)
+        return done

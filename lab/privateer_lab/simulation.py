@@ -1,0 +1,164 @@
+"""An experiment in one process: the same policies, privatizers and learners, and simulated people."""
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.errors import SpecError
+from privateer.experiment import Spec, next_batch
+from privateer.policies.partition import PartitionPolicy
+from privateer.privatizers import privatizer_for
+from privateer_client.population import Population, population_for
+from privateer_server.learners import Learner, learner_for
+
+
+@dataclass(frozen=True)
+class Run:
+    """One seed's outcome. Regrets are sums, over people, of expected reward lost against the best arm.
+
+    Attributes
+    ----------
+    regret, uniform_regret, best_constant_regret
+        Of the learned policy, of uniformly random arms, and of the single arm that is best on the whole.
+    reward
+        Mean reward received by a person, in the reward's own units.
+    people, rounds, bins
+        People simulated, rounds closed, and bins at the end.
+    """
+
+    seed: int
+    regret: float
+    uniform_regret: float
+    best_constant_regret: float
+    reward: float
+    people: int
+    rounds: int
+    bins: int
+
+
+def simulate_once(spec: Spec, seed: int) -> Run:
+    """Simulate an experiment from its first round to its horizon.
+
+    Parameters
+    ----------
+    spec
+        With a ``population``.
+    seed
+        Of contexts, rewards, slots and privacy noise: the same seed gives the same run.
+    """
+    run = _Running(spec, seed)
+    while batch := next_batch(spec, run.seen):
+        run.close_round(batch)
+    left = spec.experiment.horizon - run.seen
+    if left:
+        run.play(run.policy(0), left)
+    return run.outcome()
+
+
+class _Running:
+    """A run under way: learner state and sums."""
+
+    def __init__(self, spec: Spec, seed: int) -> None:
+        self.spec, self.seed = spec, seed
+        self.population: Population = population_for(spec, seed)
+        self.rng = np.random.default_rng([seed, 1])
+        self.learner: Learner = learner_for(spec)
+        self.state = self.learner.start()
+        self.seen = self.people = self.rounds = 0
+        self.expected = self.best = self.received = 0.0
+        self.by_arm = np.zeros(spec.arm_count)
+
+    def policy(self, batch: int) -> PartitionPolicy:
+        return self.learner.policy(self.state, self.rounds + 1, batch, int(self.rng.integers(2**63)))
+
+    def close_round(self, batch: int) -> None:
+        policy = self.policy(batch)
+        contexts, slots, rewards = self.play(policy, batch)
+        release = privatizer_for(policy.layout, policy.terms).simulate(
+            policy.contribute(contexts, slots, rewards), self.rng
+        )
+        self.state = self.learner.learn(self.state, policy, release)
+        self.seen += batch
+        self.rounds += 1
+
+    def play(
+        self, policy: PartitionPolicy, people: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.float64]]:
+        """Let ``people`` play; scaled contexts, slots and scaled rewards, and the sums brought up to date."""
+        raw = self.population.contexts(people, self.rng)
+        contexts = scaled(raw, self.spec)
+        slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
+        arms = policy.choose(contexts, slots)
+        means = self.population.means(raw)
+        rewards = self.population.rewards(raw, arms, self.rng)
+        self.people += people
+        self.received += float(rewards.sum())
+        self.expected += float(means[np.arange(people), arms].sum())
+        self.best += float(means.max(axis=1).sum())
+        self.by_arm += means.sum(axis=0)
+        low, high = self.spec.reward.low, self.spec.reward.high
+        return contexts, slots, np.clip((rewards - low) / (high - low), 0.0, 1.0)
+
+    def outcome(self) -> Run:
+        return Run(
+            seed=self.seed,
+            regret=self.best - self.expected,
+            uniform_regret=self.best - float(self.by_arm.mean()),
+            best_constant_regret=self.best - float(self.by_arm.max()),
+            reward=self.received / self.people,
+            people=self.people,
+            rounds=self.rounds,
+            bins=len(self.state.depths),
+        )
+
+
+def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
+    """Contexts (n, d) clipped to the spec's bounds and scaled to [0, 1], as a device does."""
+    bounds = [(feature.low, feature.high) for feature in spec.context.features.values()]
+    low, high = np.array(bounds).T
+    return np.clip((raw - low) / (high - low), 0.0, 1.0)
+
+
+def simulate(spec: Spec, seeds: int, jobs: int | None = None) -> Iterator[Run]:
+    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core).
+
+    Raises
+    ------
+    SpecError
+        If the spec has no population.
+    """
+    if spec.population is None:
+        raise SpecError("missing", field="population", remedy="add [population] name = 'peaks' to the spec")
+    jobs = min(seeds, jobs or os.cpu_count() or 1)
+    if jobs == 1:
+        yield from (simulate_once(spec, seed) for seed in range(seeds))
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(simulate_once, spec, seed) for seed in range(seeds)]):
+            yield done.result()
+
+
+def summary(runs: list[Run], started: float) -> dict[str, Any]:
+    """Figures over runs; regret intervals are 95 % for the mean, by the normal approximation."""
+    regret = np.array([run.regret for run in runs])
+    wall = time.perf_counter() - started
+    people = sum(run.people for run in runs)
+    return {
+        "regret_mean": float(regret.mean()),
+        "regret_ci95": 1.96 * float(regret.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else None,
+        "regret_worst": float(regret.max()),
+        "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
+        "best_constant_regret": float(np.mean([run.best_constant_regret for run in runs])),
+        "reward_mean": float(np.mean([run.reward for run in runs])),
+        "users": runs[0].people,
+        "seeds": len(runs),
+        "users_per_second": people / wall,
+        "wall_seconds": wall,
+        "runs": [asdict(run) for run in sorted(runs, key=lambda run: run.seed)],
+    }
