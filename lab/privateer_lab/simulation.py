@@ -4,12 +4,13 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.contributions import KeyedValues
 from privateer.errors import SpecError
 from privateer.experiment import Spec, next_batch
 from privateer.policies.partition import PartitionPolicy
@@ -79,22 +80,17 @@ class _Running:
 
     def close_round(self, batch: int) -> None:
         policy = self.policy(batch)
-        contexts, slots, rewards = self.play(policy, batch)
-        release = privatizer_for(policy.layout, policy.terms).simulate(
-            policy.contribute(contexts, slots, rewards), self.rng
-        )
+        release = privatizer_for(policy.layout, policy.terms).simulate(self.play(policy, batch), self.rng)
         self.state = self.learner.learn(self.state, policy, release)
         self.seen += batch
         self.rounds += 1
 
-    def play(
-        self, policy: PartitionPolicy, people: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.float64]]:
-        """Let ``people`` play; scaled contexts, slots and scaled rewards, and the sums brought up to date."""
+    def play(self, policy: PartitionPolicy, people: int) -> KeyedValues:
+        """Let ``people`` play, bring the sums up to date, and return what they have to tell."""
         raw = self.population.contexts(people, self.rng)
-        contexts = scaled(raw, self.spec)
         slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
-        arms = policy.choose(contexts, slots)
+        told = policy.contribute(scaled(raw, self.spec), slots, np.zeros(people))
+        arms = told.groups
         means = self.population.means(raw)
         rewards = self.population.rewards(raw, arms, self.rng)
         self.people += people
@@ -103,7 +99,7 @@ class _Running:
         self.best += float(means.max(axis=1).sum())
         self.by_arm += means.sum(axis=0)
         low, high = self.spec.reward.low, self.spec.reward.high
-        return contexts, slots, np.clip((rewards - low) / (high - low), 0.0, 1.0)
+        return replace(told, values=np.clip((rewards - low) / (high - low), 0.0, 1.0))
 
     def outcome(self) -> Run:
         return Run(
@@ -119,10 +115,10 @@ class _Running:
 
 
 def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
-    """Contexts (n, d) clipped to the spec's bounds and scaled to [0, 1], as a device does."""
+    """Features of raw contexts, (n, d), clipped to the spec's bounds and scaled to [0, 1], as a device does."""
     bounds = [(feature.low, feature.high) for feature in spec.context.features.values()]
     low, high = np.array(bounds).T
-    return np.clip((raw - low) / (high - low), 0.0, 1.0)
+    return np.asarray(np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0))
 
 
 def simulate(spec: Spec, seeds: int, jobs: int | None = None) -> Iterator[Run]:

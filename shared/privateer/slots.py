@@ -8,6 +8,7 @@ average out as a round grows (docs/learning.md has the measurement).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,6 @@ SLOT_BITS: Final = 32
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_ONE: Final = np.uint64(1)
 
 
 def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -64,8 +64,11 @@ class Layout:
     def hashes(self, slots: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
         """64 public bits per (slot, key); the arguments broadcast."""
         left = _mix((slots.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
-        right = _mix((keys.astype(np.uint64) + _ONE) * _GOLDEN)
-        return _mix(left ^ right)
+        return _mix(left ^ self._key_words[keys])
+
+    @cached_property
+    def _key_words(self) -> NDArray[np.uint64]:
+        return _mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN)
 
     def group(self, hashes: NDArray[np.uint64], keys: NDArray[np.integer]) -> NDArray[np.int64]:
         """Group of each hash at its key."""

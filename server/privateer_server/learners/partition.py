@@ -26,7 +26,7 @@ _SPLIT: Final = 0.25
 _CHILD_SPREAD: Final = 1.2
 _POOL: Final = 100.0
 """Reports with which the average over keys counts in a key's own share of scored reports."""
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
 @dataclass(frozen=True)

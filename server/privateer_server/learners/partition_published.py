@@ -35,7 +35,11 @@ class PublishedState:
 
 
 class PublishedPartitionLearner:
-    """Algorithm 2. The authors' constants: C_n = 2 log2(n), tau_s = 2^(-s/d) for eq. (17)'s 2 sqrt(d) 2^(-s/d)."""
+    """Algorithm 2 with the authors' constants, which learn where the paper's own do not.
+
+    C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) 2^(-s/d);
+    a bin is refined when all its active arms are narrow, where the paper asks for one.
+    """
 
     state_type = PublishedState
 
@@ -75,23 +79,27 @@ class PublishedPartitionLearner:
         )
         mean, radius = self._estimates(state)
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
-        explored = state.people >= math.log(self.spec.experiment.horizon) ** 2
+        explored = state.people >= math.log2(max(2, self.spec.experiment.horizon)) ** 2
         dropped = explored[:, None] & (lower > mean + 2 * radius)
         state = replace(state, active=state.active & ~dropped)
         return self._refined(state, radius)
 
     def _estimates(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimates of eq. (13) and radii of eq. (14), with 0/0 = 0 and an infinite radius where no count is left."""
-        some = state.counts != 0
+        """Estimates of eq. (13) and radii of eq. (14).
+
+        Estimates are clipped to the range of rewards, since ratios of noise are wild; the radius is infinite where the
+        noisy count is not positive.
+        """
+        some = state.counts > 0
         count = np.where(some, state.counts, 1.0)
         noise = state.people[:, None] / self.spec.privacy.epsilon**2
         factor = _CONFIDENCE * math.log2(max(2, self.spec.experiment.horizon))
         radius = np.sqrt(factor * np.maximum(noise, state.counts)) / np.abs(count)
-        return np.where(some, state.rewards / count, 0.0), np.where(some, radius, np.inf)
+        return np.where(some, np.clip(state.rewards / count, 0.0, 1.0), 0.0), np.where(some, radius, np.inf)
 
     def _refined(self, state: PublishedState, radius: NDArray[np.float64]) -> PublishedState:
         tau = 2.0 ** (-state.depths / self.spec.dimension)
-        narrow = (state.active & (radius < tau[:, None])).any(axis=1)
+        narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
         ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
         copies = np.repeat(np.arange(len(ready)), 1 + ready)
         fresh = ready[copies]

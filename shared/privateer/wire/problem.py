@@ -34,6 +34,6 @@ def slug_of(body: bytes) -> str:
     """The slug in a problem document; ``unknown`` where there is none."""
     try:
         kind = msgspec.json.decode(body).get("type", "")
-    except (msgspec.DecodeError, AttributeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
         return "unknown"
     return kind.removeprefix(_PREFIX) if isinstance(kind, str) and kind.startswith(_PREFIX) else "unknown"

@@ -14,6 +14,8 @@ from privateer.errors import Malformed
 
 DIGEST_SIZE: Final = 16
 KEY_ID_SIZE: Final = 8
+PUBLIC_KEY_SIZE: Final = 32
+MODELS: Final = frozenset({"local", "shuffle", "central", "none"})
 
 
 class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -39,6 +41,12 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     batch: int
     sealed_size: int
     public_key: bytes
+
+    def __post_init__(self) -> None:
+        if self.version < 1 or self.batch < 0 or self.sealed_size < 1:
+            raise ValueError("versions count from 1, a batch is not negative, a sealed report is not empty")
+        if self.model not in MODELS or len(self.public_key) != PUBLIC_KEY_SIZE:
+            raise ValueError("the trust model is not known or the public key has another size")
 
     @property
     def key_id(self) -> bytes:

@@ -1,0 +1,308 @@
+"""Simulated people over HTTP: the real client code, a light transport, and what they learned."""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from privateer.errors import NotFound, PrivateerError, SpecError, TermsRefused, Unavailable
+from privateer.experiment import Population as PopulationSpec
+from privateer.privacy.terms import Limits
+from privateer.wire.envelope import MEDIA_TYPE, REPORTS_PER_BODY_MAX, Envelope, encode_envelope
+from privateer.wire.problem import slug_of
+from privateer_client.participation import Participation
+from privateer_client.population import Population, population_for
+
+_WAIT: Final = 10
+"""Seconds of a long poll for the next policy."""
+_TRIES: Final = 60
+_LIMITS: Final = Limits(epsilon=16.0, delta=0.5, local_epsilon=16.0)
+"""Simulated people accept any terms that are what they say."""
+
+
+@dataclass
+class LoadResult:
+    """What came of a load run. Regrets are sums over people of expected reward lost against the best arm."""
+
+    people: int = 0
+    accepted: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    reward: float = 0.0
+    regret: float = 0.0
+    uniform_regret: float = 0.0
+    best_constant_regret: float = 0.0
+    seconds: float = 0.0
+    versions: int = 0
+
+    @property
+    def people_per_second(self) -> float:
+        """Rate over the whole run."""
+        return self.people / self.seconds if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        mean = self.reward / self.people if self.people else 0.0
+        return asdict(self) | {"reward_mean": mean, "people_per_second": self.people_per_second}
+
+
+class _Driver:
+    """People in groups of one upload, some groups at a time, each following the newest policy."""
+
+    def __init__(self, name: str, server: str, shuffler: str | None, population: PopulationSpec, seed: int) -> None:
+        self.name, self.server, self.shuffler = name, server.rstrip("/"), shuffler
+        self.wanted, self.seed = population, seed
+        self.rng = np.random.default_rng([seed, 3])
+        self.result = LoadResult()
+        self.best = 0.0
+        self.by_arm: NDArray[np.float64] = np.zeros(0)
+        self.people: Population | None = None
+        self.part: Participation | None = None
+        self.fetching = asyncio.Lock()
+        self.left = 0
+
+    async def run(self, users: int, concurrency: int, batch: int, bar: Progress, task: TaskID) -> LoadResult:
+        started = time.perf_counter()
+        self.left = users
+        timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
+        connector = aiohttp.TCPConnector(limit=concurrency + 1)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
+            await self._follow(http, None)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(self._work(http, batch, bar, task))
+        return self._finished(time.perf_counter() - started)
+
+    async def _work(self, http: aiohttp.ClientSession, batch: int, bar: Progress, task: TaskID) -> None:
+        while self.left > 0:
+            people = min(batch, self.left)
+            self.left -= people
+            await self._group(http, people)
+            bar.advance(task, people)
+
+    async def _group(self, http: aiohttp.ClientSession, people: int) -> None:
+        part = self._current()
+        contexts, slots, rewards = self._play(part, people)
+        if not part.asks:
+            self.result.refused["not-asked"] += people
+            return
+        sealed = b"".join(part.reports(contexts, slots, rewards))
+        accepted, refused = await self._send(http, encode_envelope(Envelope(part.header, sealed)), people)
+        self.result.accepted += accepted
+        self.result.refused.update(refused)
+        if refused.get("round-closed") or refused.get("round-unknown"):
+            await self._follow(http, part)
+
+    def _current(self) -> Participation:
+        if self.part is None:
+            raise Unavailable("no policy yet", remedy="try again later")
+        return self.part
+
+    def _play(
+        self, part: Participation, people: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.float64]]:
+        """People choose and are rewarded; contexts and rewards scaled to [0, 1], and the sums brought up to date."""
+        population, spec = self.people, part.spec
+        if population is None:
+            raise Unavailable("no population yet", remedy="try again later")
+        slots = part.slots(people)
+        raw = population.contexts(people, self.rng)
+        low, high = np.array([(f.low, f.high) for f in spec.context.features.values()]).T
+        contexts = np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0)
+        arms = part.choose(contexts, slots)
+        means = population.means(raw)
+        rewards = population.rewards(raw, arms, self.rng)
+        self.result.people += people
+        self.result.reward += float(rewards.sum())
+        self.result.regret += float((means.max(axis=1) - means[np.arange(people), arms]).sum())
+        self.best += float(means.max(axis=1).sum())
+        self.by_arm = self.by_arm + means.sum(axis=0) if self.by_arm.size else means.sum(axis=0)
+        scaled = (rewards - spec.reward.low) / (spec.reward.high - spec.reward.low)
+        return contexts, slots, np.clip(scaled, 0.0, 1.0)
+
+    async def _send(self, http: aiohttp.ClientSession, body: bytes, people: int) -> tuple[int, dict[str, int]]:
+        """Upload until somebody answers; the same bytes each time, so that nothing counts twice."""
+        for attempt in range(_TRIES):
+            try:
+                async with http.post(self._door(), data=body, headers={"Content-Type": MEDIA_TYPE}) as response:
+                    answer = await response.read()
+                    if response.status == 202:
+                        return _counts(answer)
+                    if response.status < 500:
+                        return _refusals(answer, people, attempt > 0)
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
+        return 0, {"unsent": people}
+
+    def _door(self) -> str:
+        part = self._current()
+        if part.round.model != "shuffle":
+            return f"{self.server}/reports"
+        if self.shuffler is None:
+            raise TermsRefused("the experiment needs a shuffler", field="--shuffler", remedy="give its URL")
+        return f"{self.shuffler.rstrip('/')}/experiments/{self.name}/reports"
+
+    async def _follow(self, http: aiohttp.ClientSession, old: Participation | None) -> None:
+        """Fetch the policy; after ``old``, wait until it is another."""
+        async with self.fetching:
+            if self.part is not old:
+                return
+            for attempt in range(_TRIES):
+                body = await self._fetch(http, old)
+                if body is not None:
+                    self._join(body)
+                    return
+                await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
+            raise Unavailable("the server publishes no new policy", field="--url", remedy="look at its log")
+
+    async def _fetch(self, http: aiohttp.ClientSession, old: Participation | None) -> bytes | None:
+        headers = {"Accept": MEDIA_TYPE}
+        query = ""
+        if old is not None:
+            headers["If-None-Match"] = f'"{old.header.digest.hex()}"'
+            query = f"?wait={_WAIT}"
+        try:
+            async with http.get(f"{self.server}/experiments/{self.name}/policy{query}", headers=headers) as response:
+                if response.status == 404:
+                    raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
+                return await response.read() if response.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError):
+            if old is None:
+                raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
+            return None
+
+    def _join(self, body: bytes) -> None:
+        self.part = Participation(body, self.name, _LIMITS)
+        self.result.versions += 1
+        if self.people is None:
+            spec = self.part.spec.model_copy(update={"population": self.wanted})
+            self.people = population_for(spec, self.seed)
+
+    def _finished(self, seconds: float) -> LoadResult:
+        self.result.seconds = seconds
+        self.result.uniform_regret = self.best - float(self.by_arm.mean())
+        self.result.best_constant_regret = self.best - float(self.by_arm.max())
+        return self.result
+
+
+def _counts(answer: bytes) -> tuple[int, dict[str, int]]:
+    data = json.loads(answer)
+    return int(data["accepted"]), dict(data["refused"])
+
+
+def _refusals(answer: bytes, people: int, retried: bool) -> tuple[int, dict[str, int]]:
+    """Counts in a problem document; duplicates after a retry were accepted before."""
+    try:
+        refused = dict(json.loads(answer).get("refused") or {})
+    except ValueError:
+        refused = {}
+    refused = refused or {slug_of(answer): people}
+    accepted = refused.pop("duplicate-report", 0) if retried else 0
+    return accepted, refused
+
+
+def run_load(
+    name: str,
+    server: str,
+    shuffler: str | None,
+    *,
+    users: int,
+    population: str,
+    path: str | None = None,
+    concurrency: int = 4,
+    batch: int = 100,
+    seed: int = 0,
+) -> LoadResult:
+    """Drive ``users`` simulated people through an experiment.
+
+    Parameters
+    ----------
+    name, server, shuffler
+        The experiment, and where it is; the shuffler only under shuffle privacy.
+    users, population, path, seed
+        How many people, which ones, the population's file if it has one, and the seed of contexts and rewards.
+    concurrency, batch
+        Uploads under way at a time, and people in one; 1 as real devices do.
+
+    Raises
+    ------
+    PrivateerError
+        If the experiment is not there, its terms are not what they say, or nobody answers.
+    """
+    wanted = PopulationSpec.model_validate({"name": population, "path": path})
+    driver = _Driver(name, server, shuffler, wanted, seed)
+    console = Console(stderr=True)
+    columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("people", total=users)
+        try:
+            return asyncio.run(driver.run(users, concurrency, batch, bar, task))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="privateer load", description="Simulated people over HTTP.")
+    parser.add_argument("name", metavar="NAME", help="experiment")
+    parser.add_argument("--url", default="http://127.0.0.1:8000", help="server")
+    parser.add_argument("--shuffler", default="http://127.0.0.1:8001", help="shuffler")
+    parser.add_argument("--users", type=int, default=10_000, help="people")
+    parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
+    parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")
+    parser.add_argument("--population", default="peaks", choices=["peaks", "quadrants", "adult"])
+    parser.add_argument("--path", help="file of the population, for adult")
+    parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _checked(options: argparse.Namespace) -> argparse.Namespace:
+    for name, value, most in (
+        ("--users", options.users, 10**10),
+        ("--concurrency", options.concurrency, 1000),
+        ("--batch", options.batch, REPORTS_PER_BODY_MAX),
+    ):
+        if not 1 <= value <= most:
+            raise SpecError(f"must be 1 to {most}", field=name, remedy="choose another number")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line of the load driver; exits with 2 on an error of the user's."""
+    try:
+        options = _checked(_parser().parse_args(arguments))
+        result = run_load(
+            options.name,
+            options.url,
+            options.shuffler,
+            users=options.users,
+            population=options.population,
+            path=options.path,
+            concurrency=options.concurrency,
+            batch=options.batch,
+            seed=options.seed,
+        )
+    except PrivateerError as error:
+        print(f"privateer: {error}", file=sys.stderr)
+        sys.exit(2)
+    _show(result, options.json)
+
+
+def _show(result: LoadResult, as_json: bool) -> None:
+    figures = result.as_dict()
+    if as_json:
+        print(json.dumps(figures, indent=2))
+        return
+    for name, value in figures.items():
+        shown = f"{value:,.4g}" if isinstance(value, float) and abs(value) < 100 else value
+        print(f"{name:22} {f'{shown:,.0f}' if isinstance(shown, float) else shown}")

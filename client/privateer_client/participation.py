@@ -1,0 +1,106 @@
+"""Taking part in one round: checked terms, arms, and sealed reports. For n people at once; a device has n = 1."""
+
+import os
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.codec import decode
+from privateer.errors import Malformed, TermsRefused
+from privateer.experiment import Spec, parse_spec
+from privateer.policies.partition import PartitionPolicy
+from privateer.privacy.noise import SecureNoise
+from privateer.privacy.terms import Limits, Terms, verify
+from privateer.privatizers import privatizer_for
+from privateer.wire.envelope import header_of
+from privateer.wire.publication import Publication, decode_publication, digest
+from privateer_client.sealing import OVERHEAD, REPORT_ID_SIZE, Sealer
+
+
+class Participation:
+    """A publication that this device has checked and will follow.
+
+    Parameters
+    ----------
+    body
+        The publication, as fetched.
+    name
+        Of the experiment that was asked for.
+    limits
+        What the device accepts.
+
+    Raises
+    ------
+    TermsRefused
+        If the terms miss the spec's promise or the limits; everything is computed anew from the parameters.
+    Malformed
+        If the publication is none, or its parts disagree.
+    """
+
+    def __init__(self, body: bytes, name: str, limits: Limits) -> None:
+        publication = decode_publication(body)
+        self.round = publication.round
+        self.spec = _spec(publication)
+        self.policy = decode(publication.policy, PartitionPolicy)
+        self.header = header_of(self.round, digest(body))
+        self.policy.check(self.spec.arm_count)
+        self._check_agreement(name)
+        if self.asks:
+            verify(self.terms, self.spec.privacy, self.round.batch, limits)
+        self._privatizer = privatizer_for(self.policy.layout, self.terms)
+        if self.round.sealed_size != OVERHEAD + REPORT_ID_SIZE + self._privatizer.report_size:
+            raise TermsRefused("not the size of this mechanism's reports", field="sealed_size")
+        self._sealer = Sealer(self.round, self.header)
+        self._noise = SecureNoise()
+
+    def _check_agreement(self, name: str) -> None:
+        same = {
+            "experiment": self.round.experiment == self.spec.experiment.name == name,
+            "version": self.round.version == self.policy.version,
+            "model": self.round.model == self.spec.privacy.model == self.terms.model,
+            "batch": self.round.batch == self.terms.batch,
+            "dimension": self.policy.dimension == self.spec.dimension,
+        }
+        for field, agrees in same.items():
+            if not agrees:
+                raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
+
+    @property
+    def terms(self) -> Terms:
+        """How reports of this round are randomized."""
+        return self.policy.terms
+
+    @property
+    def asks(self) -> bool:
+        """Whether the round takes reports; False when the experiment is over."""
+        return self.round.batch > 0
+
+    def slots(self, people: int) -> NDArray[np.uint32]:
+        """Fresh slots, to be drawn before the contexts are looked at; shape (n,)."""
+        return np.frombuffer(os.urandom(4 * people), dtype=np.uint32)
+
+    def choose(self, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Arms for contexts (n, d) scaled to [0, 1]; shape (n,)."""
+        return self.policy.choose(contexts, slots)
+
+    def reports(
+        self, contexts: NDArray[np.float64], slots: NDArray[np.uint32], rewards: NDArray[np.float64]
+    ) -> list[bytes]:
+        """Sealed reports of n people, with rewards (n,) scaled to [0, 1].
+
+        Notes
+        -----
+        Privacy cost: ``terms.local_epsilon`` each, pure and local. Pay for it before anything is sent.
+        """
+        contributions = self.policy.contribute(contexts, slots, rewards)
+        reports = self._privatizer.randomize(contributions, self._noise)
+        return [self._sealer.seal(reports[i : i + 1].tobytes()) for i in range(len(reports))]
+
+
+def _spec(publication: Publication) -> Spec:
+    try:
+        data = msgspec.json.decode(publication.spec)
+    except msgspec.DecodeError:
+        raise Malformed("not a spec", remedy="fetch the policy again") from None
+    return parse_spec(data)

@@ -1,0 +1,44 @@
+"""Sealing: HPKE to the server's key, bound to experiment, round and trust model. Nothing here opens."""
+
+import os
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from privateer.errors import Malformed
+from privateer.wire.envelope import Header, binding
+from privateer.wire.publication import Round
+
+REPORT_ID_SIZE: Final = 16
+OVERHEAD: Final = 48
+"""Bytes that sealing adds: encapsulated key and tag."""
+_SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+class Sealer:
+    """Seals the reports of one round.
+
+    Parameters
+    ----------
+    round_
+        The published round; its public key is sealed to.
+    header
+        What the reports are made for.
+
+    Raises
+    ------
+    Malformed
+        If the public key is none.
+    """
+
+    def __init__(self, round_: Round, header: Header) -> None:
+        try:
+            self._key = X25519PublicKey.from_public_bytes(round_.public_key)
+        except ValueError:
+            raise Malformed("the round's public key is none", remedy="fetch the policy again") from None
+        self._info = binding(header, round_.model)
+
+    def seal(self, report: bytes) -> bytes:
+        """A fresh report id and ``report``, sealed: 64 bytes longer than the report."""
+        return _SUITE.encrypt(os.urandom(REPORT_ID_SIZE) + report, self._key, info=self._info)
