@@ -1,0 +1,122 @@
+"""Control routes of experiments: create, list, policy, state, history, privacy."""
+
+import secrets
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from privateer.errors import NotFound, SpecError, Unauthorized
+from privateer.experiment import Spec, parse_spec, read_spec
+from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.publication import digest
+from privateer_server.api import views
+from privateer_server.api.doors import read_body
+from privateer_server.experiments import Experiments
+from privateer_server.store import Store
+
+_SPEC_BYTES_MAX: Final = 64 * 1024
+_WAIT_MAX: Final = 60.0
+_VERSION_MAX: Final = 2**63 - 1
+_CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
+
+
+def experiments_router(experiments: Experiments, store: Store, admin_token: str) -> APIRouter:
+    """The routes, bound to what they read."""
+    router = APIRouter(prefix="/experiments", tags=["experiments"])
+
+    @router.post("", status_code=_CREATED)
+    async def create(request: Request, authorization: Annotated[str, Header()] = "") -> JSONResponse:
+        """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
+        _authorize(authorization, admin_token)
+        spec = _read_spec(await read_body(request, _SPEC_BYTES_MAX), request.headers.get("content-type", ""))
+        experiment, is_new = await experiments.create(spec)
+        return JSONResponse(views.facts(experiment), _CREATED if is_new else _OK)
+
+    @router.get("")
+    async def list_experiments() -> dict[str, Any]:
+        """All experiments and where they stand."""
+        return {"experiments": [views.summary(experiment) for experiment in experiments]}
+
+    @router.get("/{name}")
+    async def show(name: str) -> dict[str, Any]:
+        """One experiment: progress, refusals by reason, and its spec."""
+        return views.facts(experiments.get(name))
+
+    @router.get("/{name}/policy")
+    async def policy(
+        name: str,
+        wait: Annotated[float, Query(ge=0, le=_WAIT_MAX, allow_inf_nan=False)] = 0.0,
+        accept: Annotated[str, Header()] = "",
+        if_none_match: Annotated[str, Header()] = "",
+    ) -> Response:
+        """The current policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
+        experiment = experiments.get(name)
+        if wait and _matches(if_none_match, experiment.current.digest):
+            await experiment.next_publication(wait)
+        current = experiment.current
+        return await run_in_threadpool(_policy, current.publication, current.spec, accept, if_none_match)
+
+    @router.get("/{name}/policy/{version}")
+    def policy_of_version(
+        name: str,
+        version: Annotated[int, Path(ge=1, le=_VERSION_MAX)],
+        accept: Annotated[str, Header()] = "",
+        if_none_match: Annotated[str, Header()] = "",
+    ) -> Response:
+        """The policy of one version."""
+        spec = experiments.get(name).spec
+        publication = store.publication(name, version)
+        if publication is None:
+            raise NotFound("this version is not published", field="version", remedy="see the history")
+        return _policy(publication, spec, accept, if_none_match)
+
+    @router.get("/{name}/state")
+    def state(name: str) -> dict[str, Any]:
+        """What the learner knows: estimates with standard errors."""
+        return views.state(experiments.get(name).current)
+
+    @router.get("/{name}/history")
+    def history(name: str) -> dict[str, Any]:
+        """All published rounds."""
+        experiments.get(name)
+        return {"experiment": name, "rounds": views.history(store.rounds(name))}
+
+    @router.get("/{name}/privacy")
+    def privacy(name: str) -> dict[str, Any]:
+        """What the current round promises to a person."""
+        return views.privacy(experiments.get(name).current)
+
+    return router
+
+
+def _authorize(authorization: str, token: str) -> None:
+    if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+        raise Unauthorized("the admin token is missing or wrong", remedy="send Authorization: Bearer TOKEN")
+
+
+def _read_spec(body: bytes, content_type: str) -> Spec:
+    """The spec in a body, without the simulated population that it may name: a service has no use for it."""
+    try:
+        is_toml = content_type.partition(";")[0].strip() == "application/toml"
+        spec = read_spec(body.decode()) if is_toml else parse_spec(msgspec.json.decode(body, type=dict[str, Any]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise SpecError("not a JSON object", field="spec", remedy="send JSON, or TOML as application/toml") from None
+    return spec.model_copy(update={"population": None})
+
+
+def _policy(publication: bytes, spec: Spec, accept: str, if_none_match: str) -> Response:
+    name = digest(publication)
+    headers = {"ETag": f'"{name.hex()}"', "Vary": "Accept", "Cache-Control": "no-cache"}
+    if _matches(if_none_match, name):
+        return Response(status_code=_NOT_MODIFIED, headers=headers)
+    if MEDIA_TYPE in accept:
+        return Response(publication, headers=headers, media_type=MEDIA_TYPE)
+    return JSONResponse(views.policy(publication, spec.experiment.arms), headers=headers)
+
+
+def _matches(if_none_match: str, name: bytes) -> bool:
+    tags = {tag.strip().removeprefix("W/").strip('"') for tag in if_none_match.split(",")}
+    return "*" in tags or name.hex() in tags

@@ -1,0 +1,55 @@
+"""Routes for operators: health, readiness, metrics, keys."""
+
+import logging
+from typing import Final
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from privateer.errors import Unavailable
+from privateer_server.experiments import Experiments
+from privateer_server.intake import Intake
+from privateer_server.keys import key_id
+from privateer_server.metrics import Metrics
+from privateer_server.store import Store
+
+_log = logging.getLogger("privateer.server")
+_RESTART: Final = "see the server's log"
+
+
+def operations_router(
+    intake: Intake, experiments: Experiments, store: Store, metrics: Metrics, public_key: bytes
+) -> APIRouter:
+    """The routes, bound to what they look at."""
+    router = APIRouter(tags=["operations"])
+
+    @router.get("/healthz")
+    async def health() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    def ready() -> dict[str, str]:
+        """Reports can be counted and stored."""
+        if not intake.running:
+            raise Unavailable("reports are not being counted", remedy=_RESTART)
+        try:
+            store.check()
+        except Exception as error:
+            _log.error("the store does not write (%s)", type(error).__name__)
+            raise Unavailable("the store does not write", remedy=_RESTART) from None
+        return {"status": "ready"}
+
+    @router.get("/metrics")
+    async def show_metrics() -> Response:
+        """Counters in Prometheus' text format."""
+        versions = {one.spec.experiment.name: one.current.round.version for one in experiments}
+        return Response(metrics.text(versions), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/keys")
+    async def keys() -> dict[str, str]:
+        """The public key to which reports are sealed (X25519, hex)."""
+        return {"public_key": public_key.hex(), "key_id": key_id(public_key).hex()}
+
+    return router

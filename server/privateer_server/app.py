@@ -1,0 +1,119 @@
+"""The server as an ASGI application and as a process."""
+
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import uvicorn
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from privateer.errors import SpecError
+from privateer_server.api.doors import batches_door, reports_door
+from privateer_server.api.experiments import experiments_router
+from privateer_server.api.operations import operations_router
+from privateer_server.api.problems import FaultGuard, answer_problems
+from privateer_server.experiments import Experiments
+from privateer_server.intake import Intake
+from privateer_server.keys import TrustedShufflers, load_private_key
+from privateer_server.metrics import Metrics
+from privateer_server.opening import Opener
+from privateer_server.settings import Settings, read_settings
+from privateer_server.store.sqlite import SqliteStore
+
+_BACKLOG: Final = 2048
+_SHUTDOWN_SECONDS: Final = 5
+"""How long open requests (long polls above all) may delay a stop."""
+_USAGE: Final = 2
+
+
+class Server:
+    """The ASGI application: two doors for reports, and control routes for everything else."""
+
+    def __init__(self, doors: dict[str, ASGIApp], control: ASGIApp) -> None:
+        self._doors, self._control = doors, control
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the lifespan."""
+        app = self._doors.get(scope["path"], self._control) if scope["type"] == "http" else self._control
+        await app(scope, receive, send)
+
+
+def create_app(settings: Settings) -> Server:
+    """The server on a data directory, which it holds until its lifespan ends.
+
+    Raises
+    ------
+    SpecError
+        If the directory cannot be used.
+    """
+    opener = Opener(_private_key(settings))
+    store = SqliteStore(settings.data)
+    metrics = Metrics()
+    experiments = Experiments(store, opener.public_key, settings.batch_bytes_max)
+    intake = Intake(experiments, store, opener, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        intake.start()
+        yield
+        await intake.stop()
+        store.close()
+
+    control = FastAPI(
+        title="Privateer server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    control.add_middleware(FaultGuard)
+    answer_problems(control)
+    control.include_router(operations_router(intake, experiments, store, metrics, opener.public_key))
+    control.include_router(experiments_router(experiments, store, settings.admin_token))
+    shufflers = TrustedShufflers(settings.shuffler_keys)
+    doors: dict[str, ASGIApp] = {
+        "/reports": FaultGuard(reports_door(intake, metrics, settings.report_bytes_max)),
+        "/batches": FaultGuard(batches_door(intake, metrics, settings.batch_bytes_max, shufflers)),
+    }
+    return Server(doors, control)
+
+
+def _private_key(settings: Settings) -> X25519PrivateKey:
+    try:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return load_private_key(settings.data)
+    except OSError as error:
+        raise SpecError(f"cannot be used: {error.strerror}", field="PRIVATEER_DATA", remedy="check the path") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the server until it is told to stop; exit code 2 and one line if it cannot start."""
+    try:
+        settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
+        app = create_app(settings)
+        listener = _listen(settings)
+    except SpecError as error:
+        print(f"privateer-server: {error}", file=sys.stderr)
+        sys.exit(_USAGE)
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        raise SpecError(
+            f"cannot listen on {where}: {error.strerror}", field="PRIVATEER_PORT", remedy="choose another"
+        ) from None

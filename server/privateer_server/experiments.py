@@ -1,0 +1,178 @@
+"""The experiments of a running server: their last rounds in memory, as the store has them."""
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from privateer.errors import Conflict, NotFound, SpecError
+from privateer.experiment import Spec
+from privateer_server.rounds import OpenRound, first_round, following_round, record, restore
+from privateer_server.store import Change, ExperimentRecord, Store
+
+_HEADER_BYTES: Final = 1024
+"""More than the header of a batch takes."""
+_log = logging.getLogger("privateer.server")
+
+
+class Experiment:
+    """One experiment: the last round, and what was counted.
+
+    Attributes
+    ----------
+    current
+        The last round published.
+    report_ids
+        Of the reports counted in it.
+    accepted, refused
+        Reports counted over all rounds, and turned away by reason.
+    """
+
+    def __init__(self, current: OpenRound) -> None:
+        self.current = current
+        self.report_ids: set[bytes] = set()
+        self.accepted = 0
+        self.refused: Counter[str] = Counter()
+        self._published = asyncio.Event()
+
+    @property
+    def spec(self) -> Spec:
+        """What the experiment was created from."""
+        return self.current.spec
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last policy stands and no more reports are asked for."""
+        return self.current.round.batch == 0
+
+    def advance(self, current: OpenRound, change: Change) -> None:
+        """Follow a committed change."""
+        self.accepted += change.received - self.current.received
+        self.refused += Counter(change.refused)
+        self.report_ids.update(change.report_ids)
+        self.current = current
+        if change.following:
+            self.report_ids = set()
+            self._published.set()
+            self._published = asyncio.Event()
+
+    async def next_publication(self, seconds: float) -> None:
+        """Return once another round is published, or the time is up."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._published.wait(), seconds)
+
+
+class Experiments:
+    """All experiments by name.
+
+    Parameters
+    ----------
+    store
+        Where they are kept.
+    public_key
+        To which reports of new rounds are sealed.
+    batch_bytes_max
+        Largest batch that the server takes.
+
+    Raises
+    ------
+    SpecError
+        If reports of a stored round are sealed to another key, so that none of them could be opened.
+    """
+
+    def __init__(self, store: Store, public_key: bytes, batch_bytes_max: int) -> None:
+        self._store, self._public_key, self._batch_bytes_max = store, public_key, batch_bytes_max
+        self._creating = asyncio.Lock()
+        self._by_name = {stored.name: self._restored(stored) for stored in store.experiments()}
+
+    def __iter__(self) -> Iterator[Experiment]:
+        return iter(list(self._by_name.values()))
+
+    def get(self, name: str) -> Experiment:
+        """The experiment of that name.
+
+        Raises
+        ------
+        NotFound
+            If there is none.
+        """
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise NotFound("no such experiment", remedy="GET /experiments lists them") from None
+
+    async def create(self, spec: Spec) -> tuple[Experiment, bool]:
+        """The experiment of a spec, and whether it is new.
+
+        Raises
+        ------
+        SpecError
+            If this server cannot run the experiment or keep its promise.
+        Conflict
+            If the name is taken by an experiment with another spec.
+        """
+        name = spec.experiment.name
+        async with self._creating:
+            if known := self._by_name.get(name):
+                if known.spec != spec:
+                    raise Conflict("the name is taken by another experiment", field="experiment.name", remedy="rename")
+                return known, False
+            _check_calibration(spec)
+            first = await asyncio.to_thread(first_round, spec, self._public_key)
+            _check_batches(spec, first.round.sealed_size, self._batch_bytes_max)
+            await asyncio.to_thread(self._store.create, name, spec.model_dump_json().encode(), record(first))
+            self._by_name[name] = Experiment(first)
+        return self._by_name[name], True
+
+    def _restored(self, stored: ExperimentRecord) -> Experiment:
+        current = restore(Spec.model_validate_json(stored.spec), stored.current)
+        if current.round.public_key != self._public_key:
+            raise SpecError(
+                f"experiment {stored.name} takes reports for another private key than the one found",
+                field="PRIVATEER_DATA",
+                remedy="restore the key that was there",
+            )
+        experiment = Experiment(current)
+        experiment.accepted, experiment.refused = stored.accepted, Counter(stored.refused)
+        experiment.report_ids = set(stored.report_ids)
+        if current.taken:
+            self._learn_again(experiment)
+        return experiment
+
+    def _learn_again(self, experiment: Experiment) -> None:
+        """Close a round whose reports are in but whose learning failed when they came."""
+        full = experiment.current
+        try:
+            following = following_round(full)
+        except Exception as error:  # one experiment must not keep the server from the others
+            _log.error("experiment %s: learning failed again (%s)", full.round.experiment, type(error).__name__)
+            return
+        facts = full.round
+        change = Change(facts.experiment, facts.version, full.received, True, None, following=record(following))
+        self._store.commit([change])
+        experiment.advance(following, change)
+
+
+def _check_calibration(spec: Spec) -> None:
+    if spec.privacy.calibration == "published":
+        raise SpecError(
+            "the published calibration is for simulation alone",
+            field="privacy.calibration",
+            remedy="use tight here, or privateer simulate",
+        )
+
+
+def _check_batches(spec: Spec, sealed_size: int, bytes_max: int) -> None:
+    """Refuse an experiment that would come to a batch that no request may carry, and stand still."""
+    growth, size = spec.experiment.round_growth, spec.experiment.round_size
+    # A batch is at most growth times the people before it, and both together at most the horizon.
+    largest = max(size, math.floor(growth / (1 + growth) * spec.experiment.horizon))
+    if spec.privacy.model == "shuffle" and largest * sealed_size > bytes_max - _HEADER_BYTES:
+        raise SpecError(
+            f"rounds of {largest} reports exceed the {bytes_max} bytes that this server takes at once",
+            field="experiment.round_growth",
+            remedy="lower it, round_size or horizon, or raise PRIVATEER_BATCH_BYTES_MAX",
+        )

@@ -1,0 +1,163 @@
+"""The single writer: counts queued reports group by group, one transaction a group, and answers after it."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from privateer.errors import NotFound, PrivateerError, Unavailable
+from privateer.wire.envelope import Envelope
+from privateer_server.experiments import Experiment, Experiments
+from privateer_server.metrics import Metrics
+from privateer_server.opening import Opener
+from privateer_server.rounds import OpenRound
+from privateer_server.store import Change, Store
+from privateer_server.tally import Outcome, Tally
+
+_log = logging.getLogger("privateer.server")
+_QUEUE_MAX: Final = 4096
+"""Requests that may wait; further ones are told to come back."""
+_GROUP_BYTES: Final = 256 * 1024
+"""Sealed bytes after which a group is committed: some 3500 reports, a seventh of a second of opening."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    envelope: Envelope
+    is_batch: bool
+    answer: asyncio.Future[Outcome]
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a group comes to: an answer a request, and the new last round and the change of each experiment."""
+
+    answers: list[Outcome | PrivateerError]
+    rounds: list[tuple[Experiment, OpenRound, Change]]
+
+
+class Intake:
+    """Takes reports and batches from the doors.
+
+    Opening, counting, learning and committing run in a worker thread, one group at a time; what comes in meanwhile
+    forms the next group. Nothing is answered before it is durable.
+    """
+
+    def __init__(self, experiments: Experiments, store: Store, opener: Opener, metrics: Metrics) -> None:
+        self._experiments, self._store, self._opener, self._metrics = experiments, store, opener, metrics
+        self._queue: asyncio.Queue[_Request | None] = asyncio.Queue(_QUEUE_MAX)
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether reports are being counted."""
+        return self._writer is not None and not self._writer.done()
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._writer = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Count what is queued, and end."""
+        if self._writer:
+            await self._queue.put(None)
+            await self._writer
+
+    async def submit(self, envelope: Envelope, *, is_batch: bool = False) -> Outcome:
+        """Have reports counted; returns when what was accepted is durable.
+
+        Raises
+        ------
+        NotFound
+            If there is no such experiment.
+        BatchRefused, ReportRefused
+            If a batch as a whole is not the round's.
+        Unavailable
+            If the server is overloaded or cannot write.
+        """
+        try:
+            self._experiments.get(envelope.header.experiment)
+        except NotFound as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        try:
+            if not self.running:
+                raise asyncio.QueueFull
+            self._queue.put_nowait(_Request(envelope, is_batch, answer))
+        except asyncio.QueueFull:
+            raise Unavailable("the server takes no reports now", remedy="send the same bytes again later") from None
+        return await answer
+
+    async def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            group, stopping = await self._next_group()
+            if group:
+                await self._count(group)
+
+    async def _next_group(self) -> tuple[list[_Request], bool]:
+        group: list[_Request] = []
+        size = 0
+        request = await self._queue.get()
+        while request is not None:
+            group.append(request)
+            size += len(request.envelope.sealed)
+            if size >= _GROUP_BYTES or self._queue.empty():
+                return group, False
+            request = self._queue.get_nowait()
+        return group, True
+
+    async def _count(self, group: list[_Request]) -> None:
+        try:
+            result = await asyncio.to_thread(self._process, group)
+        except Exception as error:  # nothing of the group is durable: its senders shall try again
+            _log.error("a group of reports was not committed (%s)", type(error).__name__)
+            answers: list[Outcome | PrivateerError] = [
+                Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
+            ] * len(group)
+        else:
+            self._advance(result)
+            answers = result.answers
+        for request, answer in zip(group, answers, strict=True):
+            _resolve(request.answer, answer)
+
+    def _process(self, group: list[_Request]) -> _Result:
+        tallies: dict[str, Tally] = {}
+        answers: list[Outcome | PrivateerError] = []
+        for request in group:
+            name = request.envelope.header.experiment
+            if name not in tallies:
+                experiment = self._experiments.get(name)
+                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener)
+            answers.append(_taken(tallies[name], request))
+        rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
+        self._store.commit([change for _, _, change in rounds])
+        return _Result(answers, rounds)
+
+    def _advance(self, result: _Result) -> None:
+        for experiment, current, change in result.rounds:
+            self._metrics.accept(change.received - experiment.current.received)
+            self._metrics.refuse(change.refused)
+            experiment.advance(current, change)
+            if change.following:
+                self._metrics.close_round()
+
+
+def _taken(tally: Tally, request: _Request) -> Outcome | PrivateerError:
+    if not request.is_batch:
+        return tally.take(request.envelope)
+    try:
+        return tally.take_batch(request.envelope)
+    except PrivateerError as error:
+        tally.refused[error.slug] += 1
+        return error
+
+
+def _resolve(future: asyncio.Future[Outcome], answer: Outcome | PrivateerError) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Outcome):
+        future.set_result(answer)
+    else:
+        future.set_exception(answer)

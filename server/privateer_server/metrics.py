@@ -1,0 +1,40 @@
+"""Counters for operators; labels are names of experiments and reasons, never anything of a person."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+
+class Metrics:
+    """The metrics of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._accepted = Counter("privateer_reports_accepted", "Reports counted.", registry=self._registry)
+        self._refused = Counter("privateer_reports_refused", "Refusals.", ["reason"], registry=self._registry)
+        self._rounds = Counter("privateer_rounds_closed", "Rounds learned from.", registry=self._registry)
+        self._batches = Counter("privateer_batches", "Batches taken.", registry=self._registry)
+        self._version = Gauge("privateer_version", "Policy version.", ["experiment"], registry=self._registry)
+
+    def accept(self, count: int) -> None:
+        """Count accepted reports."""
+        self._accepted.inc(count)
+
+    def refuse(self, reasons: Mapping[str, int]) -> None:
+        """Count refusals by reason."""
+        for reason, count in reasons.items():
+            self._refused.labels(reason).inc(count)
+
+    def take_batch(self) -> None:
+        """Count a batch."""
+        self._batches.inc()
+
+    def close_round(self) -> None:
+        """Count a closed round."""
+        self._rounds.inc()
+
+    def text(self, versions: Mapping[str, int]) -> bytes:
+        """All metrics in Prometheus' text format, with the current version of each experiment."""
+        for experiment, version in versions.items():
+            self._version.labels(experiment).set(version)
+        return generate_latest(self._registry)

@@ -1,0 +1,85 @@
+"""What an operator decides: read once from the environment, with the flags of the command above it."""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import SpecError
+
+_PORT_MAX: Final = 65535
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the server.
+
+    Attributes
+    ----------
+    data
+        Directory of the private key and the database; made if missing.
+    admin_token
+        Who sends it may create experiments.
+    shuffler_keys
+        Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers.
+    host, port
+        Where to listen.
+    report_bytes_max, batch_bytes_max
+        Largest body that ``POST /reports`` and ``POST /batches`` take.
+    """
+
+    data: Path
+    admin_token: str
+    shuffler_keys: tuple[Path, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8000
+    report_bytes_max: int = 4 * _MIB
+    batch_bytes_max: int = 256 * _MIB
+
+
+def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
+    """Settings from ``PRIVATEER_*`` variables and command line flags; flags win.
+
+    Raises
+    ------
+    SpecError
+        Naming the variable that is missing or out of range.
+    """
+    flags = _parser().parse_args(arguments)
+    variables = {name: value for name, value in environment.items() if value}
+    if flags.port is not None:
+        variables["PRIVATEER_PORT"] = flags.port
+    keys = variables.get("PRIVATEER_SHUFFLER_KEYS", "")
+    return Settings(
+        data=Path(_required(variables, "PRIVATEER_DATA", "a directory for the key and the database")),
+        admin_token=_required(variables, "PRIVATEER_ADMIN_TOKEN", "a long random string"),
+        shuffler_keys=tuple(Path(part) for part in keys.split(os.pathsep) if part),
+        host=flags.host or variables.get("PRIVATEER_HOST", Settings.host),
+        port=_number(variables, "PRIVATEER_PORT", Settings.port, _PORT_MAX),
+        report_bytes_max=_number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
+        batch_bytes_max=_number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
+    parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
+    parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
+    return parser
+
+
+def _required(variables: Mapping[str, str], name: str, meaning: str) -> str:
+    try:
+        return variables[name]
+    except KeyError:
+        raise SpecError("is not set", field=name, remedy=f"set it to {meaning}") from None
+
+
+def _number(variables: Mapping[str, str], name: str, default: int, most: int = 1 << 40) -> int:
+    text = variables.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise SpecError("is not a whole number in range", field=name, remedy=f"give a number from 1 to {most}")
+    return int(text)

@@ -1,0 +1,115 @@
+"""What the server must not forget, behind a small interface."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """A published round.
+
+    Attributes
+    ----------
+    version, batch, digest
+        As published.
+    people
+        Sum of the batches of earlier rounds.
+    received
+        Reports counted in ``total``.
+    taken
+        Whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from.
+    summary
+        Public facts of the policy (JSON), for the history.
+    publication
+        The encoded publication, served as it is.
+    state, total
+        Learner state that made the policy, and sums of the reports, encoded; empty once the next round is published.
+    """
+
+    version: int
+    batch: int
+    people: int
+    received: int
+    taken: bool
+    digest: bytes
+    summary: bytes
+    publication: bytes = field(repr=False)
+    state: bytes = field(repr=False)
+    total: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ExperimentRecord:
+    """An experiment with its last round and the ids of the reports in it.
+
+    Attributes
+    ----------
+    accepted, refused
+        Reports counted over all rounds, and turned away by reason.
+    """
+
+    name: str
+    spec: bytes
+    accepted: int
+    refused: Mapping[str, int]
+    current: RoundRecord
+    report_ids: frozenset[bytes] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one transaction does to an experiment.
+
+    Attributes
+    ----------
+    version, received, taken, total
+        The round and what becomes of it; ``total`` is None if it stays.
+    report_ids
+        Of the reports that the change counts and that may come again.
+    refused
+        Reports turned away by reason, to be added.
+    following
+        The next round, if the change closes this one.
+    """
+
+    experiment: str
+    version: int
+    received: int
+    taken: bool
+    total: bytes | None = field(repr=False)
+    report_ids: Sequence[bytes] = field(default=(), repr=False)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    following: RoundRecord | None = None
+
+
+class Store(Protocol):
+    """Durable state. Every writing method is one transaction, durable when it returns."""
+
+    def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
+        """Add an experiment."""
+        ...
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Apply all changes or none."""
+        ...
+
+    def experiments(self) -> list[ExperimentRecord]:
+        """All experiments, by name."""
+        ...
+
+    def publication(self, experiment: str, version: int) -> bytes | None:
+        """The publication of a version, if there is one."""
+        ...
+
+    def rounds(self, experiment: str) -> list[RoundRecord]:
+        """All rounds by version, without publication, state and total."""
+        ...
+
+    def check(self) -> None:
+        """Write something durable, or raise what keeps the store from writing."""
+        ...
+
+    def close(self) -> None:
+        """Release what the store holds; it is not used again."""
+        ...

@@ -1,0 +1,169 @@
+"""The embedded store: one SQLite file, write-ahead log, fsynced at every commit."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from privateer.errors import SpecError
+from privateer_server.opening import REPORT_ID_SIZE
+from privateer_server.store import Change, ExperimentRecord, RoundRecord
+
+_FILE: Final = "server.db"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rounds (
+    experiment TEXT NOT NULL REFERENCES experiments (name),
+    version INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    people INTEGER NOT NULL,
+    received INTEGER NOT NULL,
+    taken INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    summary BLOB NOT NULL,
+    publication BLOB NOT NULL,
+    state BLOB NOT NULL,
+    total BLOB NOT NULL,
+    UNIQUE (experiment, version)
+);
+CREATE TABLE IF NOT EXISTS report_ids (experiment TEXT NOT NULL, version INTEGER NOT NULL, ids BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS report_ids_of_round ON report_ids (experiment, version);
+CREATE TABLE IF NOT EXISTS refusals (
+    experiment TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (experiment, reason)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL);
+"""
+_LAST_ROUND: Final = """
+SELECT version, batch, people, received, taken, digest, summary, publication, state, total FROM rounds
+WHERE experiment = ? ORDER BY version DESC LIMIT 1
+"""
+_ALL_ROUNDS: Final = """
+SELECT version, batch, people, received, taken, digest, summary, x'', x'', x'' FROM rounds
+WHERE experiment = ? ORDER BY version
+"""
+_ADD_REFUSALS: Final = """
+INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT (experiment, reason) DO UPDATE SET count = count + excluded.count
+"""
+
+
+class SqliteStore:
+    """One connection, which holds the file's exclusive lock: a second server on the same data is refused.
+
+    Raises
+    ------
+    SpecError
+        If the file cannot be opened or another server has it.
+    """
+
+    def __init__(self, data: Path) -> None:
+        self._lock = Lock()
+        try:
+            self._db = sqlite3.connect(data / _FILE, timeout=1, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise SpecError(
+                f"{_FILE} does not open: {error}", field="PRIVATEER_DATA", remedy="is another server using it?"
+            ) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
+        """Add an experiment with its first round."""
+        with self._transaction() as db:
+            db.execute("INSERT INTO experiments VALUES (?, ?)", (name, spec))
+            _insert_round(db, name, first)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Apply all changes or none."""
+        with self._transaction() as db:
+            for change in changes:
+                _apply(db, change)
+
+    def experiments(self) -> list[ExperimentRecord]:
+        """All experiments, by name."""
+        with self._lock:
+            rows = self._db.execute("SELECT name, spec FROM experiments ORDER BY name").fetchall()
+            return [self._experiment(name, spec) for name, spec in rows]
+
+    def _experiment(self, name: str, spec: bytes) -> ExperimentRecord:
+        current = self._db.execute(_LAST_ROUND, (name,)).fetchone()
+        accepted = self._db.execute("SELECT sum(received) FROM rounds WHERE experiment = ?", (name,)).fetchone()[0]
+        refused = self._db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (name,)).fetchall()
+        chunks = self._db.execute(
+            "SELECT ids FROM report_ids WHERE experiment = ? AND version = ?", (name, current[0])
+        ).fetchall()
+        ids = frozenset(
+            chunk[start : start + REPORT_ID_SIZE]
+            for (chunk,) in chunks
+            for start in range(0, len(chunk), REPORT_ID_SIZE)
+        )
+        return ExperimentRecord(name, spec, accepted, dict(refused), _round(current), ids)
+
+    def publication(self, experiment: str, version: int) -> bytes | None:
+        """The publication of a version, if there is one."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT publication FROM rounds WHERE experiment = ? AND version = ?", (experiment, version)
+            ).fetchone()
+        return row[0] if row else None
+
+    def rounds(self, experiment: str) -> list[RoundRecord]:
+        """All rounds by version, without publication, state and total."""
+        with self._lock:
+            rows = self._db.execute(_ALL_ROUNDS, (experiment,)).fetchall()
+        return [_round(row) for row in rows]
+
+    def check(self) -> None:
+        """Write a row, or raise what keeps the store from writing."""
+        with self._transaction() as db:
+            db.execute("INSERT INTO probe VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET checks = checks + 1")
+
+    def close(self) -> None:
+        """Close the file and give up its lock."""
+        with self._lock:
+            self._db.close()
+
+
+def _round(row: tuple[int, int, int, int, int, bytes, bytes, bytes, bytes, bytes]) -> RoundRecord:
+    version, batch, people, received, taken, digest, summary, publication, state, total = row
+    return RoundRecord(version, batch, people, received, bool(taken), digest, summary, publication, state, total)
+
+
+def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:
+    facts = (new.version, new.batch, new.people, new.received, new.taken, new.digest, new.summary)
+    db.execute(
+        "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (experiment, *facts, new.publication, new.state, new.total),
+    )
+
+
+def _apply(db: sqlite3.Connection, change: Change) -> None:
+    where = (change.experiment, change.version)
+    db.execute(
+        "UPDATE rounds SET received = ?, taken = ?, total = coalesce(?, total) WHERE experiment = ? AND version = ?",
+        (change.received, change.taken, change.total, *where),
+    )
+    if change.report_ids:
+        # One row for all: a row or an index entry for each id would cost more than everything else the store does.
+        db.execute("INSERT INTO report_ids VALUES (?, ?, ?)", (*where, b"".join(change.report_ids)))
+    db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])
+    if change.following:
+        db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)
+        db.execute("DELETE FROM report_ids WHERE experiment = ? AND version = ?", where)
+        _insert_round(db, change.experiment, change.following)

@@ -1,0 +1,206 @@
+"""Counting what a group of requests brings to one round."""
+
+import logging
+from collections import Counter
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from privateer.codec import encode
+from privateer.errors import (
+    BatchRefused,
+    DuplicateReport,
+    OutOfRange,
+    ReportRefused,
+    RoundClosed,
+    Unopenable,
+)
+from privateer.wire.envelope import Envelope, binding, check_header, split_sealed
+from privateer_server.opening import REPORT_ID_SIZE, Opener
+from privateer_server.rounds import OpenRound, following_round, record
+from privateer_server.store import Change
+
+_log = logging.getLogger("privateer.server")
+_CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
+_UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
+_DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
+_OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
+
+
+@dataclass
+class Outcome:
+    """What became of the reports of one request.
+
+    Attributes
+    ----------
+    accepted, refused
+        Reports counted, and turned away by reason.
+    problem
+        Of the first report turned away.
+    already_taken
+        Whether this is a batch of a round that took its batch before.
+    """
+
+    accepted: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    problem: ReportRefused | None = None
+    already_taken: bool = False
+
+    def refuse(self, problem: ReportRefused, count: int) -> None:
+        """Note ``count`` reports as refused."""
+        if count:
+            self.refused[problem.slug] += count
+            self.problem = self.problem or problem
+
+
+class Tally:
+    """Reports for one round, from several requests, before they are committed: the round itself stays as it was.
+
+    Parameters
+    ----------
+    current
+        The round.
+    seen
+        Ids of the reports counted in it so far.
+    opener
+        What decrypts.
+    """
+
+    def __init__(self, current: OpenRound, seen: Set[bytes], opener: Opener) -> None:
+        self.refused: Counter[str] = Counter()
+        self.report_ids: dict[bytes, None] = {}
+        self._current, self._seen, self._opener = current, seen, opener
+        self._rows: list[bytes] = []
+        self._batch_taken = current.taken
+
+    @property
+    def accepted(self) -> int:
+        """Reports counted by this tally."""
+        return len(self._rows)
+
+    @property
+    def taken(self) -> bool:
+        """Whether the round takes no more reports."""
+        return self._batch_taken or 0 < self._current.round.batch <= self._current.received + self.accepted
+
+    def take(self, envelope: Envelope) -> Outcome:
+        """Count the reports of an envelope from devices."""
+        outcome = Outcome()
+        try:
+            check_header(envelope.header, self._current.round, self._current.digest, "direct")
+            sealed = split_sealed(envelope, self._current.round)
+        except ReportRefused as problem:
+            outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.sealed_size))
+        else:
+            self._count(sealed, envelope, outcome)
+        self.refused += outcome.refused
+        return outcome
+
+    def take_batch(self, envelope: Envelope) -> Outcome:
+        """Count the reports of a shuffler's batch, which closes the round whatever is wrong with single reports.
+
+        Raises
+        ------
+        BatchRefused
+            If it is not the batch of exactly this round.
+        ReportRefused
+            If its header belongs to another publication.
+        """
+        header, facts = envelope.header, self._current.round
+        earlier = header.version < facts.version or (header.version == facts.version and self.taken)
+        if facts.model == "shuffle" and earlier:
+            return Outcome(already_taken=True)
+        check_header(header, facts, self._current.digest, "shuffle")
+        size = facts.sealed_size
+        if len(envelope.sealed) != facts.batch * size:
+            raise BatchRefused(
+                f"the batch of this round is {facts.batch} reports of {size} bytes",
+                remedy="send the whole round at once",
+            )
+        outcome = Outcome()
+        sealed = [envelope.sealed[start : start + size] for start in range(0, len(envelope.sealed), size)]
+        self._count(sealed, envelope, outcome)
+        self._batch_taken = True
+        self.refused += outcome.refused
+        return outcome
+
+    def _count(self, sealed: list[bytes], envelope: Envelope, outcome: Outcome) -> None:
+        room = self._current.room - self.accepted
+        if room <= 0:
+            outcome.refuse(_CLOSED, len(sealed))
+            return
+        opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
+        outcome.refuse(_UNOPENABLE, len(sealed) - len(opened))
+        fresh = self._fresh(opened)
+        outcome.refuse(_DUPLICATE, len(opened) - len(fresh))
+        good = self._in_range(fresh)
+        outcome.refuse(_OUT_OF_RANGE, len(fresh) - len(good))
+        fitting = good[:room]
+        outcome.refuse(_CLOSED, len(good) - len(fitting))
+        outcome.accepted = len(fitting)
+        for report in fitting:
+            self.report_ids[report[:REPORT_ID_SIZE]] = None
+            self._rows.append(report[REPORT_ID_SIZE:])
+
+    def _fresh(self, opened: list[bytes]) -> list[bytes]:
+        """Reports with ids that were not counted before, nor appear earlier in the same request."""
+        first: dict[bytes, bytes] = {}
+        for report in opened:
+            first.setdefault(report[:REPORT_ID_SIZE], report)
+        return [
+            report
+            for report_id, report in first.items()
+            if report_id not in self._seen and report_id not in self.report_ids
+        ]
+
+    def _in_range(self, reports: list[bytes]) -> list[bytes]:
+        if self._parses(reports):
+            return reports
+        return [report for report in reports if self._parses([report])]
+
+    def _parses(self, reports: list[bytes]) -> bool:
+        try:
+            self._current.privatizer.parse(b"".join(report[REPORT_ID_SIZE:] for report in reports))
+        except OutOfRange:
+            return False
+        return True
+
+    def close(self) -> tuple[OpenRound, Change]:
+        """The last round after this tally, and the change that makes it durable.
+
+        A full round is learned from at once. If learning fails, the reports are kept and the round stays taken.
+        """
+        filled, following = self._filled(), None
+        if filled.taken and not self._current.taken:
+            following = _learned(filled)
+        change = Change(
+            experiment=filled.round.experiment,
+            version=filled.round.version,
+            received=filled.received,
+            taken=filled.taken,
+            total=encode(filled.total) if self._rows else None,
+            report_ids=() if filled.taken else tuple(self.report_ids),
+            refused=self.refused,
+            following=record(following) if following else None,
+        )
+        return following or filled, change
+
+    def _filled(self) -> OpenRound:
+        current = self._current
+        total = current.total
+        if self._rows:
+            total = current.privatizer.add(total, current.privatizer.parse(b"".join(self._rows)))
+        return replace(current, received=current.received + self.accepted, total=total, taken=self.taken)
+
+
+def _learned(filled: OpenRound) -> OpenRound | None:
+    try:
+        return following_round(filled)
+    except Exception as error:
+        _log.error(
+            "experiment %s: learning from round %d failed (%s); its reports are kept, and a restart tries again",
+            filled.round.experiment,
+            filled.round.version,
+            type(error).__name__,
+        )
+        return None

@@ -1,0 +1,168 @@
+"""The shuffler as a web service."""
+
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from privateer.errors import PrivateerError, Unavailable
+from privateer_shuffler import problems
+from privateer_shuffler.door import Door
+from privateer_shuffler.forwarding import Forwarding
+from privateer_shuffler.identity import load_key, public_hex, publish_key
+from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.rounds import Rounds
+from privateer_shuffler.settings import Settings, read_settings
+from privateer_shuffler.terms import Terms
+from privateer_shuffler.upstream import Upstream
+
+
+class Service:
+    """The pages that are not for reports."""
+
+    def __init__(self, folder: Path, public_key: str, rounds: Rounds, upstream: Upstream, metrics: Metrics) -> None:
+        self._folder = folder
+        self._public_key = public_key
+        self._rounds = rounds
+        self._upstream = upstream
+        self._metrics = metrics
+
+    async def experiment(self, request: Request) -> Response:
+        """The open round of an experiment, and how full it is."""
+        followed = await self._rounds.find(request.path_params["name"])
+        round_, pool = followed.round, followed.pool
+        return JSONResponse(
+            {
+                "experiment": round_.experiment,
+                "version": round_.version,
+                "model": round_.model,
+                "batch": round_.batch,
+                "held": pool.held if pool else 0,
+                "open": pool is not None and not pool.full,
+            }
+        )
+
+    async def keys(self, _: Request) -> Response:
+        """The public key that batches are signed with."""
+        return JSONResponse({"public_key": self._public_key})
+
+    async def healthz(self, _: Request) -> Response:
+        """Whether the process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(self, _: Request) -> Response:
+        """Whether reports can be stored and forwarded."""
+        if not self._rounds.healthy or not await asyncio.to_thread(_writable, self._folder):
+            raise Unavailable("the shuffler cannot store reports", remedy="see to its disk and restart it")
+        if not await self._upstream.reachable():
+            raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
+        return JSONResponse({"status": "ready"})
+
+    async def metrics(self, _: Request) -> Response:
+        """Counts for Prometheus."""
+        return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Starlette:
+    """The shuffler's application.
+
+    Parameters
+    ----------
+    settings
+        What the operator decides.
+    transport
+        How to reach the server; tests pass one in the same process.
+
+    Raises
+    ------
+    PrivateerError, OSError
+        If the data folder cannot be used.
+    """
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = load_key(settings.data)
+    publish_key(key, settings.public_key_file)
+    metrics = Metrics()
+    upstream = Upstream(settings.server_url, transport)
+    forwarding = Forwarding(upstream, key, metrics)
+    rounds = Rounds(settings.data, Terms(settings.min_batch), upstream, forwarding, metrics)
+    service = Service(settings.data, public_hex(key), rounds, upstream, metrics)
+    door = Door(rounds, metrics, settings.body_limit)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await rounds.start()
+        try:
+            yield
+        finally:
+            await rounds.stop()
+            await upstream.close()
+
+    app = Starlette(
+        routes=[
+            Route("/experiments/{name}/reports", door.take, methods=["POST"]),
+            Route("/experiments/{name}", service.experiment),
+            Route("/keys", service.keys),
+            Route("/healthz", service.healthz),
+            Route("/readyz", service.readyz),
+            Route("/metrics", service.metrics),
+        ],
+        exception_handlers={
+            PrivateerError: problems.told,
+            HTTPException: problems.from_http,
+            Exception: problems.unexpected,
+        },
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def main() -> None:
+    """Run the shuffler with the settings of the environment; a bad one is told in one line, with exit code 2."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.getLogger("privateer_shuffler").setLevel(logging.INFO)
+    try:
+        settings = read_settings(os.environ)
+        app = create_app(settings)
+    except (PrivateerError, OSError) as error:
+        print(f"privateer-shuffler: {error}", file=sys.stderr)
+        sys.exit(2)
+    # No access log, no date header, no forwarded addresses: nothing here notes who sent something when.
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+    )
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"0")
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,191 @@
+"""The reports held for one round: each in a random place of the batch, durable before it is acknowledged."""
+
+import asyncio
+import hashlib
+import secrets
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from privateer.errors import DuplicateReport, PrivateerError, RoundClosed, Unavailable
+from privateer.wire.envelope import Envelope, Header, encode_envelope
+from privateer.wire.publication import Round
+from privateer_shuffler.shuffle import Places
+from privateer_shuffler.store import RoundStore
+
+_Result = TypeVar("_Result")
+
+
+class Receipt(NamedTuple):
+    """What became of the reports of one request: how many are held, and the errors that turned others away."""
+
+    accepted: int
+    refused: dict[str, int]
+    reason: PrivateerError | None
+
+
+class _Waiting(NamedTuple):
+    sealed: list[bytes]
+    receipt: asyncio.Future[Receipt]
+
+
+class Pool:
+    """The reports held for one round.
+
+    Requests that arrive while the disk is busy share the next transaction (group commit). Reports are written to the
+    database from the event loop, which costs microseconds each; only waiting for the disk happens in a thread.
+
+    Parameters
+    ----------
+    store
+        The round's database. Reports that it holds already count as held.
+    below
+        Source of randomness of the permutation; tests alone pass another.
+    """
+
+    def __init__(self, store: RoundStore, below: Callable[[int], int] = secrets.randbelow) -> None:
+        self._store = store
+        self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
+        self._held: set[bytes] = set()
+        self._places = Places(self._recover(), below)
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._forgotten = False
+        self.failed = False
+        self.filled = asyncio.Event()
+        if self.full:
+            self.filled.set()
+
+    @property
+    def round(self) -> Round:
+        """The public facts of the round."""
+        return self._store.label.round
+
+    @property
+    def header(self) -> Header:
+        """The header that all reports of the round share."""
+        return self._store.label.header
+
+    @property
+    def held(self) -> int:
+        """Number of reports held."""
+        return len(self._held)
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more reports; ``filled`` says that the disk has them all."""
+        return len(self._places) == 0 or self._forgotten
+
+    async def hold(self, sealed: list[bytes]) -> Receipt:
+        """Take reports into the pool; returns when those accepted are durable.
+
+        Reports that are held already are refused as duplicates, and those beyond the batch because the round is
+        closed. A duplicate is as durable as an accepted report when this returns.
+
+        Raises
+        ------
+        Unavailable
+            If the disk failed. The pool then takes nothing more until the service restarts: it can no longer know
+            which reports are durable.
+        """
+        if self.failed:
+            raise _failure()
+        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(sealed, receipt))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+        return await receipt
+
+    async def batch(self) -> bytes:
+        """The batch of a ``filled`` pool as an encoded envelope; the same bytes whenever it is asked for."""
+        return await self._in_thread(lambda: encode_envelope(Envelope(self.header, self._store.batch())))
+
+    async def forget(self) -> None:
+        """Erase the reports, in memory and on disk; later ones find the round closed."""
+        self._forgotten = True
+        await self._settle()
+        self._held.clear()
+        await self._in_thread(self._store.erase)
+        self._disk.shutdown(wait=False)
+
+    async def close(self) -> None:
+        """Finish writing and close the database, keeping the reports."""
+        await self._settle()
+        await self._in_thread(self._store.close)
+        self._disk.shutdown(wait=False)
+
+    def _recover(self) -> list[int]:
+        free = []
+        for place, sealed in self._store.places():
+            if sealed is None:
+                free.append(place)
+            else:
+                self._held.add(_fingerprint(sealed))
+        return free
+
+    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    async def _settle(self) -> None:
+        if self._writer is not None:
+            await asyncio.wait({self._writer})
+
+    async def _write(self) -> None:
+        group: list[_Waiting] = []
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting, []
+                written = await self._commit(group)
+                if written and not self._waiting:
+                    await self._in_thread(self._store.truncate_log)
+            if len(self._places) == 0:
+                self.filled.set()
+        except sqlite3.Error:
+            self.failed = True
+            for request in group + self._waiting:
+                if not request.receipt.done():
+                    request.receipt.set_exception(_failure())
+        finally:
+            self._writer = None
+
+    async def _commit(self, group: list[_Waiting]) -> bool:
+        placed: list[tuple[bytes, int]] = []
+        receipts = [self._place(request.sealed, placed) for request in group]
+        if placed:
+            self._store.write(placed)
+            await self._in_thread(self._store.commit)
+        for request, receipt in zip(group, receipts, strict=True):
+            if not request.receipt.done():  # done: the sender has hung up
+                request.receipt.set_result(receipt)
+        return bool(placed)
+
+    def _place(self, sealed: list[bytes], placed: list[tuple[bytes, int]]) -> Receipt:
+        """Find places for the reports of one request, adding those found to ``placed``."""
+        before = len(placed)
+        refusals: list[PrivateerError] = []
+        for report in sealed:
+            fingerprint = _fingerprint(report)
+            if fingerprint in self._held:
+                refusals.append(DuplicateReport("the report is held already", remedy="nothing to do"))
+            elif self.full:
+                refusals.append(RoundClosed("the batch of this version is full", remedy="nothing to do"))
+            else:
+                self._held.add(fingerprint)
+                placed.append((report, self._places.draw()))
+        return _receipt(len(placed) - before, refusals)
+
+
+def _receipt(accepted: int, refusals: list[PrivateerError]) -> Receipt:
+    refused: dict[str, int] = {}
+    for refusal in refusals:
+        refused[refusal.slug] = refused.get(refusal.slug, 0) + 1
+    return Receipt(accepted, refused, refusals[0] if refusals else None)
+
+
+def _fingerprint(sealed: bytes) -> bytes:
+    return hashlib.sha256(sealed).digest()[:16]
+
+
+def _failure() -> Unavailable:
+    return Unavailable("the shuffler cannot store reports", remedy="try again later; the operator must see to its disk")

@@ -1,0 +1,226 @@
+"""The rounds that take reports: what the server publishes, followed for every experiment that people report to."""
+
+import asyncio
+import logging
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import Malformed, PrivateerError, SpecError, Unavailable
+from privateer.wire.envelope import Header, check_header
+from privateer.wire.publication import Round, decode_publication, digest
+from privateer_shuffler.background import Background
+from privateer_shuffler.forwarding import Forwarding
+from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.pool import Pool
+from privateer_shuffler.store import SUFFIX, Label, RoundStore
+from privateer_shuffler.terms import Terms
+from privateer_shuffler.upstream import Upstream
+
+_POLL_SECONDS: Final = 30
+_RETRY_SECONDS: Final = 1.0
+_BREATH_SECONDS: Final = 0.1
+"""Pause between long polls, so that a server that never lets them wait is not flooded."""
+_QUESTIONS_MAX: Final = 64
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The round of an experiment, as the server published it, and the reports held for it.
+
+    ``pool`` is None where this shuffler takes no reports: another trust model, the experiment is over, or its round
+    misses the operator's terms.
+    """
+
+    round: Round
+    digest: bytes
+    pool: Pool | None
+
+
+class Rounds:
+    """Follows experiments from first sight until they are over.
+
+    Of every version the first publication seen counts: a server that shows another one later, or goes back to an older
+    version, is not followed.
+
+    Parameters
+    ----------
+    folder
+        Where the rounds' databases are; those found there are taken up again.
+    """
+
+    def __init__(
+        self, folder: Path, terms: Terms, upstream: Upstream, forwarding: Forwarding, metrics: Metrics
+    ) -> None:
+        self._folder = folder
+        self._terms = terms
+        self._upstream = upstream
+        self._forwarding = forwarding
+        self._metrics = metrics
+        self._background = Background()
+        self._followed: dict[str, Followed] = {}
+        self._deliveries: dict[Pool, asyncio.Task[None]] = {}
+        self._questions: dict[str, asyncio.Task[None]] = {}
+        self._taking = asyncio.Lock()
+        self._found = _load_pools(folder)
+        metrics.watch_held(lambda: self.held)
+
+    @property
+    def held(self) -> int:
+        """Number of reports held, over all experiments."""
+        return sum(pool.held for pool in self._deliveries)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether reports can be stored and forwarded, as far as is known here."""
+        return not self._background.failed and not any(pool.failed for pool in self._deliveries)
+
+    async def start(self) -> None:
+        """Take up the rounds found on disk: deliver the full ones, follow their experiments."""
+        for pool in sorted(self._found, key=lambda pool: pool.round.version):
+            await self._enter(Followed(pool.round, pool.header.digest, pool))
+        for name in self._followed:
+            self._background.start(self._follow(name))
+
+    async def stop(self) -> None:
+        """Stop following and close the databases."""
+        await self._background.stop()
+        for pool in self._deliveries:
+            await pool.close()
+
+    async def find(self, name: str) -> Followed:
+        """The round of an experiment; asks the server on first sight, and follows the experiment from then on.
+
+        Raises
+        ------
+        NotFound
+            If the server has no such experiment.
+        Unavailable
+            If the server cannot say.
+        """
+        if name not in self._followed:
+            await self._ask(name)
+        return self._followed[name]
+
+    async def current(self, header: Header) -> Followed:
+        """The round to compare ``header`` with; asks the server if the header names a newer version.
+
+        Raises
+        ------
+        NotFound, Unavailable
+            As ``find``.
+        """
+        followed = await self.find(header.experiment)
+        for _ in range(2):  # the first answer may be to a question that was asked before this version was published
+            if header.version > followed.round.version:
+                await self._ask(header.experiment)
+                followed = self._followed[header.experiment]
+        return followed
+
+    def admit(self, header: Header, followed: Followed) -> Pool:
+        """The pool that takes reports with this header.
+
+        Raises
+        ------
+        WrongDoor, RoundClosed, RoundUnknown, WrongKey, WrongDigest
+            If they are not for this round.
+        SpecError
+            If the round misses the operator's terms.
+        """
+        check_header(header, followed.round, followed.digest, "shuffle")
+        self._terms.check(followed.round)
+        assert followed.pool is not None  # so it is for every round that passes both checks
+        return followed.pool
+
+    async def _ask(self, name: str) -> None:
+        """Fetch the publication of ``name`` now; everyone who asks meanwhile waits for the same answer."""
+        question = self._questions.get(name)
+        if question is None:
+            if len(self._questions) >= _QUESTIONS_MAX:
+                raise Unavailable("too many questions about rounds at once", remedy="try again later")
+            question = self._questions[name] = asyncio.create_task(self._fetch(name))
+            question.add_done_callback(lambda _: self._questions.pop(name))
+        await asyncio.shield(question)
+
+    async def _fetch(self, name: str, wait: int = 0) -> None:
+        known = self._followed.get(name)
+        body = await self._upstream.publication(name, known.digest if known else None, wait)
+        if body is not None:
+            await self._take(name, body)
+            if known is None:
+                self._background.start(self._follow(name))
+
+    async def _follow(self, name: str) -> None:
+        told = False
+        while self._followed[name].round.batch:
+            try:
+                await self._fetch(name, _POLL_SECONDS)
+                told = False
+                await asyncio.sleep(_BREATH_SECONDS)
+            except PrivateerError as error:
+                if not told:
+                    _log.warning("cannot follow %s: %s", name, error)
+                told = True
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _take(self, name: str, body: bytes) -> None:
+        """Open the round of a publication that is newer than what is known."""
+        round_, mark = _read(name, body), digest(body)
+        async with self._taking:
+            known = self._followed.get(name)
+            if known is None or round_.version > known.round.version:
+                await self._enter(Followed(round_, mark, await self._open(round_, mark)))
+            elif mark != known.digest:
+                raise Unavailable(
+                    "the server went back to another publication",
+                    remedy="if it was restored from a backup, empty the shuffler's data folder",
+                )
+
+    async def _open(self, round_: Round, mark: bytes) -> Pool | None:
+        if round_.model != "shuffle" or round_.batch == 0:
+            return None
+        try:
+            self._terms.check(round_)
+            return Pool(await asyncio.to_thread(RoundStore.create, self._folder, Label(round_, mark)))
+        except SpecError as error:
+            _log.warning("no reports taken for %s: %s", round_.experiment, error)
+            return None
+        except (OSError, sqlite3.Error) as error:
+            raise Unavailable(
+                "the shuffler cannot store a round", remedy="its operator must see to its disk"
+            ) from error
+
+    async def _enter(self, new: Followed) -> None:
+        """Follow a newer round, and give up what is held for the round before unless it is full."""
+        old = self._followed.get(new.round.experiment)
+        self._followed[new.round.experiment] = new
+        if new.pool is not None:
+            self._deliveries[new.pool] = self._background.start(self._deliver(new.pool))
+        if old is not None and old.pool is not None and not old.pool.full:
+            await self._drop(old.pool)
+
+    async def _deliver(self, pool: Pool) -> None:
+        await self._forwarding.run(pool)
+        del self._deliveries[pool]
+
+    async def _drop(self, pool: Pool) -> None:
+        self._deliveries.pop(pool).cancel()
+        self._metrics.dropped.inc(pool.held)
+        await pool.forget()
+
+
+def _load_pools(folder: Path) -> list[Pool]:
+    stores = [RoundStore.load(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    return [Pool(store) for store in stores if store is not None]
+
+
+def _read(name: str, body: bytes) -> Round:
+    try:
+        round_ = decode_publication(body).round
+    except Malformed as error:
+        raise Unavailable("the server's answer is no publication", remedy="try again later") from error
+    if round_.experiment != name:
+        raise Unavailable("the server answered for another experiment", remedy="try again later")
+    return round_

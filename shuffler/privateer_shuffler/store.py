@@ -1,0 +1,178 @@
+"""The database of one round: a place for every report of the batch, all reserved when the round opens.
+
+Why the file tells nothing about the order of arrival: a b-tree packs rows into a page in the order of their insertion,
+whatever their keys, so reports are not inserted. The places are, at the start and in order; a report overwrites the
+place that was drawn for it, byte for byte. What remains is the write-ahead log, which the pool truncates whenever it
+has nothing to write. A delivered round is overwritten with zeros and its files are deleted.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from privateer.errors import SpecError
+from privateer.wire.envelope import Header, header_of
+from privateer.wire.publication import Round
+
+SUFFIX: Final = ".db"
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS label (label BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL)",
+)
+_RESERVE: Final = """
+    WITH RECURSIVE n(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id + 1 < ?)
+    INSERT INTO place SELECT id, 0, zeroblob(?) FROM n
+"""
+
+
+class Label(msgspec.Struct, frozen=True, array_like=True):
+    """Which round a database holds: its public facts and the digest of its publication."""
+
+    round: Round
+    digest: bytes
+
+    @property
+    def header(self) -> Header:
+        """The header that all reports of the round share."""
+        return header_of(self.round, self.digest)
+
+
+class RoundStore:
+    """The database of one round. Use ``create`` or ``load``.
+
+    ``write`` begins a transaction and ``commit`` makes it durable; they are apart so that the caller may wait for the
+    disk in another thread. An error of the disk surfaces as ``sqlite3.Error``.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, label: Label) -> None:
+        self._path = path
+        self._connection = connection
+        self.label = label
+
+    @classmethod
+    def create(cls, folder: Path, label: Label) -> Self:
+        """Reserve all places of a round, in one transaction.
+
+        Raises
+        ------
+        OSError, sqlite3.Error
+            If there is no room, or the round has a database already. No new file remains.
+        """
+        path = folder / (label.digest.hex() + SUFFIX)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            connection = _connect(path)
+            _reserve(connection, label)
+        except sqlite3.Error:
+            _delete(path)
+            raise
+        return cls(path, connection, label)
+
+    @classmethod
+    def load(cls, path: Path) -> Self | None:
+        """Open a round again; None, and the file deleted, if its creation or its deletion was cut short.
+
+        Raises
+        ------
+        SpecError
+            If the file cannot be read or another process uses it.
+        """
+        try:
+            connection = _connect(path)
+            label = _read_label(connection)
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            raise SpecError(
+                f"{path.name} is in use or damaged",
+                field="PRIVATEER_DATA",
+                remedy="stop the other shuffler on this folder, or move the file away (its reports are then lost)",
+            ) from error
+        if label is None:
+            _erase(path, connection)
+            return None
+        return cls(path, connection, label)
+
+    def places(self) -> Iterator[tuple[int, bytes | None]]:
+        """Every place with the sealed report in it, if any."""
+        return iter(self._connection.execute("SELECT id, iif(taken, sealed, NULL) FROM place ORDER BY id"))
+
+    def write(self, reports: Iterable[tuple[bytes, int]]) -> None:
+        """Put sealed reports into places, in a transaction that ``commit`` ends."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany("UPDATE place SET taken = 1, sealed = ? WHERE id = ?", reports)
+
+    def commit(self) -> None:
+        """Make what was written durable."""
+        self._connection.execute("COMMIT")
+
+    def truncate_log(self) -> None:
+        """Move the write-ahead log, which still knows what was written when, into the database and empty it."""
+        _truncate_log(self._connection)
+
+    def batch(self) -> bytes:
+        """The sealed reports in the order of their places."""
+        return b"".join(row[0] for row in self._connection.execute("SELECT sealed FROM place ORDER BY id"))
+
+    def erase(self) -> None:
+        """Overwrite the reports with zeros and delete the files."""
+        _erase(self._path, self._connection)
+
+    def close(self) -> None:
+        """Close the file and keep it."""
+        self._connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        for table in _TABLES:
+            connection.execute(table)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _reserve(connection: sqlite3.Connection, label: Label) -> None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_RESERVE, (label.round.batch, label.round.sealed_size))
+        connection.execute("INSERT INTO label VALUES (?)", (msgspec.msgpack.encode(label),))
+        connection.execute("COMMIT")
+        _truncate_log(connection)
+    except sqlite3.Error:
+        connection.close()
+        raise
+
+
+def _read_label(connection: sqlite3.Connection) -> Label | None:
+    try:
+        row = connection.execute("SELECT label FROM label").fetchone()
+        return None if row is None else msgspec.msgpack.decode(row[0], type=Label)
+    except (sqlite3.Error, msgspec.DecodeError):
+        connection.close()
+        raise
+
+
+def _truncate_log(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _erase(path: Path, connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM label")  # once committed the round is forgotten, even if the rest is cut short
+    connection.execute("DELETE FROM place")
+    connection.execute("COMMIT")
+    _truncate_log(connection)
+    connection.close()
+    _delete(path)
+
+
+def _delete(path: Path) -> None:
+    for suffix in ("", "-wal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

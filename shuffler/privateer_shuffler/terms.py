@@ -1,0 +1,45 @@
+"""Which rounds this shuffler takes reports for."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from privateer.errors import SpecError
+from privateer.wire.publication import Round
+
+BATCH_BYTES_MAX: Final = 1 << 30
+"""Sealed bytes of the largest batch; it is assembled in memory and its disk space reserved when the round opens."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The operator's own conditions.
+
+    Attributes
+    ----------
+    min_batch
+        Fewer reports than this are never released at once, whatever an experiment asks for.
+    """
+
+    min_batch: int
+
+    def check(self, round_: Round) -> None:
+        """Refuse a round whose batch is too small, or too large to hold.
+
+        Raises
+        ------
+        SpecError
+            Naming the constraint that the experiment misses.
+        """
+        if round_.batch < self.min_batch:
+            raise SpecError(
+                f"rounds of this experiment close at {round_.batch} reports, "
+                f"this shuffler releases no fewer than {self.min_batch} at once",
+                field="privacy.min_batch",
+                remedy="create the experiment with larger rounds, or report through another shuffler",
+            )
+        if round_.batch * round_.sealed_size > BATCH_BYTES_MAX:
+            raise SpecError(
+                f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes",
+                field="algorithm.round_size",
+                remedy="create the experiment with smaller rounds",
+            )

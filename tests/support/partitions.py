@@ -1,0 +1,61 @@
+"""Partition policies for tests: random dyadic partitions with active arms and slots shared out over them."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.policies.partition import PartitionPolicy
+from privateer.privacy.terms import Terms
+from privateer.slots import UNIT, Layout
+
+LOCAL = Terms("local", 1.0, 0.0, 1000, 0, "signed-symbol", 1.0, 1, False)
+
+
+def random_bins(rng: np.random.Generator, splits: int, deepest: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Depths and paths, in order, after ``splits`` halvings of random bins no deeper than ``deepest``."""
+    bins = [(0, 0)]
+    for _ in range(splits):
+        index = int(rng.integers(len(bins)))
+        depth, path = bins[index]
+        if depth < deepest:
+            bins[index : index + 1] = [(depth + 1, 2 * path), (depth + 1, 2 * path + 1)]
+    return np.array([d for d, _ in bins], np.int64), np.array([p for _, p in bins], np.int64)
+
+
+def thresholds(active: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """Equal shares of the slots for the active arms of each row."""
+    share = np.cumsum(active, axis=1) / active.sum(axis=1, keepdims=True)
+    return np.rint(share[:, :-1] * UNIT).astype(np.uint32)
+
+
+def make_policy(
+    seed: int = 0, dimension: int = 2, arms: int = 3, splits: int = 6, deepest: int = 40, terms: Terms = LOCAL
+) -> PartitionPolicy:
+    """A random policy that passes its check."""
+    rng = np.random.default_rng(seed)
+    depths, paths = random_bins(rng, splits, deepest)
+    active = rng.random((len(depths), arms)) < 0.6
+    active[np.arange(len(depths)), rng.integers(0, arms, len(depths))] = True
+    bins = np.flatnonzero(active.sum(axis=1) > 1)
+    return PartitionPolicy(
+        version=1,
+        dimension=dimension,
+        depths=depths,
+        paths=paths,
+        active=active,
+        bins=bins,
+        layout=Layout(int(rng.integers(2**63)), thresholds(active[bins])),
+        terms=terms,
+    )
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two dataclasses hold the same values, arrays with dtype and shape included."""
+    if is_dataclass(left):
+        pairs = ((getattr(left, field.name), getattr(right, field.name)) for field in fields(left))
+        return type(left) is type(right) and all(same(a, b) for a, b in pairs)
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and left.shape == right.shape and bool((left == right).all())
+    return bool(left == right)

@@ -1,0 +1,76 @@
+"""Tests of hypotheses with one stated false-alarm rate: seeds are fixed, so an alarm once is an alarm always."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+FALSE_ALARM = 1e-6
+"""Chance, over the choice of seed, that one comparison fails though the code is right."""
+
+
+def fits(observed: ArrayLike, expected: ArrayLike) -> bool:
+    """Whether counts fit expected counts (chi-square); the smallest cells are pooled until they expect 5."""
+    seen, hoped = np.ravel(observed).astype(float), np.ravel(expected).astype(float)
+    if (seen[hoped == 0] > 0).any():
+        return False
+    order = np.argsort(hoped)
+    seen, hoped = seen[order], hoped[order]
+    few = int((np.cumsum(hoped) < 5).sum())
+    seen, hoped = (np.append(values[: few + 1].sum(), values[few + 1 :]) for values in (seen, hoped))
+    if len(hoped) == 1:
+        return bool(seen[0] == hoped[0])
+    statistic = float(((seen - hoped) ** 2 / hoped).sum())
+    return float(stats.chi2.sf(statistic, len(hoped) - 1)) > FALSE_ALARM
+
+
+def independent(left: ArrayLike, right: ArrayLike) -> bool:
+    """Whether two label vectors are independent (chi-square of their contingency table)."""
+    a, b = np.ravel(left), np.ravel(right)
+    table = np.zeros((int(a.max()) + 1, int(b.max()) + 1))
+    np.add.at(table, (a, b), 1)
+    return float(stats.chi2_contingency(table, correction=False).pvalue) > FALSE_ALARM
+
+
+def same_law(left: ArrayLike, right: ArrayLike) -> bool:
+    """Whether two samples of columns (draws, quantities) share location, spread and quantiles, quantity by quantity."""
+    a, b = np.atleast_2d(left), np.atleast_2d(right)
+    alarm = FALSE_ALARM / (3 * a.shape[1])
+    for x, y in zip(a.T, b.T, strict=True):
+        if np.ptp(x) == 0 and np.ptp(y) == 0:
+            if x[0] != y[0]:
+                return False
+            continue
+        mean = stats.ttest_ind(x, y, equal_var=False).pvalue
+        spread = stats.ttest_ind((x - x.mean()) ** 2, (y - y.mean()) ** 2, equal_var=False).pvalue
+        quantiles = stats.ks_2samp(x, y).pvalue
+        if min(mean, spread, quantiles) <= alarm:
+            return False
+    return True
+
+
+def centred(sample: ArrayLike, expected: ArrayLike) -> bool:
+    """Whether the means of columns (draws, quantities) are ``expected``."""
+    values = np.atleast_2d(sample)
+    error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    gap = np.abs(values.mean(axis=0) - np.ravel(expected))
+    limit = float(stats.t.isf(FALSE_ALARM / (2 * values.shape[1]), len(values) - 1))
+    return bool((gap <= limit * error + 1e-12).all())
+
+
+def realised_epsilon(left: ArrayLike, right: ArrayLike) -> float:
+    """Epsilon that two samples of outcomes prove, at confidence ``FALSE_ALARM``: 0 if they prove nothing.
+
+    The largest log ratio of Clopper-Pearson bounds, over single outcomes and both directions.
+    """
+    a, b = np.ravel(left), np.ravel(right)
+    outcomes = np.unique(np.concatenate([a, b]))
+    alarm = FALSE_ALARM / (4 * len(outcomes))
+    proved = 0.0
+    for outcome in outcomes:
+        hits = int((a == outcome).sum()), int((b == outcome).sum())
+        for (x, n), (y, m) in (((hits[0], len(a)), (hits[1], len(b))), ((hits[1], len(b)), (hits[0], len(a)))):
+            low = float(stats.beta.ppf(alarm, x, n - x + 1)) if x else 0.0
+            high = float(stats.beta.isf(alarm, y + 1, m - y)) if y < m else 1.0
+            if low > high:
+                proved = max(proved, float(np.log(low / high)))
+    return proved

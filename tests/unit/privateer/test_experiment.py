@@ -1,0 +1,173 @@
+"""The spec: what is refused, with field, constraint and remedy; and the sizes of rounds."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privateer.errors import SpecError
+from privateer.experiment import next_batch, parse_spec, read_spec
+from tests.support.specs import SHUFFLE, make_spec, tables
+
+BAD = [
+    ({"privacy.epsilon": 0.0}, "privacy.epsilon", "greater than 0"),
+    ({"privacy.epsilon": -1.0}, "privacy.epsilon", "greater than 0"),
+    ({"privacy.epsilon": math.inf}, "privacy.epsilon", "finite"),
+    ({"privacy.epsilon": -math.inf}, "privacy.epsilon", None),
+    ({"privacy.epsilon": math.nan}, "privacy.epsilon", None),
+    ({"privacy.epsilon": 17.0}, "privacy.epsilon", "16"),
+    ({"privacy.epsilon": "much"}, "privacy.epsilon", "number"),
+    ({"privacy.epsilon": None}, "privacy.epsilon", "number"),
+    ({"privacy.delta": 1e-6}, "privacy.delta", "must be 0 under the local model"),
+    ({"privacy.delta": -1e-6}, "privacy.delta", "greater than or equal to 0"),
+    ({"privacy.delta": math.nan}, "privacy.delta", None),
+    ({"privacy.model": "central"}, "privacy.model", "'local' or 'shuffle'"),
+    ({"privacy.calibration": "loose"}, "privacy.calibration", "'tight' or 'published'"),
+    ({**SHUFFLE, "privacy.delta": 0.0}, "privacy.delta", "above 0 under the shuffle model"),
+    ({**SHUFFLE, "privacy.delta": 0.5}, "privacy.delta", "less than 0.5"),
+    ({**SHUFFLE, "privacy.calibration": "published"}, "privacy.calibration", "local model only"),
+    ({**SHUFFLE, "privacy.local_epsilon_max": 0.5}, "privacy.local_epsilon_max", "at least epsilon"),
+    ({**SHUFFLE, "privacy.local_epsilon_max": math.inf}, "privacy.local_epsilon_max", "finite"),
+    ({**SHUFFLE, "privacy.honest_fraction": 0.0}, "privacy.honest_fraction", "greater than 0"),
+    ({**SHUFFLE, "privacy.honest_fraction": 1.1}, "privacy.honest_fraction", "less than or equal to 1"),
+    ({**SHUFFLE, "privacy.min_batch": 99}, "privacy.min_batch", "100"),
+    ({**SHUFFLE, "privacy.min_batch": 1001}, "privacy.min_batch", "at most experiment.round_size"),
+    ({"experiment.arms": ["one"]}, "experiment.arms", "at least 2"),
+    ({"experiment.arms": []}, "experiment.arms", "at least 2"),
+    ({"experiment.arms": [f"arm-{k}" for k in range(17)]}, "experiment.arms", "at most 16"),
+    ({"experiment.arms": ["a", "a"]}, "experiment.arms", "distinct"),
+    ({"experiment.arms": ["a", ""]}, "experiment.arms.1", "match"),
+    ({"experiment.name": "Has Spaces"}, "experiment.name", "match"),
+    ({"experiment.name": "../etc"}, "experiment.name", "match"),
+    ({"experiment.horizon": 0}, "experiment.horizon", "greater than or equal to 1"),
+    ({"experiment.horizon": 999}, "experiment.round_size", "at most experiment.horizon"),
+    ({"experiment.round_size": 0}, "experiment.round_size", "greater than or equal to 1"),
+    ({"experiment.round_size": 10.5}, "experiment.round_size", "integer"),
+    ({"experiment.round_growth": -0.1}, "experiment.round_growth", "greater than or equal to 0"),
+    ({"experiment.round_growth": math.nan}, "experiment.round_growth", None),
+    ({"context.features": {}}, "context.features", "at least 1"),
+    ({"context.features": {f"x{j}": {"low": 0, "high": 1} for j in range(6)}}, "context.features", "at most 5"),
+    ({"context.features.x1.high": 0.0}, "context.features.x1", "low must be below high"),
+    ({"context.features.x1.high": -1.0}, "context.features.x1", "low must be below high"),
+    ({"context.features.x1.low": math.nan}, "context.features.x1.low", "finite"),
+    ({"context.features.x1.high": math.inf}, "context.features.x1.high", "finite"),
+    ({"context.features.x1.step": 1}, "context.features.x1.step", "unknown key"),
+    ({"reward.low": 1.0}, "reward", "low must be below high"),
+    ({"reward.high": math.nan}, "reward.high", "finite"),
+    ({"algorithm.name": "magic"}, "algorithm.name", "'partition'"),
+    ({"algorithm.confidence": "hoped"}, "algorithm.confidence", "'practical' or 'proved'"),
+    ({"algorithm.lipschitz": 0.0}, "algorithm.lipschitz", "greater than 0"),
+    ({"algorithm.density_bound": 0.9}, "algorithm.density_bound", "greater than or equal to 1"),
+    ({"algorithm.failure": 1.0}, "algorithm.failure", "less than 1"),
+    ({"algorithm.failure": math.nan}, "algorithm.failure", None),
+    ({"population.name": "martians"}, "population.name", "'peaks'"),
+    ({"privcy": {}}, "privcy", "unknown key"),
+    ({"privacy.epsilom": 1.0}, "privacy.epsilom", "unknown key"),
+    ({"experiment.arm": ["a", "b"]}, "experiment.arm", "unknown key"),
+    ({"algorithm.depth": 3}, "algorithm.depth", "unknown key"),
+    ({"population.name": "peaks", "population.size": 3}, "population.size", "unknown key"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field", "constraint"), BAD, ids=lambda value: str(value)[:60])
+def test_bad_input_names_field_constraint_and_remedy(changes, field, constraint):
+    with pytest.raises(SpecError) as refused:
+        parse_spec(tables(changes))
+    error = refused.value
+    assert error.field == field
+    assert constraint is None or constraint in error.detail
+    assert error.remedy
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("section", ["experiment", "context", "privacy", "algorithm"])
+def test_missing_sections_are_named(section):
+    data = tables()
+    del data[section]
+    with pytest.raises(SpecError) as refused:
+        parse_spec(data)
+    assert refused.value.field == section
+    assert refused.value.remedy == "add it"
+
+
+@pytest.mark.parametrize("text", ["[experiment", "a = ", "\x00", "[a]\n[a]"])
+def test_text_that_is_not_toml_is_refused(text):
+    with pytest.raises(SpecError) as refused:
+        read_spec(text)
+    assert refused.value.field == "spec"
+    assert "not TOML" in refused.value.detail
+
+
+def test_toml_nan_and_inf_are_refused():
+    for word in ("nan", "inf", "-inf"):
+        with pytest.raises(SpecError):
+            read_spec(f"[privacy]\nmodel = 'local'\nepsilon = {word}\n")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), st.lists, max_leaves=5))
+def test_any_value_in_any_place_is_a_spec_error_or_fine(value):
+    for name in ("privacy", "experiment", "context.features", "privacy.epsilon", "experiment.arms", "reward", "algorithm"):
+        try:
+            parse_spec(tables({name: value}))
+        except SpecError as error:
+            assert error.field
+
+
+def test_round_trip_through_json():
+    spec = make_spec({**SHUFFLE, "population.name": "peaks"})
+    assert type(spec).model_validate_json(spec.model_dump_json()) == spec
+
+
+def rounds(spec):
+    seen = 0
+    while batch := next_batch(spec, seen):
+        yield batch
+        seen += batch
+
+
+def test_fixed_rounds_end_at_the_horizon():
+    sizes = list(rounds(make_spec({"experiment.horizon": 2500})))
+    assert sizes == [1000, 1000, 500]
+
+
+def test_growing_rounds():
+    sizes = list(rounds(make_spec({"experiment.horizon": 30_000, "experiment.round_growth": 0.1})))
+    assert sum(sizes) == 30_000
+    seen = 0
+    for size in sizes[:-1]:
+        assert size == max(1000, math.floor(0.1 * seen))
+        seen += size
+
+
+def test_a_last_round_below_min_batch_is_left_out():
+    changes = {**SHUFFLE, "privacy.min_batch": 600, "experiment.horizon": 2500}
+    assert list(rounds(make_spec(changes))) == [1000, 1000]
+    assert list(rounds(make_spec({**changes, "privacy.min_batch": 500}))) == [1000, 1000, 500]
+    assert next_batch(make_spec(changes), 2500) == 0
+
+
+@given(
+    st.integers(1, 3000), st.integers(0, 200_000), st.floats(0, 1), st.sampled_from(["local", "shuffle"]), st.integers(100, 3000)
+)
+def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
+    changes = {
+        "experiment.round_size": size,
+        "experiment.horizon": size + more,
+        "experiment.round_growth": growth,
+        "privacy.model": model,
+        "privacy.min_batch": fewest,
+    }
+    if model == "shuffle":
+        changes["privacy.delta"] = 1e-6
+        if fewest > size:
+            return
+    spec = make_spec(changes)
+    seen = 0
+    for number, batch in enumerate(rounds(spec)):
+        assert 0 < batch <= spec.experiment.horizon - seen
+        assert model == "local" or batch >= fewest
+        seen += batch
+        if number > 50:
+            return
+    assert spec.experiment.horizon - seen < (fewest if model == "shuffle" else 1)

@@ -1,0 +1,130 @@
+"""The signed symbol: truth by slot, parsing, scores and the constants that debias."""
+
+import numpy as np
+import pytest
+
+from privateer.contributions import KeyedValues
+from privateer.errors import OutOfRange
+from privateer.privatizers.signed_symbol import REPORT, SignedSymbol, bernoulli
+from privateer.slots import Layout, bucket, sign
+from tests.support.noise import SeededNoise
+from tests.support.statistics import fits
+
+EDGES = np.array([[20_000, 40_000], [10_000, 65_536], [0, 30_000]], np.uint32)
+ALPHABETS = [(1, False), (1, True), (3, False), (4, True), (1024, True)]
+
+
+def privatizer(epsilon=1.0, buckets=1, elsewhere=False):
+    return SignedSymbol(Layout(5, EDGES), epsilon, buckets, elsewhere)
+
+
+def people(n, key=0, value=1.0, seed=0):
+    slots = np.random.default_rng(seed).integers(0, 2**32, n, dtype=np.uint32)
+    return KeyedValues(slots, np.full(n, key), np.zeros(n, np.int64), np.full(n, value))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.5, 1.0])
+def test_bernoulli_is_unbiased(value):
+    signs = bernoulli(np.full(200_000, value), SeededNoise(2))
+    assert fits([(signs > 0).sum(), (signs < 0).sum()], [200_000 * value, 200_000 * (1 - value)])
+
+
+@pytest.mark.parametrize(("buckets", "elsewhere"), ALPHABETS)
+def test_nearly_noiseless_reports_decode_to_the_value(buckets, elsewhere):
+    """At epsilon 30 every report tells the truth, so a report of value 1 scores 1 at its own key, of 0 -1."""
+    one = privatizer(30.0, buckets, elsewhere)
+    for value, score in ((1.0, 1), (0.0, -1)):
+        total = one.add(one.empty(), one.randomize(people(500, 2, value), SeededNoise(1)))
+        assert total.sums[2].sum() == score * 500
+        assert total.hits[2] == 500
+
+
+@pytest.mark.parametrize(("buckets", "elsewhere"), ALPHABETS)
+@pytest.mark.parametrize("key", [0, -1])
+def test_symbols_are_randomized_response_around_the_truth(buckets, elsewhere, key):
+    one, n = privatizer(1.0, buckets, elsewhere), 100_000
+    told = people(n, key, 1.0)
+    reports = one.randomize(told, SeededNoise(3))
+    hashes = one.layout.hashes(told.slots, np.zeros(n, np.int64))
+    truth = 2 * bucket(hashes, buckets) + (sign(hashes) > 0)
+    if key < 0:
+        truth = np.full(n, 2 * buckets)
+    right = int((reports["symbol"] == truth).sum())
+    chance = one.response.truth if key >= 0 or elsewhere else 0.0
+    assert fits([right, n - right], [n * chance, n * (1 - chance)])
+    assert (reports["slot"] == told.slots).all()
+
+
+def test_sums_are_counted_report_by_report():
+    """Against a loop that follows the definition."""
+    one = privatizer(2.0, 3, True)
+    rng = np.random.default_rng(1)
+    n = 300
+    told = KeyedValues(
+        rng.integers(0, 2**32, n, dtype=np.uint32), rng.integers(-1, 3, n), np.zeros(n, np.int64), rng.random(n)
+    )
+    reports = one.randomize(told, SeededNoise(1))
+    sums, counts, hits = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(3)
+    for report in reports:
+        for key in range(3):
+            word = one.layout.hashes(np.array([report["slot"]]), np.array([key]))
+            group = int(one.layout.group(word, np.array([key]))[0])
+            counts[key, group] += 1
+            if int(report["symbol"]) // 2 == bucket(word, 3)[0]:
+                hits[key] += 1
+                sums[key, group] += sign(word)[0] * (1 if report["symbol"] % 2 else -1)
+    total = one.add(one.empty(), reports)
+    assert (total.sums == sums).all()
+    assert (total.counts == counts).all()
+    assert (total.hits == hits).all()
+    assert total.reports == n
+
+
+def test_blocks_do_not_change_the_total(monkeypatch):
+    from privateer.privatizers import signed_symbol
+
+    one = privatizer(1.0, 2, True)
+    reports = one.randomize(people(1000), SeededNoise(1))
+    whole = one.add(one.empty(), reports)
+    monkeypatch.setattr(signed_symbol, "_BLOCK", 7)
+    pieces = one.add(one.empty(), reports)
+    assert (whole.sums == pieces.sums).all()
+    assert (whole.hits == pieces.hits).all()
+
+
+def test_no_keys_and_no_reports():
+    one = SignedSymbol(Layout(5, np.zeros((0, 2), np.uint32)), 1.0, 1, False)
+    reports = one.randomize(people(100, -1), SeededNoise(1))
+    total = one.add(one.empty(), reports)
+    assert total.reports == 100
+    assert total.sums.shape == (0, 3)
+    assert one.simulate(people(100, -1), np.random.default_rng(1)).reports == 100
+    assert privatizer().add(privatizer().empty(), np.zeros(0, REPORT)).reports == 0
+
+
+@pytest.mark.parametrize(("buckets", "elsewhere"), ALPHABETS)
+def test_what_is_no_report_is_refused(buckets, elsewhere):
+    one = privatizer(1.0, buckets, elsewhere)
+    reports = one.randomize(people(5), SeededNoise(1))
+    assert (one.parse(reports.tobytes()) == reports).all()
+    assert len(reports.tobytes()) == 5 * one.report_size
+    wrong = reports.copy()
+    wrong["symbol"][3] = 2 * buckets + elsewhere
+    for bad in (reports.tobytes()[:-1], wrong.tobytes(), b"\xff" * one.report_size):
+        with pytest.raises(OutOfRange):
+            one.parse(bad)
+
+
+@pytest.mark.parametrize(("buckets", "elsewhere"), ALPHABETS)
+def test_released_chances_of_a_score(buckets, elsewhere):
+    """``hit_own`` is exact, ``hit_other`` an upper bound that some other person reaches."""
+    one, n = privatizer(1.5, buckets, elsewhere), 200_000
+    own = one.release(one.add(one.empty(), one.randomize(people(n, 0), SeededNoise(1))))
+    none = one.release(one.add(one.empty(), one.randomize(people(n, -1), SeededNoise(2))))
+    for released, key, chance in ((own, 0, own.hit_own), (own, 1, None), (none, 0, None)):
+        rate = released.hits[key] / n
+        if chance is not None:
+            assert fits([released.hits[key], n - released.hits[key]], [n * chance, n * (1 - chance)])
+        assert chance is not None or rate <= released.hit_other + 6 * 0.5 / np.sqrt(n)
+    reached = max(own.hits[1], none.hits[0]) / n
+    assert reached == pytest.approx(own.hit_other, abs=6 * 0.5 / np.sqrt(n))
