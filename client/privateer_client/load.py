@@ -3,10 +3,11 @@
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
@@ -52,7 +53,8 @@ class LoadResult:
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
         mean = self.reward / self.people if self.people else 0.0
-        return asdict(self) | {"reward_mean": mean, "people_per_second": self.people_per_second}
+        more = {"refused": dict(self.refused), "reward_mean": mean, "people_per_second": self.people_per_second}
+        return vars(self) | more
 
 
 class _Driver:
@@ -254,8 +256,9 @@ def run_load(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="privateer load", description="Simulated people over HTTP.")
     parser.add_argument("name", metavar="NAME", help="experiment")
-    parser.add_argument("--url", default="http://127.0.0.1:8000", help="server")
-    parser.add_argument("--shuffler", default="http://127.0.0.1:8001", help="shuffler")
+    parser.add_argument("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="server")
+    shuffler = os.environ.get("PRIVATEER_SHUFFLER", "http://127.0.0.1:8001")
+    parser.add_argument("--shuffler", default=shuffler, help="shuffler")
     parser.add_argument("--users", type=int, default=10_000, help="people")
     parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
     parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")

@@ -66,9 +66,9 @@ def running(data: Path, server_port: int, shuffler_port: int, token: str | None 
         _wait(services.shuffler, processes[1], "shuffler")
         yield services
     finally:
-        for process in processes:
+        # The shuffler first: it is the server's guest.
+        for process in reversed(processes):
             process.terminate()
-        for process in processes:
             process.wait(timeout=_START_SECONDS)
 
 

@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from privateer.errors import DuplicateReport, PrivateerError, RoundClosed, Unavailable
 from privateer.wire.envelope import Envelope, Header, encode_envelope
@@ -14,6 +14,8 @@ from privateer.wire.publication import Round
 from privateer_shuffler.shuffle import Places
 from privateer_shuffler.store import RoundStore
 
+_IDLE_SECONDS: Final = 0.1
+"""How long nothing must arrive before the write-ahead log is emptied; under load it is overwritten all the time."""
 _Result = TypeVar("_Result")
 
 
@@ -51,6 +53,7 @@ class Pool:
         self._places = Places(self._recover(), below)
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
+        self._truncation: asyncio.TimerHandle | None = None
         self._forgotten = False
         self.failed = False
         self.filled = asyncio.Event()
@@ -93,8 +96,7 @@ class Pool:
             raise _failure()
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(sealed, receipt))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write())
+        self._wake()
         return await receipt
 
     async def batch(self) -> bytes:
@@ -128,17 +130,25 @@ class Pool:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
     async def _settle(self) -> None:
+        if self._truncation is not None:
+            self._truncation.cancel()
         if self._writer is not None:
             await asyncio.wait({self._writer})
 
+    def _wake(self) -> None:
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write())
+
     async def _write(self) -> None:
+        """Commit what waits, group by group; without anything to write, empty the log."""
         group: list[_Waiting] = []
         try:
+            if not self._waiting:
+                await self._in_thread(self._store.truncate_log)
             while self._waiting:
                 group, self._waiting = self._waiting, []
-                written = await self._commit(group)
-                if written and not self._waiting:
-                    await self._in_thread(self._store.truncate_log)
+                if await self._commit(group):
+                    self._plan_truncation()
             if len(self._places) == 0:
                 self.filled.set()
         except sqlite3.Error:
@@ -148,6 +158,11 @@ class Pool:
                     request.receipt.set_exception(_failure())
         finally:
             self._writer = None
+
+    def _plan_truncation(self) -> None:
+        if self._truncation is not None:
+            self._truncation.cancel()
+        self._truncation = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._wake)
 
     async def _commit(self, group: list[_Waiting]) -> bool:
         placed: list[tuple[bytes, int]] = []

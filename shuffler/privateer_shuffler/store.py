@@ -19,6 +19,14 @@ from privateer.wire.envelope import Header, header_of
 from privateer.wire.publication import Round
 
 SUFFIX: Final = ".db"
+_PRAGMAS: Final = (
+    "page_size=1024",  # random places touch a page each, and the log takes whole pages
+    "locking_mode=EXCLUSIVE",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "secure_delete=ON",
+    "wal_autocheckpoint=4096",
+)
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS label (label BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL)",
@@ -128,7 +136,7 @@ class RoundStore:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
         for table in _TABLES:
             connection.execute(table)

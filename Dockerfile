@@ -1,0 +1,50 @@
+# One file, a stage a role: docker build --target server|shuffler|load. An image holds its role and the core, nothing else.
+FROM python:3.12-slim AS builder
+ARG role
+WORKDIR /build
+RUN python3 -m venv --without-pip /opt/privateer
+COPY requirements/ requirements/
+ENV PIP="python3 -m pip --python /opt/privateer/bin/python --disable-pip-version-check --no-cache-dir"
+
+FROM builder AS build-server
+RUN $PIP install --quiet --require-hashes -r requirements/server.txt
+COPY shared/ shared/
+COPY server/ server/
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./server && $PIP uninstall --quiet --yes hatchling
+
+FROM builder AS build-shuffler
+RUN $PIP install --quiet --require-hashes -r requirements/shuffler.txt
+COPY shared/ shared/
+COPY shuffler/ shuffler/
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./shuffler && $PIP uninstall --quiet --yes hatchling
+
+FROM builder AS build-load
+RUN $PIP install --quiet --require-hashes -r requirements/client.txt
+COPY shared/ shared/
+COPY client/ client/
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client && $PIP uninstall --quiet --yes hatchling
+
+FROM python:3.12-slim AS base
+RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted && chown privateer /data /trusted
+ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER privateer
+
+FROM base AS server
+COPY --from=build-server /opt/privateer /opt/privateer
+ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8000 PRIVATEER_DATA=/data PRIVATEER_SHUFFLER_KEYS=/trusted
+EXPOSE 8000
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
+CMD ["privateer-server"]
+
+FROM base AS shuffler
+COPY --from=build-shuffler /opt/privateer /opt/privateer
+ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8001 PRIVATEER_DATA=/data PRIVATEER_PUBLIC_KEY_FILE=/trusted/shuffler.pub
+EXPOSE 8001
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8001/readyz', timeout=2)"]
+CMD ["privateer-shuffler"]
+
+FROM base AS load
+COPY --from=build-load /opt/privateer /opt/privateer
+ENTRYPOINT ["privateer-load"]

@@ -1,0 +1,49 @@
+"""Sealed reports for tests, made with the core as a device makes them, from a seed."""
+
+import os
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from privateer.codec import decode
+from privateer.policies.partition import PartitionPolicy
+from privateer.privatizers import privatizer_for
+from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
+from privateer.wire.publication import Publication, decode_publication, digest
+from tests.support.noise import SeededNoise
+
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+def header_for(publication: bytes) -> Header:
+    """The header of reports made for an encoded publication."""
+    return header_of(decode_publication(publication).round, digest(publication))
+
+
+def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
+    """Randomized reports of ``count`` people with uniform contexts and rewards, unsealed and without id."""
+    policy = decode(decode_publication(publication).policy, PartitionPolicy)
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((count, policy.dimension))
+    slots = rng.integers(0, 2**32, count, dtype=np.uint32)
+    contributions = policy.contribute(contexts, slots, rng.random(count))
+    rows = privatizer_for(policy.layout, policy.terms).randomize(contributions, SeededNoise(seed))
+    return [rows[i : i + 1].tobytes() for i in range(count)]
+
+
+def seal(publication: bytes, plaintext: bytes, header: Header | None = None) -> bytes:
+    """Anything, sealed as a report of the published round."""
+    published: Publication = decode_publication(publication)
+    key = X25519PublicKey.from_public_bytes(published.round.public_key)
+    return _SUITE.encrypt(plaintext, key, info=binding(header or header_for(publication), published.round.model))
+
+
+def sealed_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
+    """Valid sealed reports with fresh ids."""
+    return [seal(publication, os.urandom(16) + report) for report in plain_reports(publication, count, seed)]
+
+
+def body_of(publication: bytes, sealed: list[bytes], header: Header | None = None) -> bytes:
+    """A request body with these reports."""
+    return encode_envelope(Envelope(header or header_for(publication), b"".join(sealed)))

@@ -1,0 +1,54 @@
+"""What tests ask a learning server."""
+
+from typing import Any
+
+import httpx
+
+from privateer.wire.problem import slug_of
+from tests.support.specs import tables
+
+TOKEN = "token-of-the-tests"
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
+MSGPACK = {"accept": "application/msgpack"}
+SMALL = {"experiment.round_size": 20, "experiment.horizon": 1000}
+SHUFFLED = {
+    "privacy.model": "shuffle",
+    "privacy.delta": 1e-6,
+    "privacy.min_batch": 100,
+    "experiment.round_size": 100,
+    "experiment.horizon": 1000,
+}
+
+
+class Api:
+    """A learning server behind a client."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+
+    async def create(self, changes: dict[str, Any] | None = None) -> httpx.Response:
+        return await self.client.post("/experiments", json=tables(changes), headers=ADMIN)
+
+    async def publication(self, name: str = "test") -> bytes:
+        response = await self.client.get(f"/experiments/{name}/policy", headers=MSGPACK)
+        assert response.status_code == 200
+        return response.content
+
+    async def facts(self, name: str = "test") -> dict[str, Any]:
+        return dict((await self.client.get(f"/experiments/{name}")).json())
+
+    async def metric(self, line: str) -> float:
+        """The value of a line of the metrics, 0 if it is not there."""
+        text = (await self.client.get("/metrics")).text
+        return next((float(row.rsplit(" ", 1)[1]) for row in text.splitlines() if row.rsplit(" ", 1)[0] == line), 0.0)
+
+
+def assert_problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    """The problem document of a response that must be one."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert slug_of(response.content) == slug
+    problem = response.json()
+    assert problem["status"] == status
+    assert problem["detail"]
+    return dict(problem)

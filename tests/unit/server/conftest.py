@@ -1,0 +1,31 @@
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.servers import ADMIN, TOKEN, Api
+
+
+@pytest.fixture
+def shuffler_key(tmp_path: Path) -> Ed25519PrivateKey:
+    key = Ed25519PrivateKey.generate()
+    (tmp_path / "trusted").mkdir()
+    (tmp_path / "trusted" / "one.pub").write_text(key.public_key().public_bytes_raw().hex() + "\n")
+    return key
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=(tmp_path / "trusted",))
+
+
+@pytest.fixture
+async def api(settings: Settings) -> AsyncIterator[Api]:
+    async with serving(create_app(settings)) as client:
+        yield Api(client)

@@ -1,0 +1,161 @@
+"""The door for batches: signature, exactness, idempotence, and bad reports inside."""
+
+import asyncio
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.publication import decode_publication
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, header_for, seal, sealed_reports
+from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
+
+pytestmark = pytest.mark.usefixtures("shuffler_key")
+
+
+async def deliver(api: Api, body: bytes, key: Ed25519PrivateKey) -> httpx.Response:
+    return await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: sign_batch(body, key)})
+
+
+async def opened(api: Api) -> bytes:
+    await api.create(SHUFFLED)
+    return await api.publication()
+
+
+async def test_batch_closes_its_round(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    first = await opened(api)
+    response = await deliver(api, body_of(first, sealed_reports(first, 100)), shuffler_key)
+    assert (response.status_code, response.json()) == (202, {"accepted": 100, "refused": {}})
+    second = decode_publication(await api.publication())
+    assert (second.round.version, second.round.batch) == (2, 100)
+    assert (await api.facts())["accepted"] == 100
+    assert await api.metric("privateer_batches_total") == 1
+
+
+async def test_batch_again_is_taken_already(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    first = await opened(api)
+    body = body_of(first, sealed_reports(first, 100))
+    answers = await asyncio.gather(*(deliver(api, body, shuffler_key) for _ in range(3)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 202]
+    again = await deliver(api, body, shuffler_key)
+    assert (again.status_code, again.json()) == (200, {"status": "already-taken"})
+    facts = await api.facts()
+    assert (facts["accepted"], facts["version"]) == (100, 2)
+
+
+async def test_bad_reports_inside_a_batch_do_not_fail_it(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    first = await opened(api)
+    good = sealed_reports(first, 97)
+    bad = [os.urandom(70), good[0], seal(first, os.urandom(16) + b"\xff" * 6)]
+    response = await deliver(api, body_of(first, bad + good), shuffler_key)
+    refused = {"unopenable": 1, "duplicate-report": 1, "out-of-range": 1}
+    assert (response.status_code, response.json()) == (202, {"accepted": 97, "refused": refused})
+    facts = await api.facts()
+    assert facts | {"version": 2, "accepted": 97, "refused": refused} == facts
+
+
+async def test_batch_without_a_good_report_still_closes_the_round(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    first = await opened(api)
+    response = await deliver(api, body_of(first, [os.urandom(70) for _ in range(100)]), shuffler_key)
+    assert (response.status_code, response.json()) == (202, {"accepted": 0, "refused": {"unopenable": 100}})
+    assert (await api.facts())["version"] == 2
+
+
+async def test_unsigned_and_foreign_batches_are_refused(api: Api) -> None:
+    first = await opened(api)
+    body = body_of(first, sealed_reports(first, 100))
+    assert_problem(await api.client.post("/batches", content=body), 403, "batch-refused")
+    assert_problem(await deliver(api, body, Ed25519PrivateKey.generate()), 403, "batch-refused")
+    assert (await api.facts())["version"] == 1
+    assert await api.metric('privateer_reports_refused_total{reason="batch-refused"}') == 2
+
+
+async def test_changed_batches_are_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    first = await opened(api)
+    body = body_of(first, sealed_reports(first, 100))
+    signature = sign_batch(body, shuffler_key)
+    changed = body[:-1] + bytes([body[-1] ^ 1])
+    response = await api.client.post("/batches", content=changed, headers={SIGNATURE_HEADER: signature})
+    assert_problem(response, 403, "batch-refused")
+
+
+@pytest.mark.parametrize("count", [0, 99, 101])
+async def test_batches_of_another_size_are_refused(api: Api, shuffler_key: Ed25519PrivateKey, count: int) -> None:
+    first = await opened(api)
+    response = await deliver(api, body_of(first, sealed_reports(first, count)), shuffler_key)
+    assert_problem(response, 403, "batch-refused")
+    facts = await api.facts()
+    assert facts | {"version": 1, "refused": {"batch-refused": 1}} == facts
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "slug"),
+    [
+        ({"digest": bytes(16)}, 409, "wrong-digest"),
+        ({"key_id": bytes(8)}, 409, "wrong-key"),
+        ({"version": 2}, 409, "round-unknown"),
+        ({"experiment": "nobody"}, 404, "not-found"),
+    ],
+)
+async def test_batches_of_another_round_are_refused(
+    api: Api, shuffler_key: Ed25519PrivateKey, change: dict[str, Any], status: int, slug: str
+) -> None:
+    first = await opened(api)
+    header = msgspec.structs.replace(header_for(first), **change)
+    body = body_of(first, sealed_reports(first, 100), header)
+    assert_problem(await deliver(api, body, shuffler_key), status, slug)
+    assert (await api.facts())["version"] == 1
+
+
+async def test_signed_bodies_that_are_no_batch_are_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    await opened(api)
+    assert_problem(await deliver(api, b"not a batch", shuffler_key), 403, "batch-refused")
+
+
+async def test_batches_for_a_local_experiment_are_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    await api.create(SMALL)
+    body = await api.publication()
+    assert_problem(await deliver(api, body_of(body, sealed_reports(body, 20)), shuffler_key), 400, "wrong-door")
+
+
+async def test_a_shuffler_that_starts_later_is_trusted(api: Api, settings: Settings) -> None:
+    first = await opened(api)
+    body, late = body_of(first, sealed_reports(first, 100)), Ed25519PrivateKey.generate()
+    assert (await deliver(api, body, late)).status_code == 403
+    (settings.shuffler_keys[0] / "late.pub").write_text(late.public_key().public_bytes_raw().hex())
+    assert (await deliver(api, body, late)).status_code == 202
+
+
+async def test_a_broken_key_file_does_not_keep_the_others_out(
+    api: Api, settings: Settings, shuffler_key: Ed25519PrivateKey
+) -> None:
+    (settings.shuffler_keys[0] / "broken.pub").write_text("no key")
+    first = await opened(api)
+    assert (await deliver(api, body_of(first, sealed_reports(first, 100)), shuffler_key)).status_code == 202
+
+
+async def test_no_report_of_a_batch_stays_in_the_store(settings: Settings, shuffler_key: Ed25519PrivateKey) -> None:
+    report_id = b"id-of-one-report"
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        first = await opened(api)
+        sealed = [*sealed_reports(first, 99), seal(first, report_id + bytes(6))]
+        assert (await deliver(api, body_of(first, sealed), shuffler_key)).status_code == 202
+    files = list(Path(settings.data).glob("server.db*"))
+    assert files
+    for file in files:
+        content = file.read_bytes()
+        assert report_id not in content
+        assert not any(one in content for one in sealed)
+    with sqlite3.connect(settings.data / "server.db") as db:
+        assert db.execute("SELECT count(*) FROM report_ids").fetchone() == (0,)
+    db.close()

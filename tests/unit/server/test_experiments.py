@@ -1,0 +1,119 @@
+"""Creating and reading experiments over REST."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
+from tests.support.specs import tables
+
+TOML = """
+[experiment]
+name = "toml"
+arms = ["a", "b"]
+horizon = 5000
+[context.features]
+age = { low = 0, high = 100 }
+[privacy]
+model = "local"
+epsilon = 2.0
+[algorithm]
+name = "partition"
+[population]
+name = "peaks"
+"""
+
+
+async def test_create_lists_and_shows(api: Api) -> None:
+    created = await api.create(SMALL)
+    assert created.status_code == 201
+    facts = await api.facts()
+    assert facts == created.json()
+    assert facts | {"status": "open", "version": 1, "batch": 20, "received": 0, "accepted": 0, "refused": {}} == facts
+    assert facts["spec"]["experiment"]["arms"] == ["a", "b", "c"]
+    rows = (await api.client.get("/experiments")).json()["experiments"]
+    assert [(row["name"], row["status"], row["model"]) for row in rows] == [("test", "open", "local")]
+
+
+async def test_create_from_toml_without_its_population(api: Api) -> None:
+    headers = ADMIN | {"content-type": "application/toml; charset=utf-8"}
+    created = await api.client.post("/experiments", content=TOML, headers=headers)
+    assert created.status_code == 201
+    assert "population" not in created.json()["spec"]
+
+
+async def test_create_again_is_idempotent_and_another_spec_conflicts(api: Api) -> None:
+    await api.create(SMALL)
+    before = await api.publication()
+    assert (await api.create(SMALL)).status_code == 200
+    assert await api.publication() == before
+    assert_problem(await api.create(SMALL | {"privacy.epsilon": 2.0}), 409, "conflict")
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"authorization": "Basic xyz"}])
+async def test_create_needs_the_admin_token(api: Api, headers: dict[str, str]) -> None:
+    response = await api.client.post("/experiments", json=tables(), headers=headers)
+    assert_problem(response, 401, "unauthorized")
+    assert response.headers["www-authenticate"] == "Bearer"
+    assert (await api.client.get("/experiments")).json() == {"experiments": []}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"experiment.colour": "red"}, "experiment.colour"),
+        ({"privacy.epsilon": 0}, "privacy.epsilon"),
+        ({"privacy.epsilon": -1.0}, "privacy.epsilon"),
+        ({"experiment.arms": ["a"]}, "experiment.arms"),
+        ({"context.features": {"x": {"low": 1.0, "high": 1.0}}}, "context.features.x"),
+        (SHUFFLED | {"privacy.min_batch": 500}, "privacy.min_batch"),
+        (SHUFFLED | {"privacy.min_batch": 100, "privacy.honest_fraction": 0.001}, "privacy.honest_fraction"),
+        ({"privacy.calibration": "published"}, "privacy.calibration"),
+        (SHUFFLED | {"experiment.horizon": 10**10, "experiment.round_growth": 1.0}, "experiment.round_growth"),
+    ],
+)
+async def test_bad_specs_are_refused_with_field_and_remedy(api: Api, changes: dict[str, Any], field: str) -> None:
+    problem = assert_problem(await api.create(changes), 422, "spec-invalid")
+    assert problem["field"] == field
+    assert problem["remedy"]
+    assert (await api.client.get("/experiments")).json() == {"experiments": []}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"privacy": NaN}'])
+async def test_bodies_that_are_no_spec_are_refused(api: Api, body: bytes) -> None:
+    assert_problem(await api.client.post("/experiments", content=body, headers=ADMIN), 422, "spec-invalid")
+
+
+async def test_bad_toml_is_refused(api: Api) -> None:
+    headers = ADMIN | {"content-type": "application/toml"}
+    assert_problem(await api.client.post("/experiments", content=b"[", headers=headers), 422, "spec-invalid")
+
+
+async def test_large_specs_are_refused(api: Api) -> None:
+    response = await api.client.post("/experiments", content=b" " * 100_000, headers=ADMIN)
+    assert_problem(response, 413, "too-large")
+
+
+async def test_privacy_states_the_promise(api: Api) -> None:
+    await api.create(SHUFFLED)
+    promise = (await api.client.get("/experiments/test/privacy")).json()["promise"]
+    expected = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "batch": 100, "honest": 90, "reports_per_person": 1}
+    assert promise | expected == promise
+    assert 1.0 < promise["local_epsilon"] <= 8.0
+
+
+async def test_state_and_history_describe_the_first_round(api: Api) -> None:
+    await api.create(SMALL)
+    state = (await api.client.get("/experiments/test/state")).json()
+    assert state["version"] == 1
+    assert set(state["state"]["bins"][0]["arms"]) == {"a", "b", "c"}
+    rounds = (await api.client.get("/experiments/test/history")).json()["rounds"]
+    digest = (await api.facts())["digest"]
+    expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "bins": 1, "undecided": 1}
+    assert [row | expected for row in rounds] == rounds
+    assert len(rounds) == 1
+
+
+@pytest.mark.parametrize("page", ["", "/policy", "/policy/1", "/state", "/history", "/privacy"])
+async def test_unknown_experiments_are_not_found(api: Api, page: str) -> None:
+    assert_problem(await api.client.get(f"/experiments/nobody{page}"), 404, "not-found")

@@ -1,0 +1,235 @@
+"""What survives a restart, a kill and a failure."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.errors import SpecError
+from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer_server.app import create_app
+from privateer_server.learners.partition import PartitionLearner
+from privateer_server.settings import Settings
+from privateer_server.store.sqlite import SqliteStore
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
+from tests.support.specs import tables
+
+
+async def test_restart_continues_where_it_was(settings: Settings) -> None:
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        first = await api.publication()
+        await client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
+        second = await api.publication()
+        open_reports = sealed_reports(second, 12)
+        await client.post("/reports", content=body_of(second, [*open_reports, os.urandom(70)]))
+        before = (await api.facts(), second, (await client.get("/experiments/test/state")).json())
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        state = (await client.get("/experiments/test/state")).json()
+        assert (await api.facts(), await api.publication(), state) == before
+        assert (await client.get("/experiments/test/policy/1", headers=MSGPACK)).content == first
+        again = await client.post("/reports", content=body_of(second, open_reports))
+        assert_problem(again, 409, "duplicate-report")
+        rest = await client.post("/reports", content=body_of(second, sealed_reports(second, 8, seed=2)))
+        assert rest.json()["accepted"] == 8
+        assert (await api.facts())["version"] == 3
+
+
+async def test_restart_changes_nothing_of_what_is_learned(settings: Settings, tmp_path: Path) -> None:
+    """A total restored from disk and one kept in memory lead to the same state."""
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+        first = await Api(client).publication()
+        sealed = sealed_reports(first, 20)
+        await client.post("/reports", content=body_of(first, sealed[:13]))
+    copy = Settings(data=tmp_path / "copy", admin_token=TOKEN)
+    copy.data.mkdir()
+    for name in ("server.db", "hpke.key"):
+        (copy.data / name).write_bytes((settings.data / name).read_bytes())
+    states = []
+    for one, parts in ((settings, [sealed[13:]]), (copy, [sealed[13:16], sealed[16:]])):
+        for part in parts:
+            async with serving(create_app(one)) as client:
+                await client.post("/reports", content=body_of(first, part))
+                states.append((await client.get("/experiments/test/state")).json())
+    assert states[0]["version"] == 2
+    assert states[0] == states[2]
+
+
+async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("secret detail")
+
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        first = await api.publication()
+        with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+            broken.setattr(PartitionLearner, "learn", fail)
+            response = await client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
+            assert (response.status_code, response.json()["accepted"]) == (202, 20)
+            late = await client.post("/reports", content=body_of(first, sealed_reports(first, 1)))
+            assert_problem(late, 409, "round-closed")
+        assert "test" in caplog.text
+        assert "secret" not in caplog.text
+        facts = await api.facts()
+        assert facts | {"version": 1, "received": 20, "accepted": 20} == facts
+    async with serving(create_app(settings)) as client:
+        facts = await Api(client).facts()
+        assert facts | {"version": 2, "received": 0, "accepted": 20} == facts
+
+
+async def test_failing_to_learn_keeps_a_batch(
+    settings: Settings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        await api.create(SHUFFLED)
+        first = await api.publication()
+        body = body_of(first, [*sealed_reports(first, 99), os.urandom(70)])
+        headers = {SIGNATURE_HEADER: sign_batch(body, shuffler_key)}
+        with monkeypatch.context() as broken:
+            broken.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
+            assert (await client.post("/batches", content=body, headers=headers)).json()["accepted"] == 99
+        again = await client.post("/batches", content=body, headers=headers)
+        assert again.json() == {"status": "already-taken"}
+    async with serving(create_app(settings)) as client:
+        facts = await Api(client).facts()
+        assert facts | {"version": 2, "accepted": 99} == facts
+
+
+async def test_failing_to_store_answers_unavailable_and_counts_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        first = await api.publication()
+        body = body_of(first, sealed_reports(first, 20))
+        with monkeypatch.context() as broken:
+            broken.setattr(SqliteStore, "commit", lambda *_: 1 / 0)
+            response = await client.post("/reports", content=body)
+            assert_problem(response, 503, "unavailable")
+            assert response.headers["retry-after"] == "1"
+        facts = await api.facts()
+        assert facts | {"version": 1, "received": 0, "accepted": 0} == facts
+        assert (await client.post("/reports", content=body)).json()["accepted"] == 20
+
+
+async def test_another_key_is_refused_at_the_start(settings: Settings) -> None:
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+    (settings.data / "hpke.key").unlink()
+    with pytest.raises(SpecError, match="another private key"):
+        create_app(settings)
+
+
+async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:
+    async with serving(create_app(settings)):
+        with pytest.raises(SpecError, match="another server"):
+            create_app(settings)
+
+
+class Process:
+    """A server as a process of its own."""
+
+    def __init__(self, data: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        environment = {"PRIVATEER_DATA": str(data), "PRIVATEER_ADMIN_TOKEN": TOKEN, "PRIVATEER_PORT": str(port)}
+        code = "from privateer_server.app import main; main()"
+        self.process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment)
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.url}/readyz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError("the server did not start")
+
+
+@contextmanager
+def server_process(data: Path) -> Iterator[Process]:
+    server = Process(data)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+class Sender(threading.Thread):
+    """Posts reports five at a time, and notes what was acknowledged, until the server is gone."""
+
+    def __init__(self, url: str, publication: bytes, sealed: list[bytes]) -> None:
+        super().__init__()
+        self.bodies = [body_of(publication, sealed[i : i + 5]) for i in range(0, len(sealed), 5)]
+        self.url, self.acknowledged, self.unanswered = url, 0, 0
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self.url, timeout=10) as client:
+            for body in self.bodies:
+                try:
+                    response = client.post("/reports", content=body)
+                except httpx.TransportError:
+                    self.unanswered += 5
+                    return
+                assert response.status_code == 202
+                self.acknowledged += response.json()["accepted"]
+
+
+def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -> None:
+    count = 6000
+    size = {"experiment.round_size": count, "experiment.horizon": 2 * count}
+    with server_process(tmp_path) as server:
+        httpx.post(f"{server.url}/experiments", json=tables(size), headers=ADMIN).raise_for_status()
+        publication = httpx.get(f"{server.url}/experiments/test/policy", headers=MSGPACK).content
+        sealed = sealed_reports(publication, count)
+        senders = [Sender(server.url, publication, sealed[i::4]) for i in range(4)]
+        for sender in senders:
+            sender.start()
+        while sum(sender.acknowledged for sender in senders) < 500:
+            time.sleep(0.005)
+        server.process.send_signal(signal.SIGKILL)
+        for sender in senders:
+            sender.join()
+    acknowledged = sum(sender.acknowledged for sender in senders)
+    assert 500 <= acknowledged < count
+    with server_process(tmp_path) as server, httpx.Client(base_url=server.url) as client:
+        assert client.get("/experiments/test/policy", headers=MSGPACK).content == publication
+        stored = client.get("/experiments/test").json()["accepted"]
+        # A request may have been committed and its answer lost: at most what was under way.
+        assert acknowledged <= stored <= acknowledged + sum(sender.unanswered for sender in senders)
+        accepted, refused = 0, 0
+        for start in range(0, count, 1000):
+            answer = client.post("/reports", content=body_of(publication, sealed[start : start + 1000])).json()
+            accepted += answer.get("accepted", 0)
+            refused += answer["refused"].get("duplicate-report", 0)
+        assert (accepted, refused) == (count - stored, stored)
+        facts = client.get("/experiments/test").json()
+        assert (facts["version"], facts["accepted"]) == (2, count)
+        again = client.post("/reports", content=body_of(publication, sealed[:1000])).json()
+        assert again["refused"] == {"round-closed": 1000}
