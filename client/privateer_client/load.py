@@ -71,6 +71,7 @@ class _Driver:
         self.part: Participation | None = None
         self.fetching = asyncio.Lock()
         self.left = 0
+        self.room = 0
 
     async def run(self, users: int, concurrency: int, batch: int, bar: Progress, task: TaskID) -> LoadResult:
         started = time.perf_counter()
@@ -86,8 +87,13 @@ class _Driver:
 
     async def _work(self, http: aiohttp.ClientSession, batch: int, bar: Progress, task: TaskID) -> None:
         while self.left > 0:
-            people = min(batch, self.left)
+            part = self._current()
+            if part.asks and self.room <= 0:
+                await self._follow(http, part)
+                continue
+            people = min(batch, self.left, self.room if part.asks else batch)
             self.left -= people
+            self.room -= people
             await self._group(http, people)
             bar.advance(task, people)
 
@@ -125,8 +131,8 @@ class _Driver:
         rewards = population.rewards(raw, arms, self.rng)
         self.result.people += people
         self.result.reward += float(rewards.sum())
-        self.result.regret += float((means.max(axis=1) - means[np.arange(people), arms]).sum())
-        self.best += float(means.max(axis=1).sum())
+        self.result.regret += float((np.amax(means, axis=1) - means[np.arange(people), arms]).sum())
+        self.best += float(np.amax(means, axis=1).sum())
         self.by_arm = self.by_arm + means.sum(axis=0) if self.by_arm.size else means.sum(axis=0)
         scaled = (rewards - spec.reward.low) / (spec.reward.high - spec.reward.low)
         return contexts, slots, np.clip(scaled, 0.0, 1.0)
@@ -155,7 +161,7 @@ class _Driver:
         return f"{self.shuffler.rstrip('/')}/experiments/{self.name}/reports"
 
     async def _follow(self, http: aiohttp.ClientSession, old: Participation | None) -> None:
-        """Fetch the policy; after ``old``, wait until it is another."""
+        """Fetch the policy; after ``old``, wait until it is another, or until the round must have lost reports."""
         async with self.fetching:
             if self.part is not old:
                 return
@@ -164,8 +170,12 @@ class _Driver:
                 if body is not None:
                     self._join(body)
                     return
+                if old is not None and self.room <= 0:
+                    # Reports that were refused or lost left room in the round.
+                    self.room = old.round.batch
+                    return
                 await asyncio.sleep(min(1.0, 0.02 * 2**attempt))
-            raise Unavailable("the server publishes no new policy", field="--url", remedy="look at its log")
+            raise Unavailable("the server publishes no policy", field="--url", remedy="look at its log")
 
     async def _fetch(self, http: aiohttp.ClientSession, old: Participation | None) -> bytes | None:
         headers = {"Accept": MEDIA_TYPE}
@@ -185,6 +195,7 @@ class _Driver:
 
     def _join(self, body: bytes) -> None:
         self.part = Participation(body, self.name, _LIMITS)
+        self.room = self.part.round.batch
         self.result.versions += 1
         if self.people is None:
             spec = self.part.spec.model_copy(update={"population": self.wanted})
@@ -193,7 +204,7 @@ class _Driver:
     def _finished(self, seconds: float) -> LoadResult:
         self.result.seconds = seconds
         self.result.uniform_regret = self.best - float(self.by_arm.mean())
-        self.result.best_constant_regret = self.best - float(self.by_arm.max())
+        self.result.best_constant_regret = self.best - float(np.max(self.by_arm))
         return self.result
 
 

@@ -96,7 +96,7 @@ class _Running:
         self.people += people
         self.received += float(rewards.sum())
         self.expected += float(means[np.arange(people), arms].sum())
-        self.best += float(means.max(axis=1).sum())
+        self.best += float(np.amax(means, axis=1).sum())
         self.by_arm += means.sum(axis=0)
         low, high = self.spec.reward.low, self.spec.reward.high
         return replace(told, values=np.clip((rewards - low) / (high - low), 0.0, 1.0))
@@ -106,7 +106,7 @@ class _Running:
             seed=self.seed,
             regret=self.best - self.expected,
             uniform_regret=self.best - float(self.by_arm.mean()),
-            best_constant_regret=self.best - float(self.by_arm.max()),
+            best_constant_regret=self.best - float(np.max(self.by_arm)),
             reward=self.received / self.people,
             people=self.people,
             rounds=self.rounds,

@@ -26,7 +26,7 @@ from privateer_server.settings import Settings, read_settings
 from privateer_server.store.sqlite import SqliteStore
 
 _BACKLOG: Final = 2048
-_SHUTDOWN_SECONDS: Final = 5
+_SHUTDOWN_SECONDS: Final = 2
 """How long open requests (long polls above all) may delay a stop."""
 _USAGE: Final = 2
 
@@ -102,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         http="httptools",
         lifespan="on",
         access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
         log_level="warning",
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

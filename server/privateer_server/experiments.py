@@ -61,7 +61,8 @@ class Experiment:
 
     async def next_publication(self, seconds: float) -> None:
         """Return once another round is published, or the time is up."""
-        with suppress(TimeoutError):
+        # A process that stops cancels its waiting requests: they answer as if the time were up.
+        with suppress(TimeoutError, asyncio.CancelledError):
             await asyncio.wait_for(self._published.wait(), seconds)
 
 

@@ -47,11 +47,12 @@ class Intake:
         self._experiments, self._store, self._opener, self._metrics = experiments, store, opener, metrics
         self._queue: asyncio.Queue[_Request | None] = asyncio.Queue(_QUEUE_MAX)
         self._writer: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def running(self) -> bool:
         """Whether reports are being counted."""
-        return self._writer is not None and not self._writer.done()
+        return self._writer is not None and not self._writer.done() and not self._stopping
 
     def start(self) -> None:
         """Begin to count."""
@@ -59,6 +60,7 @@ class Intake:
 
     async def stop(self) -> None:
         """Count what is queued, and end."""
+        self._stopping = True
         if self._writer:
             await self._queue.put(None)
             await self._writer

@@ -93,7 +93,7 @@ class Tally:
             outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.sealed_size))
         else:
             self._count(sealed, envelope, outcome)
-        self.refused += outcome.refused
+        self.refused.update(outcome.refused)
         return outcome
 
     def take_batch(self, envelope: Envelope) -> Outcome:
@@ -121,7 +121,7 @@ class Tally:
         sealed = [envelope.sealed[start : start + size] for start in range(0, len(envelope.sealed), size)]
         self._count(sealed, envelope, outcome)
         self._batch_taken = True
-        self.refused += outcome.refused
+        self.refused.update(outcome.refused)
         return outcome
 
     def _count(self, sealed: list[bytes], envelope: Envelope, outcome: Outcome) -> None:

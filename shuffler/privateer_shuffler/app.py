@@ -112,7 +112,7 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
 
     app = Starlette(
         routes=[
-            Route("/experiments/{name}/reports", door.take, methods=["POST"]),
+            Route("/experiments/{name}/reports", door, methods=["POST"]),
             Route("/experiments/{name}", service.experiment),
             Route("/keys", service.keys),
             Route("/healthz", service.healthz),

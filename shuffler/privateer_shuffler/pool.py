@@ -130,10 +130,10 @@ class Pool:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
     async def _settle(self) -> None:
-        if self._truncation is not None:
-            self._truncation.cancel()
         if self._writer is not None:
             await asyncio.wait({self._writer})
+        if self._truncation is not None:
+            self._truncation.cancel()
 
     def _wake(self) -> None:
         if self._writer is None:

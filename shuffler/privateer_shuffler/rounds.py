@@ -183,7 +183,7 @@ class Rounds:
             return None
         try:
             self._terms.check(round_)
-            return Pool(await asyncio.to_thread(RoundStore.create, self._folder, Label(round_, mark)))
+            return await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
         except SpecError as error:
             _log.warning("no reports taken for %s: %s", round_.experiment, error)
             return None
@@ -209,6 +209,10 @@ class Rounds:
         self._deliveries.pop(pool).cancel()
         self._metrics.dropped.inc(pool.held)
         await pool.forget()
+
+
+def _create_pool(folder: Path, label: Label) -> Pool:
+    return Pool(RoundStore.create(folder, label))
 
 
 def _load_pools(folder: Path) -> list[Pool]:

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.support.noise import SeededNoise
+from tests.support.people import bumps, rounds
+from tests.support.specs import SHUFFLE, make_spec
 
 import privateer.privatizers
 import privateer_server.learners
@@ -23,9 +26,6 @@ from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import Layout
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.learners.partition_published import PublishedPartitionLearner
-from tests.support.noise import SeededNoise
-from tests.support.people import bumps, rounds
-from tests.support.specs import SHUFFLE, make_spec
 
 Array = NDArray[np.float64]
 
@@ -52,7 +52,9 @@ LAYOUT = Layout(5, EDGES)
 
 PRIVATIZERS: dict[type, dict[str, Any]] = {
     SignedSymbol: {
-        f"signed-symbol-{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": SignedSymbol(LAYOUT, epsilon, buckets, elsewhere)
+        f"signed-symbol-{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": SignedSymbol(
+            LAYOUT, epsilon, buckets, elsewhere
+        )
         for epsilon, buckets, elsewhere in [(1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True)]
     },
     LaplaceCells: {f"laplace-{epsilon:g}": LaplaceCells(LAYOUT, epsilon) for epsilon in (1.0, 4.0)},

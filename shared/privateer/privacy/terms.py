@@ -11,7 +11,7 @@ from privateer.privacy.amplification import amplified_local_epsilon, shuffled_de
 from privateer.privacy.response import SYMBOLS_MAX, RandomizedResponse
 
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_SHARES: Final = (1.0, 0.25, 0.0625, 0.015625)
+_SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)
 
 
 @dataclass(frozen=True)

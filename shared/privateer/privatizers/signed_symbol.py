@@ -76,10 +76,11 @@ class SignedSymbol:
         return reports
 
     def _truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
-        keys = np.maximum(contributions.keys, 0)
-        hashes = self.layout.hashes(contributions.slots, keys)
-        symbols = 2 * bucket(hashes, self.buckets) + (bits * sign(hashes) > 0)
-        return np.where(contributions.keys >= 0, symbols, 2 * self.buckets if self.elsewhere else -1)
+        truth = np.full(len(contributions), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
+        asked = np.flatnonzero(contributions.keys >= 0)
+        hashes = self.layout.hashes(contributions.slots[asked], contributions.keys[asked])
+        truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
+        return truth
 
     def parse(self, rows: bytes) -> NDArray[np.void]:
         """Reports from their concatenated bytes, shape (n,), dtype `REPORT`.

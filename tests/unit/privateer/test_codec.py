@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from tests.support.partitions import make_policy, same
 
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
@@ -17,7 +18,6 @@ from privateer.privatizers.laplace import CellTotal
 from privateer.privatizers.signed_symbol import SymbolTotal
 from privateer_server.learners.partition import PartitionState
 from privateer_server.learners.partition_published import PublishedState
-from tests.support.partitions import make_policy, same
 
 KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, CellTotal]
 
@@ -28,12 +28,13 @@ class Box:
     values: NDArray[np.float64]
 
 
-dtypes = st.one_of(
-    hnp.floating_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.boolean_dtypes()
+dtypes = st.one_of(hnp.floating_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.boolean_dtypes())
+
+
+@given(
+    dtypes.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))),
+    st.integers(0, 2**63),
 )
-
-
-@given(dtypes.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))), st.integers(0, 2**63))
 def test_arrays_round_trip(values, number):
     box = decode(encode(Box(number, values)), Box)
     assert box.number == number
@@ -60,7 +61,12 @@ def test_arbitrary_bytes_are_malformed(kind, body):
 
 
 packable = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=8) | st.binary(max_size=16),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=16),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )

@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from tests.support.noise import SeededNoise
+from tests.support.statistics import fits
 
 from privateer.contributions import KeyedValues
-from privateer.errors import OutOfRange
+from privateer.errors import OutOfRange, SpecError
 from privateer.privatizers import laplace
 from privateer.privatizers.laplace import LaplaceCells, discrete_laplace
 from privateer.slots import Layout
-from tests.support.noise import SeededNoise
-from tests.support.statistics import FALSE_ALARM, fits
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536]], np.uint32)
 
@@ -91,8 +91,12 @@ def test_the_l1_sensitivity_is_the_scales():
 
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-3, 1e-2, 0.1, 1.0, 16.0])
 def test_the_tail_beyond_the_clamp_and_the_digits_is_negligible(epsilon):
-    """Noise of ``_DIGITS`` digits is not Laplace in its last stretch, where the ratio breaks: it must not be reached."""
-    scale = cells(epsilon).scale
+    """Noise of finitely many digits is not Laplace at its end: that must be out of reach, or epsilon refused."""
+    try:
+        scale = cells(epsilon).scale
+    except SpecError:
+        assert epsilon < 0.01
+        return
     assert math.exp(-laplace._CLAMP / scale) < 1e-12
 
 
@@ -126,4 +130,3 @@ def test_release_is_in_units_of_values():
     assert released.reports == 3
     assert (released.rewards == 3).all()
     assert (released.counts == 3).all()
-    assert FALSE_ALARM < 1e-5

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.partitions import make_policy
+from tests.support.statistics import fits
 
 from privateer.errors import Malformed
 from privateer.slots import UNIT, Layout
-from tests.support.partitions import make_policy
-from tests.support.statistics import fits
 
 shapes = st.tuples(st.integers(0, 2**32), st.integers(1, 5), st.integers(2, 16), st.integers(0, 60))
 
@@ -120,13 +120,23 @@ def steered(policy):
 
 
 BROKEN = {
-    "no bins": lambda p: replace(p, depths=p.depths[:0], paths=p.paths[:0], active=p.active[:0], bins=p.bins[:0],
-                                 layout=layout(p, p.layout.thresholds[:0])),
+    "no bins": lambda p: replace(
+        p,
+        depths=p.depths[:0],
+        paths=p.paths[:0],
+        active=p.active[:0],
+        bins=p.bins[:0],
+        layout=layout(p, p.layout.thresholds[:0]),
+    ),
     "a bin is missing": lambda p: replace(p, depths=p.depths[1:], paths=p.paths[1:], active=p.active[1:]),
     "the last bin is missing": lambda p: replace(p, depths=p.depths[:-1], paths=p.paths[:-1], active=p.active[:-1]),
     "bins out of order": lambda p: replace(p, depths=p.depths[::-1], paths=p.paths[::-1]),
-    "a bin twice": lambda p: replace(p, depths=p.depths[[0, *range(len(p.depths))]], paths=p.paths[[0, *range(len(p.paths))]],
-                                     active=p.active[[0, *range(len(p.active))]]),
+    "a bin twice": lambda p: replace(
+        p,
+        depths=p.depths[[0, *range(len(p.depths))]],
+        paths=p.paths[[0, *range(len(p.paths))]],
+        active=p.active[[0, *range(len(p.active))]],
+    ),
     "too deep": lambda p: replace(p, depths=changed(p.depths, 0, 41)),
     "negative depth": lambda p: replace(p, depths=changed(p.depths, 0, -1)),
     "negative path": lambda p: replace(p, paths=changed(p.paths, 0, -1)),
@@ -150,7 +160,9 @@ BROKEN = {
     "thresholds of another number of arms": lambda p: replace(p, layout=layout(p, p.layout.thresholds[:, :-1])),
     "a slot plays a dropped arm": lambda p: replace(p, active=changed(p.active, p.bins[0], [True, False, False])),
     "falling thresholds": lambda p: replace(p, layout=layout(p, changed(p.layout.thresholds, 0, [UNIT, 0]))),
-    "thresholds above the unit": lambda p: replace(p, layout=layout(p, changed(p.layout.thresholds, 0, [UNIT, 9 * UNIT]))),
+    "thresholds above the unit": lambda p: replace(
+        p, layout=layout(p, changed(p.layout.thresholds, 0, [UNIT, 9 * UNIT]))
+    ),
     "falling thresholds that steer": steered,
     "dimension 0": lambda p: replace(p, dimension=0),
     "negative dimension": lambda p: replace(p, dimension=-2),

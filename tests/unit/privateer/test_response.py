@@ -1,16 +1,18 @@
 """Randomized response: its realised ratio in exact arithmetic, its frequencies, its limits."""
 
+import itertools
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
+from tests.support.noise import SeededNoise
+from tests.support.statistics import fits
 
 from privateer.errors import SpecError
 from privateer.privacy.response import RandomizedResponse, uniform_below
-from tests.support.noise import SeededNoise
-from tests.support.statistics import fits
 
 WORD = 1 << 64
 EPSILONS = (1e-9, 1e-3, 0.1, 0.5, 1.0, math.log(2), 2.0, 3.7, 4.8, 8.0, 16.0, 30.0)
@@ -24,10 +26,11 @@ def exp_below(epsilon: float) -> Fraction:
         return Fraction(Decimal(epsilon).exp()) * (1 - Fraction(1, 10**70))
 
 
+@cache
 def uniform_chances(symbols: int) -> tuple[Fraction, Fraction]:
     """Least and largest chance of a symbol when words map to symbols by multiplication."""
     edges = [-(-s * WORD // symbols) for s in range(symbols + 1)]
-    sizes = {b - a for a, b in zip(edges, edges[1:], strict=False)}
+    sizes = {b - a for a, b in itertools.pairwise(edges)}
     return Fraction(min(sizes), WORD), Fraction(max(sizes), WORD)
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.shuffling import sampled_blanket_delta
 
 from privateer.errors import SpecError, TermsRefused
 from privateer.experiment import Privacy
 from privateer.privacy.amplification import shuffled_delta
 from privateer.privacy.response import RandomizedResponse
 from privateer.privacy.terms import Limits, calibrate, honest_count, information, verify
-from tests.support.shuffling import sampled_blanket_delta
 
 LOCAL = Privacy(model="local", epsilon=1.0)
 SHUFFLE = Privacy(model="shuffle", epsilon=1.0, delta=1e-6)
@@ -150,7 +150,9 @@ def test_honest_count_rounds_down_by_little(batch, fraction):
     assert count >= 0.9 * exact - 1
 
 
-@pytest.mark.parametrize(("epsilon", "buckets", "elsewhere"), [(1.0, 1, False), (1.0, 2, True), (4.0, 8, True), (4.0, 8, False)])
+@pytest.mark.parametrize(
+    ("epsilon", "buckets", "elsewhere"), [(1.0, 1, False), (1.0, 2, True), (4.0, 8, True), (4.0, 8, False)]
+)
 def test_information_is_squared_gain_over_variance(epsilon, buckets, elsewhere):
     """Against the law written out: a key's own person, another key's, and one without a key."""
     response = RandomizedResponse(epsilon, 2 * buckets + elsewhere)
@@ -170,6 +172,8 @@ def test_calibration_is_the_best_of_the_alphabets(epsilon, undecided):
     terms = calibrate(privacy, 1000, undecided, undecided / 4)
     chosen = information(epsilon, terms.buckets, terms.elsewhere, undecided, undecided / 4)
     rivals = [
-        information(epsilon, 2**b, elsewhere, undecided, undecided / 4) for b in range(11) for elsewhere in (False, True)
+        information(epsilon, 2**b, elsewhere, undecided, undecided / 4)
+        for b in range(11)
+        for elsewhere in (False, True)
     ]
     assert chosen >= 0.999 * max(rivals)

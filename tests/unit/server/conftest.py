@@ -1,15 +1,13 @@
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.support.asgi import serving
+from tests.support.servers import TOKEN, Api
 
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
-from tests.support.asgi import serving
-from tests.support.servers import ADMIN, TOKEN, Api
 
 
 @pytest.fixture

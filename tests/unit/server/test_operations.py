@@ -1,0 +1,100 @@
+"""Health, readiness, and failures that belong to no experiment."""
+
+import asyncio
+import logging
+
+import httpx
+import pytest
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import SMALL, Api, assert_problem
+
+from privateer_server import intake
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from privateer_server.store.sqlite import SqliteStore
+
+
+async def test_health_and_readiness(api: Api) -> None:
+    assert (await api.client.get("/healthz")).json() == {"status": "ok"}
+    assert (await api.client.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_a_store_that_does_not_write_is_not_ready(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteStore, "check", lambda _: 1 / 0)
+    assert_problem(await api.client.get("/readyz"), 503, "unavailable")
+    assert (await api.client.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/experiments/test/nothing", "/reports/"])
+async def test_unknown_pages(api: Api, path: str) -> None:
+    assert_problem(await api.client.get(path), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/reports", "POST"),
+        ("PUT", "/batches", "POST"),
+        ("DELETE", "/experiments", "GET"),
+        ("POST", "/keys", "GET"),
+    ],
+)
+async def test_methods_that_a_page_does_not_take(api: Api, method: str, path: str, allowed: str) -> None:
+    response = await api.client.request(method, path)
+    assert_problem(response, 405, "method-not-allowed")
+    assert allowed in response.headers["allow"]
+
+
+async def test_faults_show_nothing_of_themselves(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    await api.create(SMALL)
+    monkeypatch.setattr(SqliteStore, "rounds", fail)
+    monkeypatch.setattr(intake.Intake, "submit", fail)
+    body = await api.publication()
+    with caplog.at_level(logging.ERROR):
+        for response in (
+            await api.client.get("/experiments/test/history"),
+            await api.client.post("/reports", content=body_of(body, sealed_reports(body, 1))),
+        ):
+            assert "secret" not in str(assert_problem(response, 500, "internal"))
+    assert "RuntimeError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_an_overloaded_server_says_so(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "_QUEUE_MAX", 2)
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        body = await api.publication()
+        posts = [client.post("/reports", content=body_of(body, [one])) for one in sealed_reports(body, 20)]
+        responses = await asyncio.gather(*posts)
+        full = [response for response in responses if response.status_code == 503]
+        assert full
+        assert_problem(full[0], 503, "unavailable")
+        assert (await api.facts())["accepted"] == len(responses) - len(full) > 0
+
+
+async def test_reports_after_the_end_are_turned_away(settings: Settings) -> None:
+    app = create_app(settings)
+    async with serving(app) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        body = await api.publication()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+        response = await client.post("/reports", content=body_of(body, sealed_reports(body, 1)))
+        assert_problem(response, 503, "unavailable")
+        assert_problem(await client.get("/readyz"), 503, "unavailable")
+
+
+async def test_logs_carry_nothing_of_reports(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="privateer.server"):
+        await api.create(SMALL)
+        body = await api.publication()
+        await api.client.post("/reports", content=body_of(body, [*sealed_reports(body, 20), bytes(70)]))
+    assert not [record for record in caplog.records if record.name.startswith("privateer")]

@@ -1,0 +1,97 @@
+"""Settings from the environment and flags; a server that cannot start says why in one line."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privateer.errors import SpecError
+from privateer_server.app import main
+from privateer_server.settings import read_settings
+
+GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "secret"}
+
+
+def test_defaults() -> None:
+    settings = read_settings(GOOD, [])
+    assert (settings.data, settings.admin_token) == (Path("somewhere"), "secret")
+    assert (settings.host, settings.port, settings.shuffler_keys) == ("127.0.0.1", 8000, ())
+
+
+def test_variables_and_flags() -> None:
+    variables = GOOD | {
+        "PRIVATEER_HOST": "0.0.0.0",
+        "PRIVATEER_PORT": "9000",
+        "PRIVATEER_SHUFFLER_KEYS": os.pathsep.join(["keys", "more/one.pub"]),
+        "PRIVATEER_REPORT_BYTES_MAX": "1000",
+        "PRIVATEER_BATCH_BYTES_MAX": "2000",
+    }
+    settings = read_settings(variables, ["--port", "9001"])
+    assert (settings.host, settings.port) == ("0.0.0.0", 9001)
+    assert settings.shuffler_keys == (Path("keys"), Path("more/one.pub"))
+    assert (settings.report_bytes_max, settings.batch_bytes_max) == (1000, 2000)
+    assert read_settings(variables, ["--host", "::1"]).host == "::1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"PRIVATEER_DATA": ""}, "PRIVATEER_DATA"),
+        ({"PRIVATEER_ADMIN_TOKEN": ""}, "PRIVATEER_ADMIN_TOKEN"),
+        ({"PRIVATEER_PORT": "0"}, "PRIVATEER_PORT"),
+        ({"PRIVATEER_PORT": "65536"}, "PRIVATEER_PORT"),
+        ({"PRIVATEER_PORT": "http"}, "PRIVATEER_PORT"),
+        ({"PRIVATEER_BATCH_BYTES_MAX": "-1"}, "PRIVATEER_BATCH_BYTES_MAX"),
+    ],
+)
+def test_bad_settings_name_their_variable(changes: dict[str, str], field: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_settings(GOOD | changes, [])
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+def test_a_missing_setting_ends_in_one_line_and_code_2() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVATEER_")}
+    code = "from privateer_server.app import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("privateer-server: PRIVATEER_")
+    assert done.stderr.count("\n") == 1
+
+
+def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
+    """The exit code of a server that cannot start."""
+    monkeypatch.setenv("PRIVATEER_DATA", str(data))
+    monkeypatch.setenv("PRIVATEER_ADMIN_TOKEN", "secret")
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_data_path_that_is_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert start(monkeypatch, tmp_path / "file") == 2
+    assert capsys.readouterr().err.startswith("privateer-server: PRIVATEER_DATA: ")
+
+
+def test_a_database_that_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "server.db").write_bytes(b"not a database" * 100)
+    assert start(monkeypatch, tmp_path) == 2
+    assert "server.db does not open" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert start(monkeypatch, tmp_path, "--port", str(other.getsockname()[1])) == 2
+    assert "PRIVATEER_PORT: cannot listen" in capsys.readouterr().err
