@@ -33,11 +33,12 @@ class Sealer:
     """
 
     def __init__(self, round_: Round, header: Header) -> None:
+        self._info = binding(header, round_.model)
         try:
             self._key = X25519PublicKey.from_public_bytes(round_.public_key)
+            self.seal(b"")  # a point of low order shows only now, and must not show after the report is paid for
         except ValueError:
             raise Malformed("the round's public key is none", remedy="fetch the policy again") from None
-        self._info = binding(header, round_.model)
 
     def seal(self, report: bytes) -> bytes:
         """A fresh report id and ``report``, sealed: 64 bytes longer than the report."""

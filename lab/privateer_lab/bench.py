@@ -57,7 +57,7 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
         for name in names:
             _create(at, name, users // _EXPERIMENTS)
         started = time.perf_counter()
-        loads = [drivers.submit(_drive, at, name, users // _EXPERIMENTS, batch) for name in names]
+        loads = [drivers.submit(_drive, (at.server, at.shuffler), name, users // _EXPERIMENTS, batch) for name in names]
         results = [load.result() for load in loads]
         seconds = time.perf_counter() - started
     reference = (before + opens_per_second()) / 2
@@ -72,8 +72,8 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
     }
 
 
-def _drive(at: Services, name: str, users: int, batch: int) -> LoadResult:
-    return run_load(name, at.server, at.shuffler, users=users, population="peaks", batch=batch, seed=1)
+def _drive(at: tuple[str, str], name: str, users: int, batch: int) -> LoadResult:
+    return run_load(name, *at, users=users, population="peaks", batch=batch, seed=1)
 
 
 def _create(at: Services, name: str, users: int) -> None:

@@ -18,13 +18,59 @@ from privateer.errors import Unavailable
 _START_SECONDS = 30.0
 
 
+class Processes:
+    """The two processes, by name; they can be killed and started again on the same data."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._how: dict[str, tuple[str, dict[str, str], str]] = {}
+
+    def start(self, name: str, how: tuple[str, dict[str, str], str] | None = None) -> None:
+        """Start a process: its module, environment and address, or as it was started before."""
+        module, environment, url = self._how[name] = how or self._how[name]
+        settings = os.environ | {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_PORT": url.rpartition(":")[2]} | environment
+        self._running[name] = subprocess.Popen(
+            [sys.executable, "-c", f"from {module} import main; main()"], env=settings
+        )
+
+    def wait(self, name: str) -> None:
+        """Return when a process is ready.
+
+        Raises
+        ------
+        Unavailable
+            If it ends, or takes too long.
+        """
+        deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
+        while time.monotonic() < deadline and self._running[name].poll() is None:
+            try:
+                if httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.1)
+        raise Unavailable(f"the {name} did not start", remedy="see its message above; is the port taken?")
+
+    def kill(self, name: str) -> None:
+        """End a process at once, as a crash does."""
+        self._running[name].kill()
+        self._running[name].wait()
+
+    def stop(self) -> None:
+        """End all; the shuffler first, since it is the server's guest."""
+        for process in reversed(self._running.values()):
+            process.terminate()
+            process.wait(timeout=_START_SECONDS)
+
+
 @dataclass(frozen=True)
 class Services:
-    """Where the running services are, and the token that creates experiments."""
+    """Where the running services are, the token that creates experiments, and the processes."""
 
     server: str
     shuffler: str
     token: str
+    processes: Processes
 
 
 def free_port() -> int:
@@ -43,48 +89,29 @@ def running(data: Path, server_port: int, shuffler_port: int, token: str | None 
     Unavailable
         If one does not become ready.
     """
-    token = token or secrets.token_urlsafe(24)
     trusted = data / "trusted"
     for folder in (data / "server", data / "shuffler", trusted):
         folder.mkdir(parents=True, exist_ok=True)
-    services = Services(f"http://127.0.0.1:{server_port}", f"http://127.0.0.1:{shuffler_port}", token)
-    server = {
-        "PRIVATEER_DATA": str(data / "server"),
-        "PRIVATEER_ADMIN_TOKEN": token,
-        "PRIVATEER_SHUFFLER_KEYS": str(trusted),
-        "PRIVATEER_PORT": str(server_port),
+    server, shuffler = f"http://127.0.0.1:{server_port}", f"http://127.0.0.1:{shuffler_port}"
+    services = Services(server, shuffler, token or secrets.token_urlsafe(24), Processes())
+    environments = {
+        "server": {
+            "PRIVATEER_DATA": str(data / "server"),
+            "PRIVATEER_ADMIN_TOKEN": services.token,
+            "PRIVATEER_SHUFFLER_KEYS": str(trusted),
+        },
+        "shuffler": {
+            "PRIVATEER_DATA": str(data / "shuffler"),
+            "PRIVATEER_SERVER_URL": server,
+            "PRIVATEER_PUBLIC_KEY_FILE": str(trusted / "shuffler.pub"),
+        },
     }
-    shuffler = {
-        "PRIVATEER_DATA": str(data / "shuffler"),
-        "PRIVATEER_SERVER_URL": services.server,
-        "PRIVATEER_PUBLIC_KEY_FILE": str(trusted / "shuffler.pub"),
-        "PRIVATEER_PORT": str(shuffler_port),
-    }
-    processes = [_start("privateer_server.app", server), _start("privateer_shuffler.app", shuffler)]
+    processes = services.processes
     try:
-        _wait(services.server, processes[0], "server")
-        _wait(services.shuffler, processes[1], "shuffler")
+        for name, url in (("server", server), ("shuffler", shuffler)):
+            processes.start(name, (f"privateer_{name}.app", environments[name], url))
+        for name in environments:
+            processes.wait(name)
         yield services
     finally:
-        # The shuffler first: it is the server's guest.
-        for process in reversed(processes):
-            process.terminate()
-            process.wait(timeout=_START_SECONDS)
-
-
-def _start(module: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    code = f"from {module} import main; main()"
-    quiet = os.environ | {"PRIVATEER_HOST": "127.0.0.1"} | environment
-    return subprocess.Popen([sys.executable, "-c", code], env=quiet)
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], name: str) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise Unavailable(f"the {name} did not start", remedy="see its message above; is the port taken?")
+        processes.stop()

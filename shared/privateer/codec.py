@@ -1,6 +1,7 @@
 """Frozen dataclasses with numpy arrays to msgpack and back: policies, learner states, totals and releases."""
 
-from typing import Any, TypeVar
+import re
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -8,6 +9,8 @@ import numpy as np
 from privateer.errors import Malformed
 
 T = TypeVar("T")
+_DTYPE: Final = re.compile(r"[<|][biuf]\d")
+"""Little-endian numbers and booleans; numpy would evaluate other strings, or make objects of them."""
 
 
 def _encode(value: Any) -> Any:
@@ -19,8 +22,8 @@ def _encode(value: Any) -> Any:
 def _decode(kind: type, value: Any) -> Any:
     if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
         dtype, shape, data = value
-        if np.dtype(dtype).hasobject:
-            raise ValueError("object arrays do not travel")
+        if not _DTYPE.fullmatch(dtype):
+            raise ValueError("no such kind of array travels")
         return np.frombuffer(data, dtype=dtype).reshape(shape)
     raise TypeError(f"cannot decode {kind}")
 

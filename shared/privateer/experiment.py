@@ -27,7 +27,7 @@ class Feature(_Section):
     @model_validator(mode="after")
     def _not_empty(self) -> "Feature":
         if not self.low < self.high:
-            raise ValueError("the range is empty: low must be below high")
+            raise ValueError("the range is empty, low must be below high")
         return self
 
 
@@ -46,7 +46,7 @@ class Reward(_Section):
     @model_validator(mode="after")
     def _not_empty(self) -> "Reward":
         if not self.low < self.high:
-            raise ValueError("the range is empty: low must be below high")
+            raise ValueError("the range is empty, low must be below high")
         return self
 
 

@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.noise import SeededNoise
-from tests.support.people import bumps, rounds
-from tests.support.specs import SHUFFLE, make_spec
 
 import privateer.privatizers
 import privateer_server.learners
@@ -26,6 +23,9 @@ from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import Layout
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.learners.partition_published import PublishedPartitionLearner
+from tests.support.noise import SeededNoise
+from tests.support.people import bumps, rounds
+from tests.support.specs import SHUFFLE, make_spec
 
 Array = NDArray[np.float64]
 
@@ -169,7 +169,7 @@ def variances(case: Case) -> Array:
     people = len(case.people(np.random.default_rng(0)))
     if isinstance(one, LaplaceCells):
         ratio = np.exp(-1 / one.scale)
-        noise = people * 2 * ratio / (1 - ratio) ** 2 / 1024**2
+        noise = people * 2 * ratio / (1 - ratio) ** 2 / privateer.privatizers.laplace._UNIT**2
         value_squares = (squares + 2 * (2 * value - count) + count) / 4
         rewards = shares * value_squares - shares**2 * value_squares
         return np.concatenate([(rewards + noise).ravel(), (shares * (1 - shares) * count + noise).ravel()])

@@ -6,15 +6,15 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pytest
-from tests.contract import registry
-from tests.support.partitions import same
-from tests.support.people import bumps, rounds
 
 from privateer.codec import decode, encode
 from privateer.policies.partition import PartitionPolicy
 from privateer.privacy.terms import Limits, verify
 from privateer.privatizers import privatizer_for
 from privateer_server.learners import learner_for
+from tests.contract import registry
+from tests.support.partitions import same
+from tests.support.people import bumps, rounds
 
 CASES = registry.learner_cases()
 WIDE = Limits(epsilon=16, delta=0.1, local_epsilon=16)

@@ -8,14 +8,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+
+from privateer.codec import decode, encode
+from privateer.contributions import KeyedValues
 from tests.contract import registry
 from tests.contract.registry import Case
 from tests.support.noise import SeededNoise
 from tests.support.partitions import same
 from tests.support.statistics import centred, realised_epsilon, same_law
-
-from privateer.codec import decode, encode
-from privateer.contributions import KeyedValues
 
 CASES = registry.cases()
 ALONE = [name for entries in registry.PRIVATIZERS.values() for name in entries]

@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from tests.support.noise import SeededNoise
-from tests.support.statistics import FALSE_ALARM
 
 from privateer.contributions import KeyedValues
 from privateer.experiment import Privacy
 from privateer.privacy.terms import calibrate
 from privateer.privatizers import privatizer_for
 from privateer.slots import Layout, bucket, sign
+from tests.support.noise import SeededNoise
+from tests.support.statistics import FALSE_ALARM
 
 BATCH, BATCHES = 200, 20_000
 PRIVACY = Privacy(model="shuffle", epsilon=0.5, delta=0.01, min_batch=BATCH, honest_fraction=1.0)
@@ -66,6 +66,6 @@ def test_a_calibrated_batch_keeps_its_promise(terms):
 
 
 def test_too_large_a_local_epsilon_is_caught(terms):
-    """Planted: reports at one and a half times the local epsilon that the batch allows."""
-    wrong = replace(terms, local_epsilon=1.5 * terms.local_epsilon)
+    """Planted: reports at twice the local epsilon that the batch allows."""
+    wrong = replace(terms, local_epsilon=2 * terms.local_epsilon)
     assert proved_delta(agreements(wrong, 1.0, 1), agreements(wrong, 0.0, 2), PRIVACY.epsilon) > PRIVACY.delta

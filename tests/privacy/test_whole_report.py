@@ -5,13 +5,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+
+from privateer.privatizers import privatizer_for
+from privateer_server.learners import learner_for
 from tests.support.noise import SeededNoise
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import independent, realised_epsilon
-
-from privateer.privatizers import privatizer_for
-from privateer_server.learners import learner_for
 
 SPECS = {
     "local": make_spec({"privacy.epsilon": 2.0}),

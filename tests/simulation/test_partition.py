@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
-from tests.support.people import bumps, rounds
-from tests.support.specs import SHUFFLE, make_spec
 
 from privateer_client.population.peaks import Peaks
+from tests.support.people import bumps, rounds
+from tests.support.specs import SHUFFLE, make_spec
 
 
 def regret(spec, means, seed):

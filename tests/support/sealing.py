@@ -5,13 +5,13 @@ import os
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from tests.support.noise import SeededNoise
 
 from privateer.codec import decode
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
 from privateer.wire.publication import Publication, decode_publication, digest
+from tests.support.noise import SeededNoise
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 

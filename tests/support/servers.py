@@ -3,9 +3,9 @@
 from typing import Any
 
 import httpx
-from tests.support.specs import tables
 
 from privateer.wire.problem import slug_of
+from tests.support.specs import tables
 
 TOKEN = "token-of-the-tests"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}

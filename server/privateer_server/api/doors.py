@@ -96,16 +96,18 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         As soon as more than ``bytes_max`` bytes are announced or sent.
     """
     announced = request.headers.get("content-length", "0")
-    too_large = TooLarge(f"the body is above {bytes_max} bytes", remedy="send less at once")
-    if announced.isdigit() and int(announced) > bytes_max:
-        raise too_large
+    _check_size(int(announced) if announced.isdigit() else 0, bytes_max)
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size > bytes_max:
-            raise too_large
+        _check_size(size, bytes_max)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _check_size(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise TooLarge(f"the body is above {bytes_max} bytes", remedy="send less at once")
 
 
 def _response(outcome: Outcome, is_batch: bool) -> Response:

@@ -25,6 +25,10 @@ class Learner(Protocol):
         """The state after a round's release."""
         ...
 
+    def describe(self, state: Any) -> dict[str, Any]:
+        """The state for people."""
+        ...
+
 
 def learner_for(spec: Spec) -> Learner:
     """The learner that a spec names."""

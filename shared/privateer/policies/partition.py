@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privateer.contributions import KeyedValues
 from privateer.errors import Malformed
 from privateer.privacy.terms import Terms
-from privateer.slots import Layout
+from privateer.slots import UNIT, Layout
 
 DEPTH_MAX = 40
 """Deepest bin: paths are integers of this many bits."""
@@ -58,23 +58,38 @@ class PartitionPolicy:
         Malformed
             If the bins do not tile the space, or an array has the wrong shape or range.
         """
-        bins = len(self.depths)
-        whole = (
-            self.active.shape == (bins, arms)
-            and bool(self.active.any(axis=1).all())
-            and bool(((self.depths >= 0) & (self.depths <= DEPTH_MAX)).all())
-            and self.layout.thresholds.shape == (len(self.bins), arms - 1)
-            and bool(((self.bins >= 0) & (self.bins < bins)).all())
-            and len(np.unique(self.bins)) == len(self.bins)
-        )
-        if not whole or not self._tiles():
+        if not (self._well_typed(arms) and self._tiles() and self._plays_active_arms()):
             raise Malformed("not a partition policy", remedy="fetch the policy again")
-        if bool((self.layout.shares[~self.active[self.bins]] > 0).any()):
-            raise Malformed("a slot plays an inactive arm", remedy="fetch the policy again")
+
+    def _well_typed(self, arms: int) -> bool:
+        bins, keys = self.depths.shape[:1], self.bins.shape[:1]
+        expected = (
+            (self.depths, np.int64, bins),
+            (self.paths, np.int64, bins),
+            (self.active, np.bool_, (*bins, arms)),
+            (self.bins, np.int64, keys),
+            (self.layout.thresholds, np.uint32, (*keys, arms - 1)),
+        )
+        typed = all(array.dtype == dtype and array.shape == shape for array, dtype, shape in expected)
+        return typed and bins > (0,) and self.dimension >= 1 and 0 <= self.layout.seed < 1 << 64
 
     def _tiles(self) -> bool:
+        if np.min(self.depths) < 0 or np.max(self.depths) > DEPTH_MAX or np.min(self.paths) < 0:
+            return False
+        if bool((self.paths >> self.depths).any()):
+            return False
         ends = self._starts + (1 << (DEPTH_MAX - self.depths))
         return bool(self._starts[0] == 0 and ends[-1] == 1 << DEPTH_MAX and (self._starts[1:] == ends[:-1]).all())
+
+    def _plays_active_arms(self) -> bool:
+        """At least one arm everywhere; keys are distinct bins, and their slots go to active arms."""
+        if not self.active.any(axis=1).all() or len(np.unique(self.bins)) != len(self.bins):
+            return False
+        if len(self.bins) and (np.min(self.bins) < 0 or np.max(self.bins) >= len(self.depths)):
+            return False
+        thresholds = self.layout.thresholds.astype(np.int64)
+        rising = bool((np.diff(thresholds, axis=1) >= 0).all() and (thresholds <= UNIT).all())
+        return rising and not bool((self.layout.shares[~self.active[self.bins]] > 0).any())
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:

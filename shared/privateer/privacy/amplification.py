@@ -139,11 +139,13 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: i
     least = min(epsilon, limit)
 
     def margin(local_epsilon: float) -> float:
-        return math.log(shuffled_delta(epsilon, local_epsilon, symbols, batch) / delta)
+        return math.log(shuffled_delta(epsilon, local_epsilon, symbols, batch)) - math.log(delta)
 
     if margin(limit) <= 0:
         return limit
-    found = float(brentq(margin, least * (1 + 1e-9), limit, xtol=_RESOLUTION / 4))
+    if margin(least + _RESOLUTION) >= 0:
+        return least
+    found = float(brentq(margin, least + _RESOLUTION, limit, xtol=_RESOLUTION / 4))
     steps = math.floor(found / _RESOLUTION)
     while steps * _RESOLUTION > least and margin(steps * _RESOLUTION) > 0:
         steps -= 1

@@ -12,11 +12,11 @@ from privateer.errors import OutOfRange
 from privateer.privacy.noise import NoiseSource
 from privateer.slots import Layout
 
-_UNIT: Final = 1024
+_UNIT: Final = 256
 """Grid points per unit of value; noise and values are integers on this grid."""
 _SENSITIVITY: Final = 4
 """L1 change of (rewards, counts) when a person is replaced: one cell of each loses up to 1, another gains up to 1."""
-_DIGITS: Final = 24
+_DIGITS: Final = 30
 """Binary digits of a noise's magnitude; reports are clamped well inside."""
 _CLAMP: Final = (1 << _DIGITS) - 2 * _UNIT
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.support.partitions import random_bins
-from tests.support.people import rounds
-from tests.support.specs import SHUFFLE, make_spec
-from tests.support.statistics import FALSE_ALARM
 
 from privateer.contributions import KeyedSums
 from privateer.privatizers import privatizer_for
 from privateer.slots import UNIT
 from privateer_server.learners import learner_for
 from privateer_server.learners.partition import PartitionLearner, PartitionState, best_chances
+from tests.support.partitions import random_bins
+from tests.support.people import rounds
+from tests.support.specs import SHUFFLE, make_spec
+from tests.support.statistics import FALSE_ALARM
 
 FLAT = np.array([0.9, 0.5, 0.2])
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.specs import make_spec
 
 from privateer.contributions import CellSums
 from privateer_server.learners import learner_for
+from tests.support.specs import make_spec
 
 CHANGES = {"privacy.calibration": "published", "privacy.epsilon": 2.0, "experiment.horizon": 1 << 16}
 

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
 
 from privateer.errors import SpecError
 from privateer.privacy.amplification import amplified_local_epsilon, shuffled_delta
+from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
 
 ANCHORS = [
     (0.1, {1000: 0.73, 10_000: 1.83, 100_000: 3.71, 1_000_000: 5.94}),

@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
-from tests.support.partitions import make_policy, same
 
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
@@ -18,6 +17,7 @@ from privateer.privatizers.laplace import CellTotal
 from privateer.privatizers.signed_symbol import SymbolTotal
 from privateer_server.learners.partition import PartitionState
 from privateer_server.learners.partition_published import PublishedState
+from tests.support.partitions import make_policy, same
 
 KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, CellTotal]
 
@@ -28,7 +28,12 @@ class Box:
     values: NDArray[np.float64]
 
 
-dtypes = st.one_of(hnp.floating_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.boolean_dtypes())
+dtypes = st.one_of(
+    hnp.floating_dtypes(endianness="<"),
+    hnp.integer_dtypes(endianness="<"),
+    hnp.unsigned_integer_dtypes(endianness="<"),
+    hnp.boolean_dtypes(),
+)
 
 
 @given(

@@ -6,10 +6,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.specs import SHUFFLE, make_spec, tables
 
 from privateer.errors import SpecError
 from privateer.experiment import next_batch, parse_spec, read_spec
+from tests.support.specs import SHUFFLE, make_spec, tables
 
 BAD = [
     ({"privacy.epsilon": 0.0}, "privacy.epsilon", "greater than 0"),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.partitions import make_policy
-from tests.support.statistics import fits
 
 from privateer.errors import Malformed
 from privateer.slots import UNIT, Layout
+from tests.support.partitions import make_policy
+from tests.support.statistics import fits
 
 shapes = st.tuples(st.integers(0, 2**32), st.integers(1, 5), st.integers(2, 16), st.integers(0, 60))
 

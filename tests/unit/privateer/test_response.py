@@ -8,11 +8,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.support.noise import SeededNoise
-from tests.support.statistics import fits
 
 from privateer.errors import SpecError
 from privateer.privacy.response import RandomizedResponse, uniform_below
+from tests.support.noise import SeededNoise
+from tests.support.statistics import fits
 
 WORD = 1 << 64
 EPSILONS = (1e-9, 1e-3, 0.1, 0.5, 1.0, math.log(2), 2.0, 3.7, 4.8, 8.0, 16.0, 30.0)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.support.noise import SeededNoise
-from tests.support.statistics import fits
 
 from privateer.contributions import KeyedValues
 from privateer.errors import OutOfRange
 from privateer.privatizers.signed_symbol import REPORT, SignedSymbol, bernoulli
 from privateer.slots import Layout, bucket, sign
+from tests.support.noise import SeededNoise
+from tests.support.statistics import fits
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536], [0, 30_000]], np.uint32)
 ALPHABETS = [(1, False), (1, True), (3, False), (4, True), (1024, True)]

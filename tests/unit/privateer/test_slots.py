@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.support.statistics import fits, independent
 
 from privateer import slots
 from privateer.slots import UNIT, Layout, bucket, sign
+from tests.support.statistics import fits, independent
 
 MASK = (1 << 64) - 1
 DRAWS = 100_000

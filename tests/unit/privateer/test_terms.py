@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.shuffling import sampled_blanket_delta
 
 from privateer.errors import SpecError, TermsRefused
 from privateer.experiment import Privacy
 from privateer.privacy.amplification import shuffled_delta
 from privateer.privacy.response import RandomizedResponse
 from privateer.privacy.terms import Limits, calibrate, honest_count, information, verify
+from tests.support.shuffling import sampled_blanket_delta
 
 LOCAL = Privacy(model="local", epsilon=1.0)
 SHUFFLE = Privacy(model="shuffle", epsilon=1.0, delta=1e-6)

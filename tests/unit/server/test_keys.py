@@ -51,7 +51,6 @@ def test_trusted_keys_of_files_and_directories(tmp_path: Path) -> None:
 
 
 def test_opening_leaves_out_what_does_not_open() -> None:
-    opener = Opener(X25519PrivateKey.generate())
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
     key = X25519PrivateKey.from_private_bytes(os.urandom(32)).public_key()
     mine = X25519PrivateKey.generate()

@@ -36,7 +36,7 @@ async def test_unknown_pages(api: Api, path: str) -> None:
     [
         ("GET", "/reports", "POST"),
         ("PUT", "/batches", "POST"),
-        ("DELETE", "/experiments", "GET"),
+        ("DELETE", "/experiments", "POST"),
         ("POST", "/keys", "GET"),
     ],
 )
@@ -90,6 +90,21 @@ async def test_reports_after_the_end_are_turned_away(settings: Settings) -> None
         response = await client.post("/reports", content=body_of(body, sealed_reports(body, 1)))
         assert_problem(response, 503, "unavailable")
         assert_problem(await client.get("/readyz"), 503, "unavailable")
+
+
+async def test_a_sender_that_goes_away_in_mid_body_is_let_go(settings: Settings) -> None:
+    app, sent = create_app(settings), []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    async with serving(app) as client:
+        await app({"type": "http", "method": "POST", "path": "/reports", "headers": []}, receive, send)
+        assert sent == []
+        assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_logs_carry_nothing_of_reports(api: Api, caplog: pytest.LogCaptureFixture) -> None:

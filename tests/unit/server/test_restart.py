@@ -96,6 +96,20 @@ async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(
         assert facts | {"version": 2, "received": 0, "accepted": 20} == facts
 
 
+async def test_one_experiment_that_cannot_learn_does_not_keep_the_server_from_starting(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+        first = await Api(client).publication()
+        await client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
+    async with serving(create_app(settings)) as client:
+        facts = await Api(client).facts()
+        assert facts | {"version": 1, "received": 20, "accepted": 20} == facts
+        assert (await Api(client).create(SMALL | {"experiment.name": "other"})).status_code == 201
+
+
 async def test_failing_to_learn_keeps_a_batch(
     settings: Settings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

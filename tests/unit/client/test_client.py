@@ -1,0 +1,155 @@
+"""The SDK's four lines against a server that answers as told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer.errors import AlreadyReported, InputError, NotFound, RoundClosed, TermsRefused, Unavailable
+from privateer.wire.envelope import decode_envelope
+from privateer.wire.problem import problem_body
+from privateer_client import AsyncClient, Client, Ledger, Outcome
+from tests.support.publications import published, shuffle_spec
+from tests.support.specs import make_spec
+
+Answer = Callable[[httpx.Request], httpx.Response]
+CONTEXT = {"x1": 0.3, "x2": 0.9}
+
+
+class Service:
+    """A publication and scripted answers at the door; remembers what it was sent."""
+
+    def __init__(self, body: bytes, *answers: httpx.Response | Exception) -> None:
+        self.body, self.answers, self.sent = body, list(answers), []  # type: ignore[var-annotated]
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            found = request.url.path == "/experiments/test/policy"
+            return httpx.Response(200, content=self.body) if found else httpx.Response(404)
+        self.sent.append((str(request.url), request.content))
+        answer = self.answers.pop(0) if self.answers else httpx.Response(202, json={"accepted": 1, "refused": {}})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def client(service: Service, ledger: Path, **options: object) -> Client:
+    return Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(service), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def test_four_lines(ledger: Path) -> None:
+    service = Service(published(make_spec()))
+    session = client(service, ledger).join("test")
+    arm = session.choose(CONTEXT)
+    assert arm in ("arm-0", "arm-1", "arm-2")
+    assert session.report(1.0) is Outcome.ACCEPTED
+    ((url, body),) = service.sent
+    assert url == "http://s/reports"
+    assert decode_envelope(body).header.experiment == "test"
+
+
+async def test_four_lines_async(ledger: Path) -> None:
+    service = Service(published(shuffle_spec()))
+    transport = httpx.MockTransport(service)
+    async with AsyncClient("http://s", shuffler="http://m/", ledger=Ledger(ledger), transport=transport) as device:
+        session = await device.join("test")
+        session.choose(CONTEXT)
+        assert await session.report(0.0) is Outcome.ACCEPTED
+    assert service.sent[0][0] == "http://m/experiments/test/reports"
+
+
+def test_a_second_report_is_refused_after_a_restart_too(ledger: Path) -> None:
+    service = Service(published(make_spec()))
+    for attempt in range(2):
+        session = client(service, ledger).join("test")
+        session.choose(CONTEXT)
+        if attempt:
+            with pytest.raises(AlreadyReported):
+                session.report(1.0)
+        else:
+            session.report(1.0)
+    assert len(service.sent) == 1
+
+
+def test_it_is_paid_before_a_byte_leaves(ledger: Path) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, content=published(make_spec()))
+        raise Crash
+
+    device = Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(crash))
+    session = device.join("test")
+    session.choose(CONTEXT)
+    with pytest.raises(Crash):
+        session.report(1.0)
+    assert Ledger(ledger).has_paid("http://s/test")
+
+
+def test_retries_send_the_same_bytes_and_a_duplicate_was_accepted(ledger: Path) -> None:
+    duplicate = httpx.Response(409, content=b'{"type":"urn:privateer:problem:duplicate-report"}')
+    service = Service(published(make_spec()), httpx.ReadTimeout("lost"), httpx.Response(503), duplicate)
+    session = client(service, ledger).join("test")
+    session.choose(CONTEXT)
+    assert session.report(1.0) is Outcome.ACCEPTED
+    assert len({body for _, body in service.sent}) == 1 < len(service.sent)
+
+
+def test_nobody_answers(ledger: Path) -> None:
+    service = Service(published(make_spec()), *[httpx.ConnectError("down")] * 3)
+    session = client(service, ledger).join("test")
+    session.choose(CONTEXT)
+    assert session.report(1.0) is Outcome.UNSENT
+
+
+def test_a_late_report_is_an_outcome_and_no_exception(ledger: Path) -> None:
+    closed = httpx.Response(409, content=problem_body(RoundClosed("closed")))
+    session = client(Service(published(make_spec()), closed), ledger).join("test")
+    session.choose(CONTEXT)
+    assert session.report(1.0) is Outcome.LATE
+
+
+def test_a_finished_experiment_chooses_and_costs_nothing(ledger: Path) -> None:
+    service = Service(published(shuffle_spec(), batch=0))
+    session = client(service, ledger, shuffler="http://m").join("test")
+    assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
+    assert session.report(1.0) is Outcome.NOT_ASKED
+    assert not service.sent
+    assert Ledger(ledger).payments() == []
+
+
+def test_the_application_names_the_shuffler(ledger: Path) -> None:
+    with pytest.raises(TermsRefused, match="shuffler"):
+        client(Service(published(shuffle_spec())), ledger).join("test")
+
+
+def test_errors_before_anything_is_sent(ledger: Path) -> None:
+    service = Service(published(make_spec()))
+    device = client(service, ledger)
+    with pytest.raises(NotFound):
+        device.join("other")
+    session = device.join("test")
+    with pytest.raises(InputError, match="choose an arm first"):
+        session.report(1.0)
+    session.choose(CONTEXT)
+    with pytest.raises(InputError, match="reward"):
+        session.report(float("nan"))
+    assert not service.sent
+    assert session.report(7.0) is Outcome.ACCEPTED
+    assert session.clipped
+
+
+def test_no_answer_from_the_server(ledger: Path) -> None:
+    def down(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("down")
+
+    with pytest.raises(Unavailable):
+        Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(down)).join("test")

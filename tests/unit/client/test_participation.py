@@ -1,0 +1,97 @@
+"""A device recomputes what it is told, and refuses every lie."""
+
+import msgspec
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from privateer.errors import Malformed, PrivateerError, TermsRefused
+from privateer.privacy.terms import Limits
+from privateer.wire.envelope import binding
+from privateer_client.participation import Participation
+from tests.support.publications import KEY, published, shuffle_spec
+from tests.support.specs import make_spec
+
+
+def test_honest_terms_are_accepted_under_both_models() -> None:
+    for spec in (make_spec(), shuffle_spec()):
+        assert Participation(published(spec), "test", Limits()).asks
+
+
+SHUFFLE_LIES = [
+    ({"epsilon": 0.5}, "epsilon"),
+    ({"delta": 1e-9}, "delta"),
+    ({"batch": 100_000}, "batch"),
+    ({"honest": 100_000}, "honest"),
+    ({"local_epsilon": 7.5}, "delta"),
+    ({"local_epsilon": float("nan")}, "buckets"),
+    ({"local_epsilon": -1.0}, "buckets"),
+    ({"mechanism": "laplace"}, "mechanism"),
+    ({"model": "local"}, "model"),
+    ({"buckets": 0}, "buckets"),
+    ({"buckets": 40_000}, "buckets"),
+]
+
+
+@pytest.mark.parametrize(("lie", "field"), SHUFFLE_LIES)
+def test_every_lie_about_the_terms_is_refused(lie: dict[str, object], field: str) -> None:
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(shuffle_spec(), terms=lie), "test", Limits())
+    assert refusal.value.field == field
+
+
+def test_a_local_report_that_costs_more_than_promised_is_refused() -> None:
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(make_spec(), terms={"local_epsilon": 1.5}), "test", Limits())
+    assert refusal.value.field == "local_epsilon"
+
+
+@pytest.mark.parametrize(
+    "lie", [{"batch": 2000}, {"model": "local"}, {"version": 2}, {"experiment": "other"}, {"sealed_size": 80}]
+)
+def test_every_lie_about_the_round_is_refused(lie: dict[str, object]) -> None:
+    with pytest.raises(TermsRefused):
+        Participation(published(shuffle_spec(), round_=lie), "test", Limits())
+
+
+def test_a_smaller_batch_than_the_specs_is_refused() -> None:
+    spec = shuffle_spec()
+    with pytest.raises(PrivateerError):
+        Participation(published(spec, batch=spec.privacy.min_batch - 1), "test", Limits())
+
+
+def test_a_key_that_is_none_is_refused() -> None:
+    """A point of low order would fail at sealing, after the report is paid for."""
+    with pytest.raises(Malformed):
+        Participation(published(make_spec(), round_={"public_key": bytes(32)}), "test", Limits())
+
+
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [(Limits(epsilon=0.9), "epsilon"), (Limits(delta=1e-9), "delta"), (Limits(local_epsilon=1.5), "local_epsilon")],
+)
+def test_the_devices_own_limits_hold(limits: Limits, field: str) -> None:
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(shuffle_spec()), "test", limits)
+    assert refusal.value.field == field
+    assert "do not take part" in str(refusal.value)
+
+
+def test_reports_have_one_size_and_open_only_with_their_binding() -> None:
+    participation = Participation(published(make_spec()), "test", Limits())
+    rng = np.random.default_rng(1)
+    slots = participation.slots(50)
+    sealed = participation.reports(rng.random((50, 2)), slots, rng.random(50))
+    assert {len(one) for one in sealed} == {participation.round.sealed_size}
+    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+    info = binding(participation.header, "local")
+    opened = [suite.decrypt(one, KEY, info=info) for one in sealed]
+    assert len({plain[:16] for plain in opened}) == 50
+    other = msgspec.structs.replace(participation.header, version=2)
+    with pytest.raises(Exception, match=r".*"):
+        suite.decrypt(sealed[0], KEY, info=binding(other, "local"))
+
+
+def test_slots_are_fresh() -> None:
+    participation = Participation(published(make_spec()), "test", Limits())
+    assert len(set(participation.slots(1000).tolist())) > 990

@@ -1,0 +1,40 @@
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer.wire.publication import Round
+from privateer_shuffler.app import create_app
+from privateer_shuffler.settings import Settings
+from privateer_shuffler.store import Label, RoundStore
+from tests.support.asgi import serving
+from tests.unit.shuffler.fake_server import SIZE, FakeServer
+from tests.unit.shuffler.helpers import Shuffler
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    data = tmp_path / "data"
+    return Settings("http://server", data, data / "shuffler.pub", min_batch=2, body_limit=1 << 17)
+
+
+@pytest.fixture
+async def shuffler(settings: Settings, server: FakeServer) -> AsyncIterator[Shuffler]:
+    async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
+        yield Shuffler(client, server)
+
+
+@pytest.fixture
+def new_store(tmp_path: Path) -> Callable[..., RoundStore]:
+    """Creates the database of a round."""
+
+    def create(batch: int, folder: Path = tmp_path, size: int = SIZE) -> RoundStore:
+        return RoundStore.create(folder, Label(Round("spring", 1, "shuffle", batch, size, bytes(32)), b"d" * 16))
+
+    return create

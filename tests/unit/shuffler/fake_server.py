@@ -1,0 +1,147 @@
+"""A learning server that learns nothing: it publishes what tests tell it and keeps the batches it gets."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from privateer.errors import RoundUnknown, Unavailable
+from privateer.wire.batch import SIGNATURE_HEADER, decode_batch
+from privateer.wire.envelope import Envelope, Header, encode_envelope, header_of
+from privateer.wire.problem import MEDIA_TYPE as PROBLEM
+from privateer.wire.problem import problem_body
+from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+
+SIZE = 96
+KEY = bytes(range(32))
+
+
+class FakeServer:
+    """Publishes rounds and takes batches once each, by experiment and version.
+
+    Attributes
+    ----------
+    taken
+        Bodies of the batches taken, by experiment and version.
+    attempts
+        Every batch that arrived, with its signature, the refused ones included.
+    questions
+        How often a publication was asked for.
+    busy
+        How many of the next batches to refuse as unavailable.
+    mute
+        Whether to take batches but never answer.
+    deaf
+        Whether long polls end only when their time is up.
+    delay
+        Seconds before a publication is given, as it was when it was asked for.
+    healthy
+        What the health page says.
+    closing
+        Whether to answer everything at once, for the end of a test.
+    """
+
+    def __init__(self) -> None:
+        self.publications: dict[str, bytes] = {}
+        self.taken: dict[tuple[str, int], bytes] = {}
+        self.attempts: list[tuple[bytes, str]] = []
+        self.questions = 0
+        self.busy = 0
+        self.mute = False
+        self.deaf = False
+        self.delay = 0.0
+        self.healthy = True
+        self.closing = False
+        self.app = Starlette(
+            routes=[
+                Route("/healthz", self._health),
+                Route("/experiments/{name}/policy", self._policy),
+                Route("/batches", self._batch, methods=["POST"]),
+            ]
+        )
+
+    def publish(self, name: str = "spring", version: int = 1, batch: int = 5, **changes: object) -> Header:
+        """Publish a round; gives the header of its reports."""
+        fields = {"model": "shuffle", "sealed_size": SIZE, "public_key": KEY, "policy": b"p"} | changes
+        policy = fields.pop("policy")
+        body = encode_publication(Publication(Round(name, version, batch=batch, **fields), b"{}", policy))
+        self.publications[name] = body
+        return self.header(name)
+
+    def header(self, name: str = "spring") -> Header:
+        """The header of reports for what is published now."""
+        body = self.publications[name]
+        return header_of(decode_publication(body).round, digest(body))
+
+    def received(self, name: str = "spring", version: int = 1) -> list[bytes]:
+        """The sealed reports of a batch taken, in their order."""
+        sealed = decode_batch(self.taken[name, version]).sealed
+        return [sealed[start : start + SIZE] for start in range(0, len(sealed), SIZE)]
+
+    async def _health(self, _: Request) -> Response:
+        return Response(status_code=200 if self.healthy else 500)
+
+    async def _policy(self, request: Request) -> Response:
+        self.questions += 1
+        name, known = request.path_params["name"], request.headers.get("if-none-match")
+        body = self.publications.get(name)
+        await asyncio.sleep(self.delay)
+        if body is None:
+            return Response(status_code=404)
+        until = time.monotonic() + float(request.query_params["wait"])
+        while known == f'"{digest(body).hex()}"':
+            if self.closing or time.monotonic() >= until:
+                return Response(status_code=304)
+            await asyncio.sleep(0.01)
+            body = body if self.deaf else self.publications[name]
+        return Response(body)
+
+    async def _batch(self, request: Request) -> Response:
+        body = await request.body()
+        self.attempts.append((body, request.headers[SIGNATURE_HEADER]))
+        if self.busy:
+            self.busy -= 1
+            return Response(problem_body(Unavailable("busy")), 503, media_type=PROBLEM)
+        header = decode_batch(body).header
+        if header != self.header(header.experiment):
+            return Response(problem_body(RoundUnknown("not published")), 409, media_type=PROBLEM)
+        taken = self.taken.setdefault((header.experiment, header.version), body)
+        while self.mute and not self.closing:
+            await asyncio.sleep(0.01)
+        return JSONResponse({"status": "taken" if taken is body else "already-taken"})
+
+
+def body_of(header: Header, sealed: list[bytes]) -> bytes:
+    """A request body with these sealed reports."""
+    return encode_envelope(Envelope(header, b"".join(sealed)))
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def listening(fake: FakeServer) -> Iterator[str]:
+    """The address of a server while it runs in a thread."""
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(fake.app, port=port, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        fake.closing = server.should_exit = True
+        thread.join()

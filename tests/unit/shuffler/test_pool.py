@@ -1,0 +1,239 @@
+import asyncio
+import secrets
+import sqlite3
+import threading
+
+import pytest
+from scipy import stats
+
+from privateer.errors import DuplicateReport, RoundClosed, Unavailable
+from privateer.wire.batch import decode_batch
+from privateer.wire.envelope import decode_envelope
+from privateer_shuffler.pool import Pool
+from privateer_shuffler.store import RoundStore
+from tests.support.statistics import FALSE_ALARM
+from tests.unit.shuffler.fake_server import SIZE
+from tests.unit.shuffler.helpers import sealed_reports, until
+
+
+def database(folder) -> bytes:
+    (path,) = folder.glob("*.db")
+    return path.read_bytes()
+
+
+def log(folder) -> bytes:
+    (path,) = folder.glob("*.db-wal")
+    return path.read_bytes()
+
+
+def reload(folder) -> Pool:
+    (path,) = folder.glob("*.db")
+    return Pool(RoundStore.load(path))
+
+
+async def fill(pool, reports, at_once=1):
+    for start in range(0, len(reports), at_once):
+        await pool.hold(reports[start : start + at_once])
+
+
+async def quiet(folder):
+    """Wait until the write-ahead log is empty."""
+    await until(lambda: log(folder) == b"")
+
+
+async def test_accepted_reports_are_on_disk(new_store, tmp_path):
+    pool, reports = Pool(new_store(5)), sealed_reports(3)
+    assert (await pool.hold(reports)).accepted == 3
+    raw = database(tmp_path) + log(tmp_path)
+    assert all(report in raw for report in reports)
+    await pool.close()
+
+
+async def test_nothing_is_acknowledged_before_it_is_durable(new_store, monkeypatch):
+    store, disk = new_store(5), threading.Event()
+    commit = store.commit
+    monkeypatch.setattr(store, "commit", lambda: (disk.wait(), commit()))
+    pool, (report,) = Pool(store), sealed_reports(1)
+    first = asyncio.create_task(pool.hold([report]))
+    again = asyncio.create_task(pool.hold([report]))
+    await asyncio.sleep(0.2)
+    assert not first.done()
+    assert not again.done()  # "held already" is a promise, too
+    disk.set()
+    assert (await first).accepted == 1
+    assert (await again).refused == {"duplicate-report": 1}
+    await pool.close()
+
+
+async def test_requests_share_commits(new_store, monkeypatch):
+    store, commits = new_store(1000), []
+    commit = store.commit
+    monkeypatch.setattr(store, "commit", lambda: (commits.append(1), commit()))
+    pool = Pool(store)
+    receipts = await asyncio.gather(*(pool.hold([report]) for report in sealed_reports(500)))
+    assert sum(receipt.accepted for receipt in receipts) == 500
+    assert len(commits) <= 3
+    await pool.close()
+
+
+async def test_the_batch_is_exact(new_store):
+    pool, reports = Pool(new_store(5)), sealed_reports(9)
+    await pool.hold(reports[:3])
+    receipt = await pool.hold(reports[3:])
+    assert (receipt.accepted, receipt.refused) == (2, {"round-closed": 4})
+    assert isinstance(receipt.reason, RoundClosed)
+    assert pool.full
+    await pool.filled.wait()
+    envelope = decode_batch(await pool.batch())
+    assert envelope.header == pool.header
+    assert sorted(envelope.sealed[i : i + SIZE] for i in range(0, 5 * SIZE, SIZE)) == sorted(reports[:5])
+    await pool.close()
+
+
+async def test_the_same_bytes_are_held_once(new_store):
+    pool, reports = Pool(new_store(5)), sealed_reports(2)
+    receipt = await pool.hold([reports[0], reports[0], reports[1]])
+    assert (receipt.accepted, receipt.refused) == (2, {"duplicate-report": 1})
+    assert isinstance(receipt.reason, DuplicateReport)
+    assert (await pool.hold(reports)).refused == {"duplicate-report": 2}
+    assert pool.held == 2
+    await pool.close()
+
+
+async def test_a_restart_keeps_reports_and_their_places(new_store, tmp_path):
+    pool, reports = Pool(new_store(5)), sealed_reports(5)
+    await pool.hold(reports[:3])
+    await pool.close()
+    pool = reload(tmp_path)
+    assert pool.held == 3
+    assert (await pool.hold(reports)).refused == {"duplicate-report": 3}
+    batch = await pool.batch()
+    await pool.close()
+    pool = reload(tmp_path)
+    assert pool.filled.is_set()
+    assert await pool.batch() == batch
+    assert sorted(decode_envelope(batch).sealed[i : i + SIZE] for i in range(0, 5 * SIZE, SIZE)) == sorted(reports)
+    await pool.close()
+
+
+async def test_a_forgotten_pool_takes_nothing(new_store, tmp_path):
+    pool, reports = Pool(new_store(5)), sealed_reports(5)
+    await pool.hold(reports[:3])
+    await pool.forget()
+    assert (await pool.hold(reports)).refused == {"round-closed": 5}
+    assert (pool.held, pool.full) == (0, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_failing_disk_stops_the_pool(new_store, tmp_path, monkeypatch):
+    store, reports = new_store(5), sealed_reports(4)
+    pool = Pool(store)
+    await pool.hold(reports[:1])
+
+    def fail():
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(store, "commit", fail)
+    for task in [pool.hold([report]) for report in reports[1:]]:
+        with pytest.raises(Unavailable):
+            await task
+    assert pool.failed
+    await pool.close()
+    pool = reload(tmp_path)
+    assert pool.held == 1
+    await pool.close()
+
+
+async def test_a_sender_that_hangs_up_harms_nobody(new_store):
+    pool, reports = Pool(new_store(5)), sealed_reports(3)
+    tasks = [asyncio.create_task(pool.hold([report])) for report in reports]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [getattr(result, "accepted", None) for result in results] == [1, None, 1]
+    assert pool.held == 3
+    await pool.close()
+
+
+# What the files tell about the order of arrival: nothing.
+
+
+async def test_the_database_is_the_same_whatever_the_order_of_arrival(new_store, tmp_path):
+    """Given its place, neither the position of a report in the file nor anything beside it depends on when it came."""
+    reports = sealed_reports(50)
+    contents = []
+    for order, at_once in ((list(range(50)), 1), (list(reversed(range(50))), 7)):
+        folder = tmp_path / str(at_once)
+        folder.mkdir()
+        free = list(range(50))
+        wanted = iter(order)
+
+        def chosen(count, free=free, wanted=wanted):  # as Places does it: the last free place fills the gap
+            index = free.index(next(wanted))
+            free[index], free[-1] = free[-1], free[index]
+            free.pop()
+            return index
+
+        pool = Pool(new_store(50, folder), chosen)
+        await fill(pool, [reports[place] for place in order], at_once)
+        await quiet(folder)
+        contents.append(database(folder))
+        await pool.close()
+    assert all(report in contents[0] for report in reports)
+    assert contents[0] == contents[1]
+
+
+async def rank_correlation(pool, folder) -> float:
+    """p-value of the correlation between arrival and position in the raw file."""
+    reports = sealed_reports(300)
+    await fill(pool, reports, 3)
+    await quiet(folder)
+    raw = database(folder)
+    positions = [raw.find(report) for report in reports]
+    assert -1 not in positions
+    return float(stats.spearmanr(range(300), positions).pvalue)
+
+
+async def test_positions_in_the_file_do_not_follow_arrival(new_store, tmp_path):
+    """False-alarm rate 1e-6: the operating system's randomness has no seed."""
+    pool = Pool(new_store(400))
+    assert await rank_correlation(pool, tmp_path) > FALSE_ALARM
+    await pool.close()
+
+
+async def test_a_pool_that_does_not_shuffle_is_caught(new_store, tmp_path):
+    pool = Pool(new_store(400), lambda free: free - 1)
+    assert await rank_correlation(pool, tmp_path) < FALSE_ALARM
+    await pool.close()
+
+
+async def test_the_log_is_emptied_when_nothing_arrives(new_store, tmp_path):
+    pool = Pool(new_store(50))
+    await fill(pool, sealed_reports(10))
+    assert log(tmp_path) != b""
+    await quiet(tmp_path)
+    await fill(pool, sealed_reports(1))
+    assert log(tmp_path) != b""
+    await quiet(tmp_path)
+    await pool.close()
+
+
+async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
+    """The places that were free before a restart are drawn uniformly after it; false-alarm rate 1e-6."""
+    last_places = []
+    for attempt in range(60):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        pool = Pool(new_store(3, folder), lambda _: 0)
+        await pool.hold(sealed_reports(1))
+        await pool.close()
+        pool, reports = reload(folder), sealed_reports(2)
+        await fill(pool, reports)
+        sealed = decode_batch(await pool.batch()).sealed
+        last_places.append(sealed.find(reports[0]) < sealed.find(reports[1]))
+        await pool.forget()
+    assert stats.binomtest(sum(last_places), 60).pvalue > FALSE_ALARM
+
+
+def test_the_default_source_is_the_operating_system():
+    assert Pool.__init__.__defaults__ == (secrets.randbelow,)

@@ -1,0 +1,174 @@
+import asyncio
+import logging
+
+import httpx
+import pytest
+
+from privateer.wire.envelope import Header
+from privateer_shuffler.app import create_app
+from tests.support.asgi import serving
+from tests.unit.shuffler.fake_server import FakeServer
+from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
+
+
+async def test_an_experiment_is_followed_from_first_sight(shuffler):
+    server = shuffler.server
+    server.publish(version=1)
+    assert (await shuffler.facts())["version"] == 1
+    server.publish(version=2, batch=7)
+    await shuffler.reaches(2)
+    expected = {"experiment": "spring", "version": 2, "model": "shuffle", "batch": 7, "held": 0, "open": True}
+    assert await shuffler.facts() == expected
+    assert server.questions <= 3  # first sight, the poll that brought version 2, the poll after it
+
+
+async def test_a_newer_version_is_asked_for_once(shuffler):
+    server = shuffler.server
+    server.deaf = True
+    await shuffler.post(server.publish(version=1), sealed_reports(1))
+    header = server.publish(version=2)
+    before = server.questions
+    answers = await asyncio.gather(*(shuffler.post(header, [report]) for report in sealed_reports(4)))
+    assert [answer.status_code for answer in answers] == [202] * 4
+    assert server.questions <= before + 2  # the answer, and at most one long poll begun after it
+
+
+async def test_an_answer_from_before_the_publication_does_not_count(shuffler):
+    server = shuffler.server
+    server.deaf = True
+    old = server.publish(version=1)
+    await shuffler.post(old, sealed_reports(1))
+    server.delay = 0.2
+    too_new = Header("spring", 9, old.key_id, old.digest)
+    early = asyncio.create_task(shuffler.post(too_new, sealed_reports(1)))
+    await asyncio.sleep(0.1)  # its question is under way when version 2 comes out
+    header = server.publish(version=2)
+    assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
+    assert_problem(await early, 409, "round-unknown")
+
+
+async def test_a_round_that_the_server_closed_is_given_up(shuffler, settings):
+    server = shuffler.server
+    await shuffler.post(server.publish(version=1), sealed_reports(3))
+    (old,) = settings.data.glob("*.db")
+    header = server.publish(version=2)
+    assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
+    await until(lambda: not old.exists())
+    assert await shuffler.metric("reports_dropped_total") == 3
+    assert (await shuffler.facts())["held"] == 1
+    assert not server.attempts
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_server_that_shows_another_publication_is_not_followed(shuffler, caplog, version):
+    """Another policy for the same version, or an older version: reports for it find no door."""
+    server = shuffler.server
+    first = server.publish(version=2)
+    await shuffler.post(first, sealed_reports(1))
+    with caplog.at_level(logging.WARNING):
+        second = server.publish(version=version, policy=b"another")
+        await until(lambda: "went back to another publication" in caplog.text)
+    refused = await shuffler.post(second, sealed_reports(1))
+    assert refused.status_code == 409
+    assert (await shuffler.post(first, sealed_reports(1))).status_code == 202
+    assert (await shuffler.facts())["held"] == 2
+
+
+async def test_the_first_sight_of_an_experiment_is_one_question(shuffler):
+    server = shuffler.server
+    server.deaf, server.delay = True, 0.1
+    header = server.publish()
+    answers = await asyncio.gather(*(shuffler.post(header, [report]) for report in sealed_reports(5)))
+    assert [answer.status_code for answer in answers] == [202] * 5
+    assert server.questions <= 2
+
+
+async def test_questions_about_unknown_experiments_are_bounded(shuffler):
+    server = shuffler.server
+    server.delay = 0.3
+    answers = await asyncio.gather(*(shuffler.client.get(f"/experiments/e{i}") for i in range(80)))
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) == {404, 503}
+    assert server.questions <= 64
+    assert statuses.count(503) == 80 - server.questions
+
+
+async def test_experiments_do_not_mix(shuffler):
+    server = shuffler.server
+    spring, summer = server.publish("spring", batch=3), server.publish("summer", batch=2)
+    reports = sealed_reports(5)
+    await shuffler.post(spring, reports[:2])
+    await shuffler.post(summer, reports[2:4])
+    await shuffler.post(spring, reports[4:])
+    await until(lambda: len(server.taken) == 2)
+    assert sorted(server.received("spring")) == sorted([*reports[:2], reports[4]])
+    assert sorted(server.received("summer")) == sorted(reports[2:4])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, content=b"no publication"),
+        httpx.Response(304),
+        httpx.Response(500),
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("slow"),
+    ],
+)
+async def test_a_server_that_cannot_say_makes_the_shuffler_unavailable(settings, answer):
+    def respond(_):
+        if isinstance(answer, Exception):
+            raise answer
+        return httpx.Response(answer.status_code, content=answer.content)
+
+    async with serving(create_app(settings, httpx.MockTransport(respond))) as client:
+        assert_problem(await client.get("/experiments/spring"), 503, "unavailable")
+        post = await Shuffler(client, FakeServer()).post(Header("spring", 1, b"k" * 8, b"d" * 16), sealed_reports(1))
+        assert_problem(post, 503, "unavailable")
+
+
+async def test_a_publication_of_another_experiment_is_no_answer(shuffler):
+    shuffler.server.publish("summer")
+    shuffler.server.publications["spring"] = shuffler.server.publications["summer"]
+    assert_problem(await shuffler.client.get("/experiments/spring"), 503, "unavailable")
+
+
+async def test_names_stay_in_their_place_of_the_address(shuffler):
+    answer = await shuffler.client.get("/experiments/spring%3Fwait=9%23")
+    assert_problem(answer, 404, "not-found")
+    assert shuffler.server.questions == 1
+
+
+async def test_a_restart_takes_up_what_was_held(settings, server):
+    transport = httpx.ASGITransport(server.app)
+    header, reports = server.publish(batch=4), sealed_reports(4)
+    async with serving(create_app(settings, transport)) as client:
+        await Shuffler(client, server).post(header, reports[:3])
+    async with serving(create_app(settings, transport)) as client:
+        shuffler = Shuffler(client, server)
+        assert (await shuffler.facts())["held"] == 3
+        assert_problem(await shuffler.post(header, reports[:3]), 409, "duplicate-report")
+        assert (await shuffler.post(header, reports[3:])).status_code == 202
+        await until(lambda: bool(server.taken))
+    assert sorted(server.received()) == sorted(reports)
+
+
+async def test_a_restart_gives_up_rounds_closed_meanwhile(settings, server):
+    transport = httpx.ASGITransport(server.app)
+    async with serving(create_app(settings, transport)) as client:
+        await Shuffler(client, server).post(server.publish(version=1), sealed_reports(3))
+    server.publish(version=2)
+    async with serving(create_app(settings, transport)) as client:
+        shuffler = Shuffler(client, server)
+        await shuffler.reaches(2)
+        await until(lambda: len(list(settings.data.glob("*.db"))) == 1)
+        assert await shuffler.metric("reports_dropped_total") == 3
+
+
+async def test_a_round_that_cannot_be_stored_is_tried_again(shuffler, settings):
+    header = shuffler.server.publish()
+    blocker = settings.data / (header.digest.hex() + ".db")
+    blocker.mkdir()
+    assert_problem(await shuffler.post(header, sealed_reports(1)), 503, "unavailable")
+    blocker.rmdir()
+    assert (await shuffler.post(header, sealed_reports(1))).status_code == 202

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from privateer.errors import SpecError
+from privateer_shuffler.settings import Settings, read_settings
+
+
+def test_everything_has_a_default():
+    assert read_settings({}) == Settings(
+        "http://127.0.0.1:8000",
+        Path("data/shuffler"),
+        Path("data/shuffler/shuffler.pub"),
+        100,
+        "127.0.0.1",
+        8001,
+        8 << 20,
+    )
+
+
+def test_everything_can_be_set():
+    environment = {
+        "PRIVATEER_SERVER_URL": "https://learn.example/api/",
+        "PRIVATEER_DATA": "/data",
+        "PRIVATEER_PUBLIC_KEY_FILE": "/trusted/one.pub",
+        "PRIVATEER_MIN_BATCH": "500",
+        "PRIVATEER_HOST": "0.0.0.0",
+        "PRIVATEER_PORT": "9000",
+        "PRIVATEER_BODY_LIMIT": "65536",
+    }
+    expected = Settings(
+        "https://learn.example/api", Path("/data"), Path("/trusted/one.pub"), 500, "0.0.0.0", 9000, 65536
+    )
+    assert read_settings(environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PRIVATEER_SERVER_URL", "learn.example"),
+        ("PRIVATEER_SERVER_URL", "ftp://learn.example"),
+        ("PRIVATEER_SERVER_URL", "http://"),
+        ("PRIVATEER_SERVER_URL", "http://host:port"),
+        ("PRIVATEER_SERVER_URL", "http://host:99999"),
+        ("PRIVATEER_SERVER_URL", "http://[::1"),
+        ("PRIVATEER_SERVER_URL", "http://host/?q=1"),
+        ("PRIVATEER_MIN_BATCH", "0"),
+        ("PRIVATEER_MIN_BATCH", "-100"),
+        ("PRIVATEER_MIN_BATCH", "many"),
+        ("PRIVATEER_MIN_BATCH", "1.5"),
+        ("PRIVATEER_PORT", "0"),
+        ("PRIVATEER_PORT", "65536"),
+        ("PRIVATEER_BODY_LIMIT", "10"),
+    ],
+)
+def test_a_bad_value_names_its_variable_and_what_to_do(variable, value):
+    with pytest.raises(SpecError) as caught:
+        read_settings({variable: value})
+    assert caught.value.field == variable
+    assert caught.value.remedy

@@ -1,0 +1,49 @@
+"""The permutation is uniform: chi-square with a false-alarm rate of 1e-6, since the system's randomness has no seed."""
+
+import itertools
+import secrets
+from collections import Counter
+
+import pytest
+
+from privateer_shuffler.shuffle import Places
+from tests.support.statistics import fits
+
+ORDERS = list(itertools.permutations(range(4)))
+DRAWS = 500 * len(ORDERS)
+
+
+def uniform(below) -> bool:
+    """Whether 4 places come in all 24 orders equally often."""
+    seen = Counter()
+    for _ in range(DRAWS):
+        places = Places(range(4), below)
+        seen[tuple(places.draw() for _ in range(4))] += 1
+    return fits([seen[order] for order in ORDERS], [DRAWS / len(ORDERS)] * len(ORDERS))
+
+
+def test_all_orders_are_equally_likely():
+    assert uniform(secrets.randbelow)
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [
+        lambda n: n - 1,  # always the last: one fixed order
+        lambda n: 0,
+        lambda n: secrets.randbelow(max(1, n - 1)),  # Sattolo's mistake: cycles only
+    ],
+)
+def test_a_defective_source_is_caught(defect):
+    assert not uniform(defect)
+
+
+def test_every_place_is_given_once():
+    places = Places([7, 3, 9])
+    assert len(places) == 3
+    assert sorted(places.draw() for _ in range(3)) == [3, 7, 9]
+    assert len(places) == 0
+
+
+def test_the_default_source_is_the_operating_system():
+    assert Places.__init__.__defaults__ == (secrets.randbelow,)

@@ -1,0 +1,162 @@
+import os
+import sqlite3
+
+import pytest
+
+from privateer.errors import SpecError
+from privateer_shuffler.store import RoundStore
+from tests.unit.shuffler.fake_server import SIZE
+from tests.unit.shuffler.helpers import sealed_reports
+
+SQLITE_FULL = 2
+
+
+def write(store, reports):
+    store.write(reports)
+    store.commit()
+
+
+def test_reports_come_back_in_the_order_of_their_places(new_store):
+    store, reports = new_store(3), sealed_reports(3)
+    write(store, [(reports[2], 2), (reports[0], 0)])
+    assert list(store.places()) == [(0, reports[0]), (1, None), (2, reports[2])]
+    write(store, [(reports[1], 1)])
+    assert store.batch() == b"".join(reports)
+    store.close()
+
+
+def test_a_round_is_found_again(new_store, tmp_path):
+    store, reports = new_store(3), sealed_reports(1)
+    write(store, [(reports[0], 1)])
+    store.close()
+    (path,) = tmp_path.glob("*.db")
+    again = RoundStore.load(path)
+    assert again.label == store.label
+    assert list(again.places()) == [(0, None), (1, reports[0]), (2, None)]
+    again.close()
+
+
+def test_commits_wait_for_the_disk(new_store):
+    store = new_store(3)
+    settings = {
+        name: store._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode")
+    }
+    assert settings == {"synchronous": SQLITE_FULL, "journal_mode": "wal"}
+    store.close()
+
+
+@pytest.mark.parametrize("size", [SIZE, 700, 5000])
+def test_a_report_overwrites_its_place_and_moves_nothing(new_store, tmp_path, size):
+    """Reports of any size lie in the file where their place is, also if they span pages."""
+    store = new_store(30, size=size)
+    (path,) = tmp_path.glob("*.db")
+    reports = [os.urandom(size) for _ in range(30)]
+    starts = {report: report[: min(size, 200)] for report in reports}
+    write(store, [(reports[place], place) for place in reversed(range(30))])
+    store.truncate_log()
+    raw = path.read_bytes()
+    backwards = [raw.find(starts[report]) for report in reports]
+    store.close()
+    path.unlink()
+    store = new_store(30, size=size)
+    for place in range(30):
+        write(store, [(reports[place], place)])
+    store.truncate_log()
+    assert [path.read_bytes().find(starts[report]) for report in reports] == backwards
+    assert -1 not in backwards
+    store.close()
+
+
+def test_only_the_owner_may_read_the_file(new_store, tmp_path):
+    store = new_store(3)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    store.close()
+
+
+def test_the_schema_has_no_room_for_origin_or_time(new_store):
+    store = new_store(3)
+    tables = {name for (name,) in store._connection.execute("SELECT name FROM sqlite_master")}
+    columns = {row[1] for table in tables for row in store._connection.execute(f"PRAGMA table_info({table})")}
+    assert tables == {"label", "place"}
+    assert columns == {"label", "id", "taken", "sealed"}
+    store.close()
+
+
+def test_an_erased_round_leaves_no_file_and_no_bytes(new_store, tmp_path):
+    store, reports = new_store(40), sealed_reports(40)
+    write(store, [(report, place) for place, report in enumerate(reports)])
+    store.truncate_log()
+    (path,) = tmp_path.glob("*.db")
+    with path.open("rb") as kept_open:  # what a look at the freed blocks of the disk would find
+        assert reports[0] in kept_open.read()
+        store.erase()
+        kept_open.seek(0)
+        remains = kept_open.read()
+    assert not any(report[:8] in remains for report in reports)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_creation_cut_short_leaves_nothing(tmp_path):
+    path = tmp_path / "unfinished.db"
+    path.touch()
+    assert RoundStore.load(path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_deletion_cut_short_is_completed(new_store, tmp_path):
+    store = new_store(3)
+    write(store, [(sealed_reports(1)[0], 0)])
+    store._connection.execute("DELETE FROM label")
+    store.close()
+    (path,) = tmp_path.glob("*.db")
+    assert RoundStore.load(path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_round_has_one_database(new_store, tmp_path):
+    store, report = new_store(3), sealed_reports(1)[0]
+    write(store, [(report, 0)])
+    with pytest.raises(FileExistsError):
+        new_store(3)
+    assert next(store.places()) == (0, report)
+    store.close()
+
+
+def test_no_file_remains_when_there_is_no_room(new_store, tmp_path, monkeypatch):
+    connect = sqlite3.connect
+
+    def cramped(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA max_page_count=20")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", cramped)
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        new_store(10_000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_shufflers_do_not_share_a_folder(new_store, tmp_path):
+    store = new_store(3)
+    (path,) = tmp_path.glob("*.db")
+    with pytest.raises(SpecError, match="in use or damaged"):
+        RoundStore.load(path)
+    store.close()
+
+
+def test_a_damaged_file_is_told(tmp_path):
+    path, content = tmp_path / "damaged.db", b"no database at all" * 100
+    path.write_bytes(content)
+    with pytest.raises(SpecError, match="damaged") as caught:
+        RoundStore.load(path)
+    assert caught.value.field == "PRIVATEER_DATA"
+    assert path.read_bytes() == content
+
+
+def test_a_label_that_makes_no_sense_is_told(new_store, tmp_path):
+    store = new_store(3)
+    store._connection.execute("UPDATE label SET label = X'00'")
+    store.close()
+    (path,) = tmp_path.glob("*.db")
+    with pytest.raises(SpecError, match="damaged"):
+        RoundStore.load(path)
