@@ -3,8 +3,8 @@
 import sys
 from typing import Annotated
 
-import click
 import typer
+from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
 
 from privateer.errors import PrivateerError
 from privateer_lab.commands import experiments, people, running
@@ -34,11 +34,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the process exits with 0, with 2 on an error of the user's, or as the command says."""
     try:
         code = app(arguments, standalone_mode=False)
-    except click.exceptions.Exit as stop:
+    except typer.Exit as stop:
         code = stop.exit_code
-    except click.exceptions.Abort:
+    except typer.Abort:
         code = 130
-    except click.ClickException as error:
+    except UsageError as error:
         print(f"privateer: {error.format_message()}", file=sys.stderr)
         code = 2
     except PrivateerError as error:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.specs import SHUFFLE, make_spec
 
 from privateer.experiment import Spec
 from privateer_client import Client, Ledger, Outcome
 from privateer_client.load import run_load
 from privateer_lab.services import Processes, Services, free_port, running
+from tests.support.specs import SHUFFLE, make_spec
 
 SHUFFLED = {**SHUFFLE, "experiment.horizon": 6000, "privacy.min_batch": 1000}
 LOCAL = {"experiment.horizon": 3000, "experiment.round_size": 500}

@@ -56,7 +56,7 @@ def policy(publication: bytes, arms: tuple[str, ...]) -> dict[str, Any]:
 
 def state(current: OpenRound) -> dict[str, Any]:
     """What the learner knew when it made the policy: a function of private releases alone."""
-    learner: Any = learner_for(current.spec)
+    learner = learner_for(current.spec)
     described = learner.describe(current.state)
     return {"experiment": current.round.experiment, "version": current.round.version, "state": described}
 

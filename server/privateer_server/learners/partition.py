@@ -1,4 +1,4 @@
-"""The partition bandit, tight: one signed symbol a person, exact variances, posteriors that children inherit."""
+"""The partition bandit, tight: one signed symbol a person, and posteriors that children inherit."""
 
 import math
 from dataclasses import dataclass, replace

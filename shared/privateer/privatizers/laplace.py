@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.contributions import CellSums, KeyedValues
-from privateer.errors import OutOfRange
+from privateer.errors import OutOfRange, SpecError
 from privateer.privacy.noise import NoiseSource
 from privateer.slots import Layout
 
@@ -16,6 +16,8 @@ _UNIT: Final = 256
 """Grid points per unit of value; noise and values are integers on this grid."""
 _SENSITIVITY: Final = 4
 """L1 change of (rewards, counts) when a person is replaced: one cell of each loses up to 1, another gains up to 1."""
+_EPSILON_MIN: Final = 1e-3
+"""Below it the noise would not fit its digits."""
 _DIGITS: Final = 30
 """Binary digits of a noise's magnitude; reports are clamped well inside."""
 _CLAMP: Final = (1 << _DIGITS) - 2 * _UNIT
@@ -42,6 +44,12 @@ class LaplaceCells:
 
     layout: Layout
     epsilon: float
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= _EPSILON_MIN:
+            raise SpecError(
+                f"the published mechanism takes {_EPSILON_MIN:g} or more", field="privacy.epsilon", remedy="raise it"
+            )
 
     @property
     def scale(self) -> float:

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.asgi import serving
-from tests.support.servers import TOKEN, Api
 
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.servers import TOKEN, Api
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import httpx
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.asgi import serving
-from tests.support.sealing import body_of, header_for, seal, sealed_reports
-from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
 
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
 from privateer.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, header_for, seal, sealed_reports
+from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
 
 pytestmark = pytest.mark.usefixtures("shuffler_key")
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
 from tests.support.specs import tables
 

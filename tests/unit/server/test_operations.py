@@ -5,14 +5,14 @@ import logging
 
 import httpx
 import pytest
-from tests.support.asgi import serving
-from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import SMALL, Api, assert_problem
 
 from privateer_server import intake
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import SMALL, Api, assert_problem
 
 
 async def test_health_and_readiness(api: Api) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.sealing import body_of, header_for, plain_reports, seal, sealed_reports
-from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
 
 from privateer.wire.publication import decode_publication
+from tests.support.sealing import body_of, header_for, plain_reports, seal, sealed_reports
+from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
 
 
 async def refused(api: Api, body: bytes, status: int, slug: str, count: int = 1, durable: bool = True) -> None:

@@ -15,10 +15,6 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.asgi import serving
-from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
-from tests.support.specs import tables
 
 from privateer.errors import SpecError
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
@@ -26,6 +22,10 @@ from privateer_server.app import create_app
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
+from tests.support.specs import tables
 
 
 async def test_restart_continues_where_it_was(settings: Settings) -> None:

@@ -1,0 +1,36 @@
+"""Dependencies are justified, pinned with hashes, and name no registry."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def name_of(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9_.-]+", requirement)
+    assert found
+    return found.group().lower()
+
+
+def test_every_direct_dependency_is_justified() -> None:
+    direct = set()
+    for role in ("shared", "client", "shuffler", "server", "lab"):
+        project = tomllib.loads((ROOT / role / "pyproject.toml").read_text())["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        direct |= {name_of(one) for group in (project["dependencies"], *extras) for one in group}
+    for source in (ROOT / "requirements").glob("*.in"):
+        direct |= {name_of(line) for line in source.read_text().splitlines() if not line.startswith("-r")}
+    listed = (ROOT / "docs" / "dependencies.md").read_text()
+    assert not {name for name in direct if not name.startswith("privateer") and name not in listed}
+
+
+def test_locks_have_hashes_and_no_addresses() -> None:
+    assert len(LOCKS) == 4
+    for lock in LOCKS:
+        text = lock.read_text()
+        assert "://" not in text
+        pinned = re.findall(r"^[a-z0-9][^\n]*==[^\n]*", text, re.MULTILINE)
+        assert pinned
+        assert all(line.endswith("\\") for line in pinned)

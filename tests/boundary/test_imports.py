@@ -1,0 +1,69 @@
+"""The trust boundary is the import boundary."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+
+
+def imported_by(code: str) -> set[str]:
+    """Names in ``sys.modules`` after running ``code`` in a fresh interpreter: sees dynamic imports too."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def packages(names: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
+    names = imported_by("import privateer_shuffler.app")
+    assert not packages(names) & {
+        "numpy",
+        "scipy",
+        "pydantic",
+        "fastapi",
+        "privateer_server",
+        "privateer_client",
+        "privateer_lab",
+    }
+    core = {name for name in names if name.startswith("privateer.")}
+    assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock"}
+
+
+@pytest.mark.parametrize(
+    ("role", "others"),
+    [
+        ("privateer_server.app", {"privateer_client", "privateer_shuffler", "privateer_lab"}),
+        ("privateer_client", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
+        ("privateer_client.load", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
+    ],
+)
+def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
+    assert not packages(imported_by(f"import {role}")) & others
+
+
+def test_the_core_imports_nothing_by_itself() -> None:
+    assert not {name for name in imported_by("import privateer") if name.startswith("privateer.")}
+
+
+def test_the_contracts_catch_a_planted_import(tmp_path: Path) -> None:
+    for role in ("shared", "client", "shuffler", "server", "lab"):
+        shutil.copytree(ROOT / role, tmp_path / role, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    path = ":".join(str(tmp_path / role) for role in ("shared", "client", "shuffler", "server", "lab"))
+    run = {"cwd": tmp_path, "env": {"PYTHONPATH": path}, "capture_output": True, "text": True}
+    assert subprocess.run(LINT, **run).returncode == 0  # type: ignore[call-overload]
+    planted = tmp_path / "shuffler" / "privateer_shuffler" / "shuffle.py"
+    planted.write_text(planted.read_text() + "\nimport privateer.codec\n")
+    broken = subprocess.run(LINT, **run)  # type: ignore[call-overload]
+    assert broken.returncode != 0
+    assert "BROKEN" in broken.stdout

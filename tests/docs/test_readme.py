@@ -1,0 +1,77 @@
+"""What the README tells a newcomer to type works; every setting and problem is documented."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from privateer import errors
+from privateer.experiment import Spec
+from privateer_lab.services import free_port, running
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BIN = Path(sys.executable).parent
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line.partition("#")[0].strip() for block in blocks("sh") for line in block.splitlines() if line.strip()]
+
+
+def execute(line: str, environment: dict[str, str]) -> str:
+    """Run a README line, with the virtual environment's programs wherever that is."""
+    words = shlex.split(line.replace(".venv/bin/", f"{BIN}/"))
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        environment = environment | {name: value}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_make_targets_exist() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = [line.split()[1] for line in commands() if line.startswith("make ")]
+    assert named == ["demo", "test"]
+    assert set(named) <= set(targets)
+
+
+def test_an_experiment_as_the_readme_runs_it(tmp_path: Path) -> None:
+    typed = [line for line in commands() if ".venv/bin/privateer" in line]
+    assert [re.search(r"privateer (\w+)", line)[1] for line in typed] == ["simulate", "up", "create", "load", "policy"]  # type: ignore[index]
+    with running(tmp_path, free_port(), free_port(), token="change-me") as at:
+        environment = os.environ | {
+            "PRIVATEER_URL": at.server,
+            "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
+        }
+        said = [execute(line, environment) for line in typed if " up" not in line]
+        assert "A = left" in said[-1]
+        (snippet,) = blocks("python")
+        snippet = snippet.replace("http://127.0.0.1:8000", at.server).replace("http://127.0.0.1:8001", at.shuffler)
+        done = subprocess.run(
+            [sys.executable, "-c", snippet], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_key_of_the_spec_is_documented() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    for section, field in Spec.model_fields.items():
+        kind = field.annotation
+        for key in getattr(kind, "model_fields", {}):
+            assert f"`{section}.{key}" in text or f"`{key}`" in text or f"`.{key}`" in text, f"{section}.{key}"
+
+
+def test_every_problem_is_documented() -> None:
+    text = (ROOT / "docs" / "problems.md").read_text()
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PrivateerError)
+    ]
+    assert not [kind.slug for kind in kinds if f"`{kind.slug}`" not in text]

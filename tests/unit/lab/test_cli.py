@@ -1,0 +1,65 @@
+"""The command line: figures as JSON, and one line with exit code 2 for what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from privateer_lab.cli import main
+
+ROOT = Path(__file__).parents[3]
+SPEC = str(ROOT / "examples" / "peaks-local.toml")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "simulate", SPEC, "--users", "3000", "--seeds", "2", "--jobs", "1", "--json")
+    figures = json.loads(out)
+    assert code == 0
+    assert figures["users"] == 3000
+    assert figures["uniform_regret"] == pytest.approx(0.41388 * 3000, rel=0.05)
+    for key in (
+        "regret_mean",
+        "regret_ci95",
+        "regret_worst",
+        "best_constant_regret",
+        "users_per_second",
+        "wall_seconds",
+    ):
+        assert figures[key] > 0
+
+
+def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1", "--json")[1] for _ in range(2)]
+    assert json.loads(runs[0])["runs"] == json.loads(runs[1])["runs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["simulate", "none.toml"], "SPEC: cannot read none.toml"),
+        (["simulate", SPEC, "--set", "privacy.epsilon=0"], "privacy.epsilon: "),
+        (["simulate", SPEC, "--set", "privacy.epsilon=nan"], "privacy.epsilon: "),
+        (["simulate", SPEC, "--set", "privacy.epsilom=1"], "privacy.epsilom: unknown key"),
+        (["simulate", SPEC, "--set", "nonsense"], "--set: cannot read"),
+        (["simulate", SPEC, "--set", "experiment.arms=['a']"], "experiment.arms: "),
+        (["simulate", SPEC, "--set", "population.name=adult"], "population.path: "),
+        (["simulate", SPEC, "--users", "0"], "--users"),
+        (["list", "--url", "http://127.0.0.1:1"], "--url: no answer"),
+        (["create", SPEC, "--token", "x", "--url", "http://127.0.0.1:1"], "--url: no answer"),
+        (["load", "x", "--users", "0"], "--users: must be 1"),
+        (["load", "x", "--url", "http://127.0.0.1:1"], "--url: no answer"),
+    ],
+)
+def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+    assert not out
