@@ -58,7 +58,7 @@ class Ledger:
     Parameters
     ----------
     path
-        File, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` in the user's state directory.
+        File, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` among the user's state.
     total_epsilon
         The most that all experiments together may cost (basic composition); None: no limit.
     """

@@ -63,8 +63,7 @@ class Adult:
 
 def _read(path: Path) -> list[list[float]]:
     try:
-        raw = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-        with raw as file:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             rows = list(csv.reader(file, skipinitialspace=True))
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"cannot read {path}", field="population.path", remedy="give the UCI Adult file") from None

@@ -37,8 +37,8 @@ class PublishedState:
 class PublishedPartitionLearner:
     """Algorithm 2 with the authors' constants, which learn where the paper's own do not.
 
-    C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) 2^(-s/d);
-    a bin is refined when all its active arms are narrow, where the paper asks for one.
+    C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
+    that; a bin is refined when all its active arms are narrow, where the paper asks for one.
     """
 
     state_type = PublishedState

@@ -68,7 +68,7 @@ class Limits:
 def honest_count(privacy: Privacy, batch: int) -> int:
     """Reports of a batch that amplification counts on, rounded down to three digits so that calibrations recur."""
     count = math.floor(privacy.honest_fraction * batch)
-    step = 10 ** max(0, len(str(count)) - 3)
+    step = int(10 ** max(0, len(str(count)) - 3))
     return count // step * step
 
 
