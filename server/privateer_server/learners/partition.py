@@ -162,7 +162,7 @@ class PartitionLearner:
             leader = np.where(state.active, mean, -np.inf).argmax(axis=1)[:, None]
             spread = np.sqrt(variance + np.take_along_axis(variance, leader, axis=1))
             gap = np.take_along_axis(mean, leader, axis=1) - mean - _DROP * spread
-        return state.active & ~(gap > self._bias(state.depths)[:, None])
+        return np.asarray(state.active & ~(gap > self._bias(state.depths)[:, None]))
 
     def _bias(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:
         """How far two arms' differences may move within a bin, in units of the estimates."""
@@ -171,7 +171,7 @@ class PartitionLearner:
             levels = depths[:, None] + d - 1 - np.arange(d)[None, :]
             diameter = np.sqrt((0.25 ** (levels // d)).sum(axis=1))
             # 2 f - 1 moves by 2 L diameter per arm; a difference of two arms by twice that.
-            return 4 * self.spec.algorithm.lipschitz * diameter * self._mass(depths)
+            return np.asarray(4 * self.spec.algorithm.lipschitz * diameter * self._mass(depths))
         return _BIAS_DROP * 2.0 ** (-depths / d) * self._mass(depths)
 
     def _proved_radius(self, state: PartitionState) -> NDArray[np.float64]:
