@@ -167,12 +167,12 @@ class Pool:
     async def _commit(self, group: list[_Waiting]) -> bool:
         placed: list[tuple[bytes, int]] = []
         receipts = [self._place(request.sealed, placed) for request in group]
-        for request, receipt in zip(group, receipts, strict=True):
-            if not request.receipt.done():  # done: the sender has hung up
-                request.receipt.set_result(receipt)
         if placed:
             self._store.write(placed)
             await self._in_thread(self._store.commit)
+        for request, receipt in zip(group, receipts, strict=True):
+            if not request.receipt.done():  # done: the sender has hung up
+                request.receipt.set_result(receipt)
         return bool(placed)
 
     def _place(self, sealed: list[bytes], placed: list[tuple[bytes, int]]) -> Receipt:
