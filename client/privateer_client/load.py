@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import aiohttp
 import numpy as np
@@ -264,8 +264,16 @@ def run_load(
             raise group.exceptions[0] from None
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and exit with 2."""
+        self.exit(2, f"privateer: {message} (see privateer load --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="privateer load", description="Simulated people over HTTP.")
+    parser = _Parser(prog="privateer load", description="Simulated people over HTTP.")
     parser.add_argument("name", metavar="NAME", help="experiment")
     parser.add_argument("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="server")
     shuffler = os.environ.get("PRIVATEER_SHUFFLER", "http://127.0.0.1:8001")

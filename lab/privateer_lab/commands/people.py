@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    spec: Annotated[Path, typer.Argument(help="TOML file with a [population].")],
+    spec: Annotated[Path, typer.Argument(help="TOML file with a population section.")],
     users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
