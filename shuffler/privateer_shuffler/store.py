@@ -72,10 +72,13 @@ class RoundStore:
         """
         path = folder / (label.digest.hex() + SUFFIX)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        connection: sqlite3.Connection | None = None
         try:
             connection = _connect(path)
             _reserve(connection, label)
         except sqlite3.Error:
+            if connection is not None:
+                connection.close()
             _delete(path)
             raise
         return cls(path, connection, label)
@@ -89,10 +92,13 @@ class RoundStore:
         SpecError
             If the file cannot be read or another process uses it.
         """
+        connection: sqlite3.Connection | None = None
         try:
             connection = _connect(path)
             label = _read_label(connection)
         except (sqlite3.Error, msgspec.DecodeError) as error:
+            if connection is not None:
+                connection.close()
             raise SpecError(
                 f"{path.name} is in use or damaged",
                 field="PRIVATEER_DATA",

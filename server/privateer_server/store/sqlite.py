@@ -61,15 +61,17 @@ class SqliteStore:
         self._lock = Lock()
         try:
             self._db = sqlite3.connect(data / _FILE, timeout=1, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise _unusable(error) from None
+        try:
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
             self._db.executescript(_SCHEMA)
         except sqlite3.Error as error:
-            raise SpecError(
-                f"{_FILE} does not open: {error}", field="PRIVATEER_DATA", remedy="is another server using it?"
-            ) from None
+            self._db.close()
+            raise _unusable(error) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -167,3 +169,7 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
         db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)
         db.execute("DELETE FROM report_ids WHERE experiment = ? AND version = ?", where)
         _insert_round(db, change.experiment, change.following)
+
+
+def _unusable(error: sqlite3.Error) -> SpecError:
+    return SpecError(f"{_FILE} does not open: {error}", field="PRIVATEER_DATA", remedy="is another server using it?")
