@@ -54,7 +54,11 @@ def create_app(settings: Settings) -> Server:
     opener = Opener(_private_key(settings))
     store = SqliteStore(settings.data)
     metrics = Metrics()
-    experiments = Experiments(store, opener.public_key, settings.batch_bytes_max)
+    try:
+        experiments = Experiments(store, opener.public_key, settings.batch_bytes_max)
+    except SpecError:
+        store.close()
+        raise
     intake = Intake(experiments, store, opener, metrics)
 
     @asynccontextmanager
