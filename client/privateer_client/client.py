@@ -1,11 +1,14 @@
 """The SDK's entry: a client of one server, and of the shuffler that the application trusts."""
 
+import posixpath
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import httpx
 
-from privateer.errors import NotFound, TermsRefused, Unavailable
+from privateer.errors import InputError, NotFound, TermsRefused, Unavailable
 from privateer.privacy.terms import Limits
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer_client.ledger import Account, Ledger
@@ -15,11 +18,30 @@ from privateer_client.session import AsyncSession, Session
 _ACCEPT = {"Accept": MEDIA_TYPE}
 
 
+def _no_cookies() -> CookieJar:
+    """A jar that stays empty: a cookie would tie the report to the fetch, past any shuffler or proxy."""
+    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+
+
+def _normal(url: str) -> str:
+    """One spelling of a server's address, since the ledger knows an experiment by it."""
+    try:
+        parsed = httpx.URL(urlsplit(url).geturl())
+    except (httpx.InvalidURL, ValueError):
+        parsed = httpx.URL()
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.userinfo:
+        raise InputError("not the address of a server", field="url", remedy="write https://host or https://host:port")
+    path = posixpath.normpath(parsed.path).strip("/.")
+    port = f":{parsed.port}" if parsed.port else ""
+    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    return f"{parsed.scheme}://{host}{port}" + (f"/{path}" if path else "")
+
+
 class _Setup:
     """What sync and async clients share."""
 
     def __init__(self, url: str, shuffler: str | None, limits: Limits | None, ledger: Account | None) -> None:
-        self._url = url.rstrip("/")
+        self._url = _normal(url)
         self._shuffler = shuffler.rstrip("/") if shuffler else None
         self._limits = limits or Limits()
         self._account = ledger or Ledger()
@@ -58,7 +80,7 @@ class Client(_Setup):
         URL of the shuffler that the application trusts. Experiments under shuffle privacy need one, and it is never
         the server that names it.
     limits
-        What one contribution may cost; default epsilon 1, delta 1e-5, and 8 if everybody else colludes.
+        What one contribution may cost; default epsilon 1, delta 1e-5, and 6 if everybody else colludes.
     ledger
         Where contributions are recorded; default a file in the user's state directory.
     timeout
@@ -86,7 +108,7 @@ class Client(_Setup):
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         super().__init__(url, shuffler, limits, ledger)
-        self._http = httpx.Client(timeout=timeout, transport=transport)
+        self._http = httpx.Client(timeout=timeout, transport=transport, cookies=_no_cookies())
         self._retries = retries
 
     def join(self, name: str) -> Session:
@@ -131,7 +153,7 @@ class AsyncClient(_Setup):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(url, shuffler, limits, ledger)
-        self._http = httpx.AsyncClient(timeout=timeout, transport=transport)
+        self._http = httpx.AsyncClient(timeout=timeout, transport=transport, cookies=_no_cookies())
         self._retries = retries
 
     async def join(self, name: str) -> AsyncSession:

@@ -67,7 +67,8 @@ class Ledger:
         self.path = Path(path) if path else _default_path()
         self.total_epsilon = total_epsilon
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.touch(mode=0o600)
             with self._transaction() as database:
                 database.execute(_SCHEMA)
         except (OSError, sqlite3.Error):

@@ -27,7 +27,7 @@ from privateer_client.population import Population, population_for
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
 _TRIES: Final = 60
-_LIMITS: Final = Limits(epsilon=16.0, delta=0.5, local_epsilon=16.0)
+_LIMITS: Final = Limits(epsilon=16.0, delta=0.5, local_epsilon=16.0, honest_fraction=1.0, min_batch=100)
 """Simulated people accept any terms that are what they say."""
 
 

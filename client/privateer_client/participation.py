@@ -46,6 +46,8 @@ class Participation:
         self.header = header_of(self.round, digest(body))
         self.policy.check(self.spec.arm_count)
         self._check_agreement(name)
+        if self.terms.mechanism != "signed-symbol":
+            raise TermsRefused("devices send signed symbols only", field="mechanism", remedy="do not take part")
         if self.asks:
             verify(self.terms, self.spec.privacy, self.round.batch, limits)
         self._privatizer = privatizer_for(self.policy.layout, self.terms)
@@ -101,6 +103,6 @@ class Participation:
 def _spec(publication: Publication) -> Spec:
     try:
         data = msgspec.json.decode(publication.spec)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Malformed("not a spec", remedy="fetch the policy again") from None
     return parse_spec(data)

@@ -50,7 +50,7 @@ class Service:
                 "version": round_.version,
                 "model": round_.model,
                 "batch": round_.batch,
-                "held": pool.held if pool else 0,
+                "held": pool.shown if pool else 0,
                 "open": pool is not None and not pool.full,
             }
         )

@@ -58,8 +58,6 @@ class Door:
         return await pool.hold(split_sealed(envelope, followed.round))
 
     def _count(self, receipt: Receipt) -> None:
-        if receipt.accepted:
-            self._metrics.accepted.inc(receipt.accepted)
         for reason, reports in receipt.refused.items():
             self._metrics.refused(reason, reports)
 

@@ -35,6 +35,7 @@ class Forwarding:
         signature = await asyncio.to_thread(sign_batch, batch, self._key)
         await self._deliver(batch, signature, pool.round.experiment)
         self._metrics.batches.inc()
+        self._metrics.forwarded.inc(pool.round.batch)
         _log.info("delivered version %d of %s", pool.round.version, pool.round.experiment)
         await pool.forget()
 

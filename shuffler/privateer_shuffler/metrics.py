@@ -1,4 +1,7 @@
-"""Counts for operators. No label tells anything about a report but the reason of its refusal."""
+"""Counts for operators. No label tells anything about a report but the reason of its refusal.
+
+Accepted reports are counted when their batch is forwarded or given up, for the reason `Pool.shown` gives.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.accepted = self._counter("reports_accepted", "Reports held durably and acknowledged")
+        self.forwarded = self._counter("reports_forwarded", "Reports of batches that the server has")
         self.dropped = self._counter("reports_dropped", "Held reports given up because the server closed their round")
         self.batches = self._counter("batches_forwarded", "Batches that the server has")
         self.failures = self._counter("forwarding_failures", "Attempts to deliver a batch that failed")
@@ -27,7 +30,7 @@ class Metrics:
 
     def watch_held(self, held: Callable[[], int]) -> None:
         """Show the number of reports held, as ``held`` gives it."""
-        gauge = Gauge("privateer_shuffler_reports_held", "Reports held now", registry=self._registry)
+        gauge = Gauge("privateer_shuffler_reports_held", "Reports held, in tenths of a batch", registry=self._registry)
         gauge.set_function(held)
 
     def page(self) -> bytes:

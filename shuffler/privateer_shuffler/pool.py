@@ -76,6 +76,15 @@ class Pool:
         return len(self._held)
 
     @property
+    def shown(self) -> int:
+        """Number of reports held, rounded down to tenths of a batch.
+
+        A live count would tell whoever watches it when somebody reported, and so how long after fetching the policy.
+        """
+        step = max(1, self.round.batch // 10)
+        return self.held // step * step
+
+    @property
     def full(self) -> bool:
         """Whether it takes no more reports; ``filled`` says that the disk has them all."""
         return len(self._places) == 0 or self._forgotten

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import Malformed, PrivateerError, SpecError, Unavailable
+from privateer.errors import Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
 from privateer.wire.envelope import Header, check_header
 from privateer.wire.publication import Round, decode_publication, digest
 from privateer_shuffler.background import Background
 from privateer_shuffler.forwarding import Forwarding
+from privateer_shuffler.memory import Memory, Taken
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.store import SUFFIX, Label, RoundStore
@@ -30,8 +31,8 @@ _log = logging.getLogger(__name__)
 class Followed:
     """The round of an experiment, as the server published it, and the reports held for it.
 
-    ``pool`` is None where this shuffler takes no reports: another trust model, the experiment is over, or its round
-    misses the operator's terms.
+    ``pool`` is None where this shuffler takes no reports: another trust model, the experiment is over, its round misses
+    the operator's terms, or the round was delivered or given up before a restart.
     """
 
     round: Round
@@ -43,7 +44,7 @@ class Rounds:
     """Follows experiments from first sight until they are over.
 
     Of every version the first publication seen counts: a server that shows another one later, or goes back to an older
-    version, is not followed.
+    version, is not followed, be it after a restart.
 
     Parameters
     ----------
@@ -64,13 +65,18 @@ class Rounds:
         self._deliveries: dict[Pool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._taking = asyncio.Lock()
-        self._found = _load_pools(folder)
+        self._memory = Memory(folder)
+        try:
+            self._found = _load_pools(folder)
+        except SpecError:
+            self._memory.close()
+            raise
         metrics.watch_held(lambda: self.held)
 
     @property
     def held(self) -> int:
-        """Number of reports held, over all experiments."""
-        return sum(pool.held for pool in self._deliveries)
+        """Number of reports held, over all experiments, each round in tenths."""
+        return sum(pool.shown for pool in self._deliveries)
 
     @property
     def healthy(self) -> bool:
@@ -80,6 +86,7 @@ class Rounds:
     async def start(self) -> None:
         """Take up the rounds found on disk: deliver the full ones, follow their experiments."""
         for pool in sorted(self._found, key=lambda pool: pool.round.version):
+            self._memory.note(pool.round.experiment, Taken(pool.round.version, pool.header.digest))
             await self._enter(Followed(pool.round, pool.header.digest, pool))
         for name in self._followed:
             self._background.start(self._follow(name))
@@ -89,6 +96,7 @@ class Rounds:
         await self._background.stop()
         for pool in self._deliveries:
             await pool.close()
+        self._memory.close()
 
     async def find(self, name: str) -> Followed:
         """The round of an experiment; asks the server on first sight, and follows the experiment from then on.
@@ -131,7 +139,8 @@ class Rounds:
         """
         check_header(header, followed.round, followed.digest, "shuffle")
         self._terms.check(followed.round)
-        assert followed.pool is not None  # so it is for every round that passes both checks
+        if followed.pool is None:
+            raise RoundClosed("the batch of this version was released before a restart", remedy="nothing to do")
         return followed.pool
 
     async def _ask(self, name: str) -> None:
@@ -170,20 +179,32 @@ class Rounds:
         round_, mark = _read(name, body), digest(body)
         async with self._taking:
             known = self._followed.get(name)
-            if known is None or round_.version > known.round.version:
+            last = self._last(name)
+            if last is None or round_.version > last.version:
                 await self._enter(Followed(round_, mark, await self._open(round_, mark)))
-            elif mark != known.digest:
+            elif mark != last.digest:
                 raise Unavailable(
                     "the server went back to another publication",
                     remedy="if it was restored from a backup, empty the shuffler's data folder",
                 )
+            elif known is None:
+                await self._enter(Followed(round_, mark, None))
+
+    def _last(self, name: str) -> Taken | None:
+        """The newest publication followed, or taken reports for before a restart."""
+        known, last = self._followed.get(name), self._memory.last(name)
+        if known is None or (last is not None and last.version > known.round.version):
+            return last
+        return Taken(known.round.version, known.digest)
 
     async def _open(self, round_: Round, mark: bytes) -> Pool | None:
         if round_.model != "shuffle" or round_.batch == 0:
             return None
         try:
             self._terms.check(round_)
-            return await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
+            pool = await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
+            self._memory.note(round_.experiment, Taken(round_.version, mark))
+            return pool
         except SpecError as error:
             _log.warning("no reports taken for %s: %s", round_.experiment, error)
             return None

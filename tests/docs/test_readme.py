@@ -9,15 +9,15 @@ from pathlib import Path
 
 from privateer import errors
 from privateer.experiment import Spec
-from privateer_lab.services import free_port, running
+from privateer_lab.services import Services, free_port, running
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def commands() -> list[str]:
@@ -53,12 +53,17 @@ def test_an_experiment_as_the_readme_runs_it(tmp_path: Path) -> None:
         }
         said = [execute(line, environment) for line in typed if " up" not in line]
         assert "A = left" in said[-1]
-        (snippet,) = blocks("python")
-        snippet = snippet.replace("http://127.0.0.1:8000", at.server).replace("http://127.0.0.1:8001", at.shuffler)
-        done = subprocess.run(
-            [sys.executable, "-c", snippet], env=environment, capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
+        guide = (ROOT / "docs" / "sdk.md").read_text()
+        for number, snippet in enumerate(blocks("python") + blocks("python", guide)):
+            environment["PRIVATEER_LEDGER"] = str(tmp_path / f"device-{number}.db")
+            run_snippet(snippet, at, environment)
+
+
+def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None:
+    """Run a snippet of the docs against services elsewhere."""
+    here = snippet.replace("http://127.0.0.1:8000", at.server).replace("http://127.0.0.1:8001", at.shuffler)
+    done = subprocess.run([sys.executable, "-c", here], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_key_of_the_spec_is_documented() -> None:

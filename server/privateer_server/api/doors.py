@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from privateer.errors import PrivateerError, TooLarge
-from privateer.wire.batch import SIGNATURE_HEADER, check_signature, decode_batch
+from privateer.wire.batch import SIGNATURE_HEADER, check_signature, decode_batch, is_signature, unsigned
 from privateer.wire.envelope import Envelope, decode_envelope
 from privateer_server.api.problems import MethodNotAllowed, problem_response
 from privateer_server.intake import Intake
@@ -19,6 +19,8 @@ from privateer_server.tally import Outcome
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
+_BATCHES_AT_ONCE: Final = 4
+"""Batches read at the same time: anybody can begin one, and each may be as large as memory allows one to be."""
 
 
 class Door:
@@ -79,10 +81,16 @@ def batches_door(intake: Intake, metrics: Metrics, bytes_max: int, shufflers: Tr
         check_signature(body, signature, shufflers.keys())
         return decode_batch(body)
 
+    reading = asyncio.Semaphore(_BATCHES_AT_ONCE)
+
     async def read(request: Request) -> Envelope:
-        body = await read_body(request, bytes_max)
-        # A batch may be large: hashing it must not keep the event loop from others.
-        return await asyncio.to_thread(verified, body, request.headers.get(SIGNATURE_HEADER, ""))
+        signature = request.headers.get(SIGNATURE_HEADER, "")
+        if not is_signature(signature):
+            raise unsigned()
+        async with reading:
+            body = await read_body(request, bytes_max)
+            # A batch may be large: hashing it must not keep the event loop from others.
+            return await asyncio.to_thread(verified, body, signature)
 
     return Door(intake, metrics, read, is_batch=True)
 

@@ -53,15 +53,19 @@ class PublishedPartitionLearner:
         return PublishedState(0, 0, zero, zero, np.ones(shape, bool), zero, np.zeros(shape), np.zeros(shape))
 
     def policy(self, state: PublishedState, version: int, batch: int, seed: int) -> PartitionPolicy:
-        """Every active arm of a bin is equally likely, eq. (8); every bin is a key."""
-        shares = state.active / state.active.sum(axis=1, keepdims=True)
+        """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
+
+        At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
+        """
+        active = state.active if batch else self._best(state)
+        shares = active / active.sum(axis=1, keepdims=True)
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
             depths=state.depths,
             paths=state.paths,
-            active=state.active,
+            active=active,
             bins=np.arange(len(state.depths)),
             layout=Layout(seed, edges),
             terms=replace(calibrate(self.spec.privacy, batch, 1.0, 1.0), batch=batch),
@@ -83,6 +87,10 @@ class PublishedPartitionLearner:
         dropped = explored[:, None] & (lower > mean + 2 * radius)
         state = replace(state, active=state.active & ~dropped)
         return self._refined(state, radius)
+
+    def _best(self, state: PublishedState) -> NDArray[np.bool_]:
+        mean = np.where(state.active, self._estimates(state)[0], -np.inf)
+        return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 
     def _estimates(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Estimates of eq. (13) and radii of eq. (14).

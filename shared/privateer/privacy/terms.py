@@ -11,6 +11,7 @@ from privateer.privacy.amplification import amplified_local_epsilon, shuffled_de
 from privateer.privacy.response import SYMBOLS_MAX, RandomizedResponse
 
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_BATCH_MAX: Final = 100_000_000
 _SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)
 
 
@@ -58,11 +59,15 @@ class Limits:
         The most that one contribution may cost under the experiment's trust model.
     local_epsilon
         The most that it may cost if everybody else colludes.
+    honest_fraction, min_batch
+        Under shuffle, the largest share of a batch that the promise may count on, and the fewest reports of a batch.
     """
 
     epsilon: float = 1.0
     delta: float = 1e-5
-    local_epsilon: float = 8.0
+    local_epsilon: float = 6.0
+    honest_fraction: float = 0.9
+    min_batch: int = 1000
 
 
 def honest_count(privacy: Privacy, batch: int) -> int:
@@ -113,6 +118,8 @@ def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
         Naming what is missed; states promised and allowed.
     """
     _agree(terms, privacy, batch)
+    if privacy.model == "shuffle":
+        _believable(privacy, batch, limits)
     for name, value, limit in (
         ("epsilon", terms.epsilon, limits.epsilon),
         ("delta", terms.delta, limits.delta),
@@ -130,6 +137,22 @@ def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
                 field="delta",
                 remedy="do not take part",
             )
+
+
+def _believable(privacy: Privacy, batch: int, limits: Limits) -> None:
+    """What the promise assumes of other people is the device's to believe, not the server's to claim."""
+    if not privacy.honest_fraction <= limits.honest_fraction:
+        raise TermsRefused(
+            f"counts on {privacy.honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
+            field="honest_fraction",
+            remedy="do not take part",
+        )
+    if not limits.min_batch <= batch <= _BATCH_MAX:
+        raise TermsRefused(
+            f"a batch of {batch}, this device takes {limits.min_batch} to {_BATCH_MAX}",
+            field="batch",
+            remedy="do not take part",
+        )
 
 
 def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:

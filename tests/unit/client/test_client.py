@@ -153,3 +153,39 @@ def test_no_answer_from_the_server(ledger: Path) -> None:
 
     with pytest.raises(Unavailable):
         Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(down)).join("test")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://s/", "http://S", "http://s:80", "HTTP://s//", "http://s/.", "http://s/a/..", "http://s/#x"]
+)
+def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: str) -> None:
+    service = Service(published(make_spec()))
+    session = client(service, ledger).join("test")
+    session.choose(CONTEXT)
+    session.report(1.0)
+    again = Client(url, ledger=Ledger(ledger), transport=httpx.MockTransport(service)).join("test")
+    again.choose(CONTEXT)
+    with pytest.raises(AlreadyReported):
+        again.report(1.0)
+
+
+@pytest.mark.parametrize("url", ["s", "ftp://s", "http://", "http://u:p@s", "http://s?x=1", "http://[", ""])
+def test_an_address_that_is_none_is_refused(ledger: Path, url: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        Client(url, ledger=Ledger(ledger))
+    assert refusal.value.field == "url"
+
+
+def test_a_cookie_never_ties_the_report_to_the_fetch(ledger: Path) -> None:
+    body, seen = published(make_spec()), []
+
+    def service(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers)
+        return httpx.Response(200, content=body, headers={"set-cookie": "who=somebody; path=/"})
+
+    with Client("http://s.example", ledger=Ledger(ledger), transport=httpx.MockTransport(service)) as device:
+        session = device.join("test")
+        session.choose(CONTEXT)
+        session.report(1.0)
+    assert len(seen) == 2
+    assert not any("cookie" in headers for headers in seen)

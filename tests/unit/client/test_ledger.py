@@ -48,3 +48,10 @@ def test_a_ledger_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="ledger"):
         Ledger(tmp_path / "file" / "ledger.db")
+
+
+def test_the_ledger_is_its_users_alone(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "state" / "ledger.db")
+    ledger.pay(payment())
+    assert ledger.path.stat().st_mode & 0o077 == 0
+    assert ledger.path.parent.stat().st_mode & 0o077 == 0

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from privateer.errors import Malformed, PrivateerError, TermsRefused
 from privateer.privacy.terms import Limits
 from privateer.wire.envelope import binding
+from privateer.wire.publication import decode_publication, encode_publication
 from privateer_client.participation import Participation
 from tests.support.publications import KEY, published, shuffle_spec
 from tests.support.specs import make_spec
@@ -23,7 +24,7 @@ SHUFFLE_LIES = [
     ({"delta": 1e-9}, "delta"),
     ({"batch": 100_000}, "batch"),
     ({"honest": 100_000}, "honest"),
-    ({"local_epsilon": 7.5}, "delta"),
+    ({"local_epsilon": 5.9}, "delta"),
     ({"local_epsilon": float("nan")}, "buckets"),
     ({"local_epsilon": -1.0}, "buckets"),
     ({"mechanism": "laplace"}, "mechanism"),
@@ -68,7 +69,13 @@ def test_a_key_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "field"),
-    [(Limits(epsilon=0.9), "epsilon"), (Limits(delta=1e-9), "delta"), (Limits(local_epsilon=1.5), "local_epsilon")],
+    [
+        (Limits(epsilon=0.9), "epsilon"),
+        (Limits(delta=1e-9), "delta"),
+        (Limits(local_epsilon=1.5), "local_epsilon"),
+        (Limits(honest_fraction=0.5), "honest_fraction"),
+        (Limits(min_batch=100_000), "batch"),
+    ],
 )
 def test_the_devices_own_limits_hold(limits: Limits, field: str) -> None:
     with pytest.raises(TermsRefused) as refusal:
@@ -95,3 +102,18 @@ def test_reports_have_one_size_and_open_only_with_their_binding() -> None:
 def test_slots_are_fresh() -> None:
     participation = Participation(published(make_spec()), "test", Limits())
     assert len(set(participation.slots(1000).tolist())) > 990
+
+
+@pytest.mark.parametrize("spec", [b"", b"\xff\xfe", b"{", b"[" * 100_000, b'"text"', b"[]"])
+def test_a_hostile_spec_is_an_error_of_ours(spec: bytes) -> None:
+    publication = decode_publication(published(make_spec()))
+    body = encode_publication(msgspec.structs.replace(publication, spec=spec))
+    with pytest.raises(PrivateerError):
+        Participation(body, "test", Limits())
+
+
+def test_a_device_randomizes_by_no_mechanism_of_the_lab() -> None:
+    spec = make_spec({"privacy.epsilon": 16.0, "privacy.calibration": "published"})
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(spec), "test", Limits(epsilon=16, local_epsilon=16))
+    assert refusal.value.field == "mechanism"

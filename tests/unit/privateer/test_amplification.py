@@ -44,7 +44,8 @@ def test_the_enumeration_catches_a_bound_that_is_too_small():
 @pytest.mark.parametrize(("epsilon", "local_epsilon"), [(0.1, 0.5), (0.5, 2.0), (1.0, 4.0), (2.0, 7.0)])
 def test_two_symbols_equal_the_blanket_lemma(epsilon, local_epsilon, batch):
     expected = blanket_delta(epsilon, local_epsilon, 2, batch)
-    assert shuffled_delta(epsilon, local_epsilon, 2, batch) == pytest.approx(expected, rel=1e-9, abs=1e-18)
+    found = shuffled_delta(epsilon, local_epsilon, 2, batch)
+    assert expected <= found == pytest.approx(expected, rel=2e-5, abs=1e-18)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 20, 40])

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from privateer import slots
+from privateer.contributions import KeyedValues
+from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import UNIT, Layout, bucket, sign
+from tests.support.noise import SeededNoise
 from tests.support.statistics import fits, independent
 
 MASK = (1 << 64) - 1
@@ -153,3 +156,27 @@ def test_the_whole_range_of_seeds_and_slots_works():
         hashes = layout.hashes(np.array([0, 2**32 - 1], np.uint32), np.array([0, 1]))
         assert hashes.dtype == np.uint64
         assert len(np.unique(hashes)) == 2
+
+
+def _error_of_sums(bits: int) -> float:
+    """Root mean square error of the sums of 64 keys, six layouts of 100,000 reports, in theory's deviations."""
+    rng, keys_count, people = np.random.default_rng(0), 64, 100_000
+    squares = []
+    for _ in range(6):
+        layout = Layout(int(rng.integers(2**63)), np.full((keys_count, 1), UNIT // 2, np.uint32))
+        privatizer = SignedSymbol(layout, 4.0, 1, False)
+        keys = rng.integers(0, keys_count, people)
+        slots = rng.integers(0, 2**bits, people, dtype=np.uint32)
+        groups = layout.group(layout.hashes(slots, keys), keys)
+        told = KeyedValues(slots, keys, groups, np.full(people, 0.8))
+        reports = privatizer.randomize(told, SeededNoise(int(rng.integers(2**62))))
+        release = privatizer.release(privatizer.add(privatizer.empty(), reports))
+        truth = np.bincount(keys, minlength=keys_count)[:, None] * 0.5 * 0.6
+        squares.append(np.square(release.sums / release.gain - truth) / (people * 0.5 / release.gain**2))
+    return float(np.sqrt(np.mean(squares)))
+
+
+def test_fresh_slots_average_out_and_a_small_table_is_caught():
+    """768 nearly independent squares: six standard errors (chance 1e-9) are 0.15; 256 slots are at 1.7."""
+    assert abs(_error_of_sums(32) - 1) < 0.15
+    assert _error_of_sums(8) > 1.5

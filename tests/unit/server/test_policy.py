@@ -26,7 +26,7 @@ async def test_publication_holds_round_spec_and_a_policy_that_devices_accept(api
     spec = Spec.model_validate_json(published.spec)
     policy = decode(published.policy, PartitionPolicy)
     policy.check(spec.arm_count)
-    verify(policy.terms, spec.privacy, published.round.batch, Limits())
+    verify(policy.terms, spec.privacy, published.round.batch, Limits(min_batch=100))
 
 
 async def test_json_view_names_the_arms(api: Api) -> None:

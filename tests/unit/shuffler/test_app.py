@@ -112,7 +112,7 @@ async def test_two_shufflers_in_one_process_count_apart(shuffler, settings, serv
     await shuffler.post(server.publish(), sealed_reports(1))
     other = type(settings)("http://server", tmp_path / "other", tmp_path / "other.pub")
     async with serving(create_app(other, httpx.ASGITransport(server.app))) as client:
-        assert "privateer_shuffler_reports_accepted_total 0.0" in (await client.get("/metrics")).text
+        assert "privateer_shuffler_reports_forwarded_total 0.0" in (await client.get("/metrics")).text
 
 
 async def test_no_origin_of_a_report_is_kept(settings, server, caplog):

@@ -4,6 +4,7 @@ import logging
 import httpx
 import pytest
 
+from privateer.errors import SpecError
 from privateer.wire.envelope import Header
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
@@ -163,6 +164,39 @@ async def test_a_restart_gives_up_rounds_closed_meanwhile(settings, server):
         await shuffler.reaches(2)
         await until(lambda: len(list(settings.data.glob("*.db"))) == 1)
         assert await shuffler.metric("reports_dropped_total") == 3
+
+
+async def test_a_delivered_round_is_not_opened_again_after_a_restart(settings, server):
+    """Nor an older one: a server could else fill its batch around one late device."""
+    transport = httpx.ASGITransport(server.app)
+    older, old_body = server.publish(version=1, batch=2), server.publications["spring"]
+    async with serving(create_app(settings, transport)) as client:
+        await Shuffler(client, server).post(older, sealed_reports(2))
+        await until(lambda: bool(server.taken))
+        header = server.publish(version=2, batch=2)
+        await Shuffler(client, server).post(header, sealed_reports(2))
+        await until(lambda: len(server.taken) == 2 and not list(settings.data.glob("*.db*")))
+    async with serving(create_app(settings, transport)) as client:
+        assert_problem(await Shuffler(client, server).post(header, sealed_reports(1)), 409, "round-closed")
+        assert (await Shuffler(client, server).facts())["open"] is False
+    server.publications["spring"] = old_body
+    async with serving(create_app(settings, transport)) as client:
+        assert_problem(await Shuffler(client, server).post(older, sealed_reports(1)), 503, "unavailable")
+    assert len(server.attempts) == 2
+
+
+async def test_a_damaged_memory_is_refused(settings):
+    settings.data.mkdir()
+    (settings.data / "taken.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(SpecError, match="PRIVATEER_DATA"):
+        create_app(settings)
+
+
+async def test_the_count_is_shown_in_tenths(shuffler):
+    header = shuffler.server.publish(batch=30)
+    await shuffler.post(header, sealed_reports(8))
+    assert (await shuffler.facts())["held"] == 6
+    assert await shuffler.metric("reports_held") == 6
 
 
 async def test_a_round_that_cannot_be_stored_is_tried_again(shuffler, settings):
