@@ -36,10 +36,11 @@ def main(arguments: list[str] | None = None) -> None:
         code = app(arguments, standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         code = 130
     except UsageError as error:
-        print(f"privateer: {error.format_message()}", file=sys.stderr)
+        if message := error.format_message():  # without arguments the help says it all
+            print(f"privateer: {message}", file=sys.stderr)
         code = 2
     except PrivateerError as error:
         print(f"privateer: {error}", file=sys.stderr)
@@ -47,4 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
+    except OSError as error:
+        print(f"privateer: {error.filename or 'system'}: {error.strerror} (name another path)", file=sys.stderr)
+        code = 2
     sys.exit(code or 0)

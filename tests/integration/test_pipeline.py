@@ -1,6 +1,9 @@
 """The whole pipeline as processes over real sockets: every acknowledged report counts exactly once."""
 
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -103,3 +106,20 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
             time.sleep(0.1)
         processes.kill("shuffler")
         assert int(str(facts(at)["accepted"])) + held(tmp_path / "shuffler") == result.accepted
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+def test_up_stops_its_services_when_it_is_told_to_end(tmp_path: Path, signal_: int) -> None:
+    ports = [free_port(), free_port()]
+    options = ["--data", str(tmp_path), "--server-port", str(ports[0]), "--shuffler-port", str(ports[1])]
+    command = [sys.executable, "-c", "from privateer_lab.cli import main; main()", "up", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        while "privateer create" not in up.stdout.readline():
+            assert up.poll() is None
+        up.send_signal(signal_)
+        assert up.stdout.read().endswith("stopping\n")
+        assert up.wait(timeout=20) == 0
+    for port in ports:
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"http://127.0.0.1:{port}/healthz")

@@ -1,6 +1,7 @@
 """``server``, ``shuffler``, ``up``: services on this machine; ``demo``: everything in one command."""
 
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -50,7 +51,6 @@ def shuffler(
 
 
 def _environment(host: str, port: int, data: Path) -> None:
-    data.mkdir(parents=True, exist_ok=True)
     os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data))
 
 
@@ -61,15 +61,24 @@ def up(
     token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
 ) -> None:
     """Run server and shuffler here until interrupted."""
+    signal.signal(signal.SIGTERM, _end_as_interrupted)  # else the services would outlive this process
     with running(data, server_port, shuffler_port, token) as services:
         screen.print(f"server    {services.server}")
         screen.print(f"shuffler  {services.shuffler}")
         screen.print(f"create an experiment:\n  PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml")
-        try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            screen.print("stopping")
+        _wait_for_interrupt()
+
+
+def _wait_for_interrupt() -> None:
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        screen.print("stopping")
+
+
+def _end_as_interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def demo(
@@ -77,6 +86,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the services running at the end.")] = False,
 ) -> None:
     """Services, an experiment under shuffle privacy, people over HTTP, and the policy they teach."""
+    signal.signal(signal.SIGTERM, _end_as_interrupted)
     with (
         tempfile.TemporaryDirectory(prefix="privateer-") as folder,
         running(Path(folder), free_port(), free_port()) as services,
@@ -84,11 +94,7 @@ def demo(
         run_demo(services, users)
         if keep:
             screen.print("the services run until interrupted")
-            try:
-                while True:
-                    time.sleep(3600)
-            except KeyboardInterrupt:
-                screen.print("stopping")
+            _wait_for_interrupt()
 
 
 def bench(

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
@@ -83,10 +84,20 @@ async def _on_invalid(_: Request, error: Exception) -> Response:
     return problem_response(SpecError(str(first["msg"]), field=field, remedy="correct the parameter"))
 
 
-async def _on_http(_: Request, error: Exception) -> Response:
+def _methods(request: Request) -> list[str]:
+    """Methods that a path takes; the framework names those of its first route alone."""
+
+    def takes(method: str) -> bool:
+        scope = dict(request.scope) | {"method": method}
+        return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
+
+    return [method for method in ("GET", "POST") if takes(method)]
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == MethodNotAllowed.status:
         response = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
-        response.headers.update(error.headers or {})
+        response.headers["Allow"] = ", ".join(_methods(request))
         return response
     return problem_response(NotFound("no such page", remedy="GET /openapi.json lists them"))

@@ -53,6 +53,7 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["simulate", SPEC, "--users", "0"], "--users"),
         (["list", "--url", "http://127.0.0.1:1"], "--url: no answer"),
         (["create", SPEC, "--token", "x", "--url", "http://127.0.0.1:1"], "--url: no answer"),
+        (["up", "--data", "/proc/none"], "/proc/none: "),
         (["load"], "NAME"),
         (["load", "x", "--users", "many"], "--users"),
         (["load", "x", "--users", "0"], "--users: must be 1"),
