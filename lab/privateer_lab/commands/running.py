@@ -4,6 +4,8 @@ import os
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +56,25 @@ def _environment(host: str, port: int, data: Path) -> None:
     os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data))
 
 
+@contextmanager
+def _until_told() -> Iterator[None]:
+    """End the block on SIGINT and SIGTERM, in order: else the services would outlive this process."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        screen.print("stopping")
+
+
+def _wait() -> None:
+    while True:
+        time.sleep(3600)
+
+
 def up(
     data: Data = Path("data"),
     server_port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
@@ -61,24 +82,11 @@ def up(
     token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
 ) -> None:
     """Run server and shuffler here until interrupted."""
-    signal.signal(signal.SIGTERM, _end_as_interrupted)  # else the services would outlive this process
-    with running(data, server_port, shuffler_port, token) as services:
+    with _until_told(), running(data, server_port, shuffler_port, token) as services:
         screen.print(f"server    {services.server}")
         screen.print(f"shuffler  {services.shuffler}")
         screen.print(f"create an experiment:\n  PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml")
-        _wait_for_interrupt()
-
-
-def _wait_for_interrupt() -> None:
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        screen.print("stopping")
-
-
-def _end_as_interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
+        _wait()
 
 
 def demo(
@@ -86,15 +94,15 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the services running at the end.")] = False,
 ) -> None:
     """Services, an experiment under shuffle privacy, people over HTTP, and the policy they teach."""
-    signal.signal(signal.SIGTERM, _end_as_interrupted)
     with (
+        _until_told(),
         tempfile.TemporaryDirectory(prefix="privateer-") as folder,
         running(Path(folder), free_port(), free_port()) as services,
     ):
         run_demo(services, users)
         if keep:
             screen.print("the services run until interrupted")
-            _wait_for_interrupt()
+            _wait()
 
 
 def bench(
