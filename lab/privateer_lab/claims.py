@@ -1,0 +1,100 @@
+"""What the papers claim, beside what our accountant says."""
+
+from typing import Any
+
+from privateer.privacy.accountant import account
+from privateer.privacy.events import Gaussian, Pure, Repeated
+from privateer.privacy.gaussian import classic_gaussian_deviation, gaussian_epsilon
+from privateer.privacy.published import published_bits
+
+
+def claims_of(paper: int) -> list[dict[str, Any]]:
+    """Claims of a paper, 1 to 5, each with its source and the truth; epsilons of None are infinite."""
+    return _CLAIMS[paper]()
+
+
+def _paper_1() -> list[dict[str, Any]]:
+    return [
+        {
+            "claim": "LDPMAB is epsilon-LDP",
+            "source": "the authors' public code",
+            "claimed_epsilon": 1.0,
+            "true_epsilon": None,
+            "why": "noise is drawn only for bins on the person's own path: a report shows which bin that is",
+        },
+        {
+            "claim": "LDPMAB is epsilon-LDP",
+            "source": "the paper, eq. (11) and (12), with noise for every bin",
+            "claimed_epsilon": 1.0,
+            "true_epsilon": account(Pure(1.0)).epsilon(0.0),
+            "why": "Laplace noise of scale 4/epsilon on two vectors that differ by at most 4 in L1: true, and what "
+            '`calibration = "published"` runs',
+        },
+    ]
+
+
+def _classic(epsilon: float, delta: float, source: str) -> dict[str, Any]:
+    curve = account(Gaussian(classic_gaussian_deviation(epsilon, delta)))
+    return {
+        "claim": f"normal noise of sqrt(2 ln(1.25/delta))/epsilon is ({epsilon:g}, {delta:g})-private",
+        "source": source,
+        "claimed_epsilon": epsilon,
+        "claimed_delta": delta,
+        "true_delta": curve.delta(epsilon),
+        "true_epsilon": curve.epsilon(delta),
+        "why": "the classic calibration is proved for epsilon below 1 alone",
+    }
+
+
+def _paper_2() -> list[dict[str, Any]]:
+    return [_classic(epsilon, 1e-5, "Gaussian reports of the linear and convex bandits") for epsilon in (0.5, 1, 4, 10)]
+
+
+def _paper_3() -> list[dict[str, Any]]:
+    return [
+        {
+            "claim": "PrivateLASSO is (epsilon, delta)-jointly private",
+            "source": "the first selection S0, and the estimate on it",
+            "claimed_epsilon": 1.0,
+            "claimed_delta": 1e-6,
+            "true_epsilon": None,
+            "why": "S0 is thresholded without noise and the estimate's sensitivity is nowhere bounded: one person "
+            "at the threshold changes what is published with a chance near 1/2",
+        }
+    ]
+
+
+def _paper_4() -> list[dict[str, Any]]:
+    return [
+        {
+            "claim": "DP-ConSE is epsilon-private",
+            "source": "randomised epoch lengths and two noisy means use epsilon each",
+            "claimed_epsilon": 1.0,
+            "true_epsilon": account(Repeated(Pure(1.0), 3)).epsilon(0.0),
+            "why": "a replaced context moves the person from one bin to another: length and means of both change",
+        }
+    ]
+
+
+def _paper_5() -> list[dict[str, Any]]:
+    rows = [_classic(e, d, "Theorems 1 and 2") for d in (0.25, 1e-6) for e in (1, 5, 10, 15)]
+    for epsilon in (1.0, 5.0, 10.0, 15.0):
+        bits = published_bits(epsilon, 0.25, 60, 1024)
+        curve = account(bits.event)
+        rows.append(
+            {
+                "claim": f"shuffled bits of eq. (22) are ({epsilon:g}, 0.25)-private, 1,024 people, 60 coordinates",
+                "source": "Theorem 3 and eq. (22)",
+                "claimed_epsilon": epsilon,
+                "claimed_delta": 0.25,
+                "true_delta": curve.delta(epsilon),
+                "true_epsilon_at_1e-6": curve.epsilon(1e-6),
+                "true_epsilon_at_1e-6_in_l2_by_the_normal_limit": gaussian_epsilon(1e-6, bits.deviation),
+                "bits_per_person_and_coordinate": bits.bits,
+                "why": "true, and hundreds of times noisier than the promise needs",
+            }
+        )
+    return rows
+
+
+_CLAIMS = {1: _paper_1, 2: _paper_2, 3: _paper_3, 4: _paper_4, 5: _paper_5}

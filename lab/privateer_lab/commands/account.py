@@ -1,0 +1,210 @@
+"""``account``: what privacy costs. Calculators, and what papers claim beside what is true."""
+
+import json
+import math
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privateer.errors import SpecError
+from privateer.privacy.accountant import account
+from privateer.privacy.amplification import amplified_local_epsilon
+from privateer.privacy.binomial import shuffled_bits_chance, shuffled_bits_trials
+from privateer.privacy.clones import clones_local_epsilon
+from privateer.privacy.events import Event, Gaussian, ShuffledMessage, ShuffledResponse, read_event
+from privateer.privacy.gaussian import classic_gaussian_deviation, gaussian_delta, gaussian_deviation, gaussian_epsilon
+from privateer.privacy.published import published_bits
+from privateer_lab.claims import claims_of
+from privateer_lab.commands.experiments import Json
+from privateer_lab.output import print_json, print_table, screen
+
+Epsilon = Annotated[float, typer.Option(help="The promise.")]
+Delta = Annotated[float, typer.Option(help="The promise.")]
+Sensitivity = Annotated[float, typer.Option(help="L2 distance of neighbours.")]
+Batch = Annotated[int, typer.Option(help="Reports shuffled together, the person's own included.")]
+
+accounts = typer.Typer(help="What privacy costs: calculators, records and certificates.", no_args_is_help=True)
+
+
+class Bound(StrEnum):
+    """How a shuffled message is accounted."""
+
+    CLONES = "clones"
+    BINARY = "binary"
+    K_ARY = "k-ary"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(accounts, name="account")
+
+
+def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
+    print_json(result) if as_json else print_table(title, result.items())
+
+
+@accounts.command()
+def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
+    """The textbook calibration, private below epsilon 1 alone: what it truly gives."""
+    deviation = classic_gaussian_deviation(epsilon, delta, sensitivity)
+    result = {
+        "claimed_epsilon": epsilon,
+        "claimed_delta": delta,
+        "deviation": deviation,
+        "true_delta": gaussian_delta(epsilon, deviation, sensitivity),
+        "true_epsilon_at_delta": gaussian_epsilon(delta, deviation, sensitivity),
+        "exact_deviation": gaussian_deviation(epsilon, delta, sensitivity),
+    }
+    _show("classic Gaussian", result, as_json)
+
+
+@accounts.command()
+def gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
+    """The smallest normal noise that keeps a promise, exactly."""
+    deviation = gaussian_deviation(epsilon, delta, sensitivity)
+    curve = account(Gaussian(deviation, sensitivity))
+    result = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "sensitivity": sensitivity,
+        "deviation": deviation,
+        "exact": curve.exact,
+        "proof": curve.proof,
+    }
+    _show("analytic Gaussian", result, as_json)
+
+
+@accounts.command()
+def amplification(
+    epsilon: Epsilon,
+    delta: Delta,
+    batch: Batch,
+    bound: Annotated[Bound, typer.Option(help="Any pure message, or k-ary randomized response.")] = Bound.CLONES,
+    symbols: Annotated[int, typer.Option(help="Alphabet, for k-ary.")] = 2,
+    limit: Annotated[float, typer.Option(help="Largest local epsilon.")] = 16.0,
+    as_json: Json = False,
+) -> None:
+    """The largest local epsilon of one message that a shuffled batch amplifies to a promise."""
+    if bound is Bound.BINARY:
+        symbols = 2
+    _check_limit(epsilon, limit)
+    if bound is Bound.CLONES:
+        local_epsilon = clones_local_epsilon(epsilon, delta, batch, limit)
+        event: Event = ShuffledMessage(local_epsilon, batch)
+    else:
+        event = ShuffledResponse(min(limit, epsilon), symbols, batch)
+        account(event).delta(epsilon)  # refuses what is out of range
+        _check_delta(delta)
+        local_epsilon = amplified_local_epsilon(epsilon, delta, symbols, batch, limit)
+        event = ShuffledResponse(local_epsilon, symbols, batch)
+    curve = account(event)
+    result = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "batch": batch,
+        "bound": bound.value,
+        "local_epsilon": local_epsilon,
+        "delta_reached": curve.delta(epsilon),
+        "exact": curve.exact,
+        "proof": curve.proof,
+    }
+    _show("amplification by shuffling", result, as_json)
+
+
+def _check_limit(epsilon: float, limit: float) -> None:
+    if not (0 < epsilon < math.inf and epsilon <= limit <= 16):
+        raise SpecError("must be above 0, and at most --limit, which is at most 16", field="--epsilon", remedy="lower")
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise SpecError("must be above 0 and below 1", field="--delta", remedy="1e-6 is usual")
+
+
+@accounts.command()
+def shuffled_bits(
+    epsilon: Epsilon,
+    delta: Delta,
+    coordinates: Annotated[int, typer.Option(min=1, help="Of the vector.")],
+    batch: Batch,
+    levels: Annotated[int, typer.Option(min=1, help="Steps of one coordinate.")] = 10,
+    honest_fraction: Annotated[float, typer.Option(help="Share of the batch that the noise counts on.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Bits that hide a shuffled sum of vectors, per person and in all, beside paper 5's."""
+    if not 0 < honest_fraction <= 1:
+        raise SpecError("must be above 0 and at most 1", field="--honest-fraction", remedy="0.9 is usual")
+    honest = math.floor(honest_fraction * batch)
+    if honest < 1:
+        raise SpecError("no honest report", field="--batch", remedy="raise it")
+    total = shuffled_bits_trials(epsilon, delta, levels, coordinates)
+    bits = math.ceil(total / honest)
+    chance = 0.5 if bits > 1 else shuffled_bits_chance(epsilon, delta, levels, coordinates, honest)
+    deviation = math.sqrt(bits * honest * chance * (1 - chance))
+    exact = gaussian_deviation(epsilon, delta, levels * math.sqrt(coordinates))
+    theirs = published_bits(epsilon, delta, coordinates, batch) if epsilon <= 15 else None
+    result = {
+        "noise_bits_total": total,
+        "bits_per_person": bits,
+        "chance": chance,
+        "noise_deviation": deviation,
+        "against_analytic_gaussian": deviation / exact,
+        "bits_sent_per_person": coordinates * (levels + bits),
+        "published_bits_per_person": theirs.bits if theirs else None,
+        "published_against_analytic_gaussian": theirs.deviation / gaussian_deviation(epsilon, delta)
+        if theirs
+        else None,
+    }
+    _show("shuffled bits", result, as_json)
+
+
+@accounts.command()
+def compose(
+    file: Annotated[Path, typer.Argument(help="An event, or a list of them, as JSON or TOML (key events).")],
+    delta: Annotated[list[float], typer.Option(help="Deltas to report epsilon at.")] = [1e-6],  # noqa: B006 - typer's
+    as_json: Json = False,
+) -> None:
+    """The privacy of events on the same record, in sequence; see docs/accounting.md for their names."""
+    event = read_event(_read(file))
+    curve = account(event)
+    result: dict[str, Any] = {"exact": curve.exact, "proof": curve.proof}
+    result["curve"] = [{"delta": d, "epsilon": _finite(curve.epsilon(d))} for d in delta]
+    if as_json:
+        print_json(result)
+        return
+    rows = [(f"epsilon at delta {row['delta']:g}", row["epsilon"]) for row in result["curve"]]
+    print_table("composition", [*rows, ("exact", curve.exact), ("proof", curve.proof)])
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _read(file: Path) -> Any:
+    try:
+        text = file.read_text()
+        value = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+    except (OSError, UnicodeDecodeError):
+        raise SpecError(f"cannot read {file}", field="FILE", remedy="give the path of a JSON or TOML file") from None
+    except (ValueError, RecursionError):
+        raise SpecError(f"{file} is neither JSON nor TOML", field="FILE", remedy="see docs/accounting.md") from None
+    if isinstance(value, dict) and set(value) == {"events"}:
+        value = value["events"]
+    return {"event": "sequential", "events": value} if isinstance(value, list) else value
+
+
+@accounts.command()
+def published(
+    paper: Annotated[int, typer.Argument(min=1, max=5, help="1 to 5, as in the README.")], as_json: Json = False
+) -> None:
+    """What a paper claims, and what is true."""
+    rows = claims_of(paper)
+    if as_json:
+        print_json({"paper": paper, "claims": rows})
+        return
+    for row in rows:
+        screen.print(f"[bold]{row['claim']}[/bold]")
+        print_table(row["source"], [(key, value) for key, value in row.items() if key not in ("claim", "source")])

@@ -1,0 +1,163 @@
+"""Shuffled bits: a sum of integers hidden by binomial noise, accounted exactly (for paper 5's shuffle model)."""
+
+import math
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaln
+from scipy.stats import binom
+
+from privateer.errors import SpecError
+from privateer.privacy.gaussian import gaussian_deviation
+from privateer.privacy.loss import Composition, LossDistribution, on_grid
+
+_TAIL: Final = 1e-30
+"""Mass of a coordinate's noise that is cut off on each side; it adds to delta."""
+_POINTS: Final = 24
+"""Grid points per standard deviation of one coordinate's loss."""
+_ROUNDING: Final = 1 + 1e-9
+"""Covers what floating point loses in the noise's probabilities."""
+TRIALS_MAX: Final = 10**10
+
+
+def shuffled_bits_delta(epsilon: float, trials: int, chance: float, levels: int, coordinates: int) -> float:
+    """Delta at ``epsilon`` of sums hidden by Bin(trials, chance) in every coordinate; a certified upper bound.
+
+    The analyzer sees, coordinate by coordinate, a sum of integers in 0..levels plus the noise. The worst neighbours
+    differ by ``levels`` in all coordinates; with ``chance`` below 1/2 both directions count.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    trials, chance
+        Of the noise in one coordinate; chance in (0, 1/2].
+    levels
+        Largest integer of one person in one coordinate, at least 1.
+    coordinates
+        At least 1.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range.
+    """
+    _check(trials, chance, levels, coordinates)
+    if not (epsilon >= 0 and math.isfinite(epsilon)):
+        raise SpecError("must be at least 0 and finite", field="epsilon", remedy="choose another value")
+    if trials <= levels:
+        return 1.0
+    signs = (1,) if chance == 0.5 else (1, -1)
+    return min(1.0, max(_composed(trials, chance, sign * levels, coordinates).delta(epsilon) for sign in signs))
+
+
+def shuffled_bits_trials(epsilon: float, delta: float, levels: int, coordinates: int) -> int:
+    """Smallest number of fair bits in a coordinate that hides it, up to one part in 10^5, rounded up; certified.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range, or more than 10^10 bits would be needed.
+    """
+    return _trials(float(epsilon), float(delta), int(levels), int(coordinates))
+
+
+@lru_cache(maxsize=1024)
+def _trials(epsilon: float, delta: float, levels: int, coordinates: int) -> int:
+    guess = 4 * levels**2 * coordinates * gaussian_deviation(epsilon, delta) ** 2
+    _check(1, 0.5, levels, coordinates)
+    if guess > TRIALS_MAX:
+        raise SpecError("more than 10^10 bits a coordinate", field="epsilon", remedy="raise it, or lower the levels")
+
+    def margin(log_trials: float) -> float:
+        return math.log(shuffled_bits_delta(epsilon, round(math.exp(log_trials)), 0.5, levels, coordinates) / delta)
+
+    low, high = math.log(guess) - 0.02, math.log(guess) + 0.02
+    while margin(low) < 0:
+        low -= 0.3
+    while margin(high) > 0:
+        high += 0.3
+    found = math.ceil(math.exp(brentq(margin, low, high, xtol=2e-6)))
+    while shuffled_bits_delta(epsilon, found, 0.5, levels, coordinates) > delta:
+        found += max(1, found // 10**5)
+    return found
+
+
+def shuffled_bits_chance(epsilon: float, delta: float, levels: int, coordinates: int, trials: int) -> float:
+    """Smallest chance at which ``trials`` bits in a coordinate hide it, rounded up to four digits; certified.
+
+    Used where one bit a person is more than fair bits need.
+
+    Raises
+    ------
+    SpecError
+        If fair bits are too few.
+    """
+    fair = shuffled_bits_trials(epsilon, delta, levels, coordinates)
+    if trials < fair:
+        raise SpecError(f"{trials} bits, {fair} are needed", field="min_batch", remedy="raise it, or send more bits")
+    start = (1 - math.sqrt(1 - fair / trials)) / 2
+
+    def hides(chance: float) -> bool:
+        return shuffled_bits_delta(epsilon, trials, chance, levels, coordinates) <= delta
+
+    chance = min(0.5, _up(start))
+    while not hides(chance):
+        chance = min(0.5, _up(chance * 1.002))
+    return chance
+
+
+def _up(chance: float) -> float:
+    scale = 10.0 ** (4 - math.ceil(math.log10(chance)))
+    return math.ceil(chance * scale) / scale
+
+
+@lru_cache(maxsize=8)
+def _composed(trials: int, chance: float, shift: int, coordinates: int) -> Composition:
+    return Composition(((_losses(trials, chance, shift), coordinates),))
+
+
+def _losses(trials: int, chance: float, shift: int) -> LossDistribution:
+    """Loss of Bin(trials, chance) + shift against Bin(trials, chance)."""
+    deviation = math.sqrt(trials * chance * (1 - chance))
+    log = -math.log(_TAIL)
+    # Bernstein: no more than _TAIL lies beyond on either side.
+    width = math.sqrt(2 * log) * deviation + log
+    low, high = math.floor(trials * chance - width), math.ceil(trials * chance + width)
+    points = np.arange(max(0, low, -shift), min(trials, high, trials - shift) + 1)
+    # Points of the noise whose shifted value the other law cannot reach have infinite loss.
+    unreachable = binom.sf(trials - shift, trials, chance) if shift > 0 else binom.cdf(-shift - 1, trials, chance)
+    masses = binom.pmf(points, trials, chance) * _ROUNDING
+    losses = -_log_ratio(points, trials, chance, shift)
+    step = abs(shift) / deviation / _POINTS
+    return on_grid(losses, masses, step, min(1.0, float(unreachable) * _ROUNDING + 2 * _TAIL))
+
+
+def _log_ratio(points: np.ndarray, trials: int, chance: float, shift: int) -> np.ndarray:
+    """Log of Bin(points + shift) over Bin(points), term by term where few terms keep all digits."""
+    if abs(shift) > 64:
+        last = points + shift
+        combinations = (
+            gammaln(points + 1) - gammaln(last + 1) + gammaln(trials - points + 1) - gammaln(trials - last + 1)
+        )
+        return np.asarray(combinations + shift * math.log(chance / (1 - chance)) - 1e-14 * trials)
+    ratio = np.full(len(points), shift * math.log(chance / (1 - chance)))
+    for j in range(1, abs(shift) + 1):
+        if shift > 0:
+            ratio += np.log((trials - points - j + 1) / (points + j))
+        else:
+            ratio += np.log((points - j + 1) / (trials - points + j))
+    return ratio
+
+
+def _check(trials: int, chance: float, levels: int, coordinates: int) -> None:
+    for field, value, good in (
+        ("trials", trials, 1 <= trials <= TRIALS_MAX),
+        ("chance", chance, 0 < chance <= 0.5),
+        ("levels", levels, 1 <= levels <= 1 << 20),
+        ("coordinates", coordinates, 1 <= coordinates <= 1 << 20),
+    ):
+        if not good:
+            raise SpecError(f"{value:g} is out of range", field=field, remedy="see the docs of shuffled bits")

@@ -1,0 +1,164 @@
+"""What happens to a person's record, as data: events describe, the accountant computes.
+
+Events read and write as JSON (``{"event": "gaussian", "deviation": 2.0, "sensitivity": 1.0}``), so a certificate can
+hold them. Neighbours differ in one person's whole record (replacement).
+"""
+
+import math
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from privateer.errors import SpecError
+
+EPSILON_MAX: Final = 64.0
+COUNT_MAX: Final = 100_000
+
+
+class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
+    """Something with a privacy cost."""
+
+
+class Pure(_Event, frozen=True, tag="pure"):
+    """Any message or release of pure epsilon: randomized response, subset selection, Laplace noise in any dimension."""
+
+    epsilon: float
+
+
+class Gaussian(_Event, frozen=True, tag="gaussian"):
+    """A release with normal noise, rounded or not; ``sensitivity`` in L2."""
+
+    deviation: float
+    sensitivity: float = 1.0
+
+
+class Laplace(_Event, frozen=True, tag="laplace"):
+    """A release of one number, or of several with ``sensitivity`` in L1, with Laplace noise of a scale."""
+
+    scale: float
+    sensitivity: float = 1.0
+
+
+class ShuffledResponse(_Event, frozen=True, tag="shuffled-response"):
+    """One k-ary randomized response among ``honest`` shuffled ones, its slot public."""
+
+    local_epsilon: float
+    symbols: int
+    honest: int
+
+
+class ShuffledMessage(_Event, frozen=True, tag="shuffled-message"):
+    """One message of any randomizer of pure local epsilon among ``honest`` shuffled ones."""
+
+    local_epsilon: float
+    honest: int
+
+
+class ShuffledBits(_Event, frozen=True, tag="shuffled-bits"):
+    """Integers of 0..levels in each coordinate, hidden by Bin(trials, chance) fair or unfair bits of honest people."""
+
+    trials: int
+    chance: float
+    levels: int
+    coordinates: int
+
+
+class Approximate(_Event, frozen=True, tag="approximate"):
+    """Something of which no more is known than that it is (epsilon, delta)-private."""
+
+    epsilon: float
+    delta: float
+
+
+class Sequential(_Event, frozen=True, tag="sequential"):
+    """Events on the same record, each of which may be chosen in view of the results of those before."""
+
+    events: tuple["Event", ...]
+
+
+class Repeated(_Event, frozen=True, tag="repeated"):
+    """One kind of event on the same record, ``count`` times; a later one may depend on the results before."""
+
+    of: "Event"
+    count: int
+
+
+class Parallel(_Event, frozen=True, tag="parallel"):
+    """Events on disjoint groups of people, each person in one; the groups must not depend on the records."""
+
+    events: tuple["Event", ...]
+
+
+Event: TypeAlias = (
+    Pure
+    | Gaussian
+    | Laplace
+    | ShuffledResponse
+    | ShuffledMessage
+    | ShuffledBits
+    | Approximate
+    | Sequential
+    | Repeated
+    | Parallel
+)
+
+
+def read_event(value: Any) -> Event:
+    """An event from what JSON or TOML makes of it.
+
+    Raises
+    ------
+    SpecError
+        If it is not an event, an event of no known kind, or its numbers are out of range.
+    """
+    try:
+        event: Event = msgspec.convert(value, Event)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise SpecError(f"not an event: {error}", field="event", remedy="see docs/accounting.md") from None
+    check_event(event)
+    return event
+
+
+def check_event(event: Event) -> None:
+    """Refuse an event that holds an unknown kind or a number out of range, anywhere in it.
+
+    Raises
+    ------
+    SpecError
+        Naming the field.
+    """
+    if not isinstance(event, Event):
+        raise SpecError("an event of no known kind", field="event", remedy="see docs/accounting.md")
+    for field in msgspec.structs.fields(event):
+        _check_field(field.name, getattr(event, field.name))
+
+
+_RANGES: Final = {
+    "epsilon": (0.0, EPSILON_MAX),
+    "local_epsilon": (1e-9, 30.0),
+    "delta": (0.0, 1.0),
+    "deviation": (1e-9, 1e12),
+    "scale": (1e-9, 1e12),
+    "sensitivity": (1e-12, 1e12),
+    "symbols": (2, 1 << 15),
+    "honest": (1, 10**9),
+    "trials": (1, 10**10),
+    "chance": (1e-9, 0.5),
+    "levels": (1, 1 << 20),
+    "coordinates": (1, 1 << 20),
+    "count": (1, COUNT_MAX),
+}
+
+
+def _check_field(name: str, value: Any) -> None:
+    if name == "of":
+        check_event(value)
+    elif name == "events":
+        if not 1 <= len(value) <= COUNT_MAX:
+            raise SpecError(f"must be 1 to {COUNT_MAX} events", field="events", remedy="list them")
+        for event in value:
+            check_event(event)
+    else:
+        low, high = _RANGES[name]
+        if not (math.isfinite(value) and low <= value <= high):
+            raise SpecError(f"must be {low:g} to {high:g}", field=name, remedy="choose another value")

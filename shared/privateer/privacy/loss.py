@@ -1,0 +1,223 @@
+"""Privacy loss distributions on a grid, composed with themselves: certified upper bounds of delta.
+
+A pair of neighbouring output laws P and Q becomes atoms (loss log P/Q, mass under P). Between two grid points an atom
+is shared out so that its mass under P and under Q stay: merging the two parts is post-processing, so the pair on the
+grid dominates the pair itself (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, PoPETs 2022, 'connect the dots').
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+
+Array = NDArray[np.float64]
+
+_FFT_ERROR: Final = 64 * 2.0**-53
+"""Times (compositions + log2 length): bounds what a transform of total mass 1 loses in any point."""
+_REACH: Final = 14.0
+"""Half width of the window that is kept, in standard deviations of the tilted sum."""
+_TILT_MAX: Final = 400.0
+"""Largest exponent that tilting may give an atom, in either direction."""
+
+
+@dataclass(frozen=True)
+class LossDistribution:
+    """The privacy loss of one direction of a pair, on the grid ``(first + i) * step``.
+
+    Attributes
+    ----------
+    step
+        Distance of grid points.
+    first
+        Index of the first grid point.
+    mass
+        Shape (points,): mass under P of each loss.
+    infinite
+        Mass under P where Q has none, and whatever was cut off: it counts towards delta whole.
+    """
+
+    step: float
+    first: int
+    mass: Array
+    infinite: float
+
+    @property
+    def losses(self) -> Array:
+        """The grid points, shape (points,)."""
+        return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
+
+    def cumulant(self, tilt: float) -> float:
+        """Logarithm of the mean of exp(tilt * loss) under P, infinite losses apart."""
+        return float(logsumexp(self._logs + tilt * self.losses))
+
+    def tilted(self, tilt: float) -> Array:
+        """Masses in proportion to mass * exp(tilt * loss), of sum 1."""
+        return np.asarray(np.exp(self._logs + tilt * self.losses - self.cumulant(tilt)), dtype=np.float64)
+
+    @cached_property
+    def _logs(self) -> Array:
+        logs = np.full(len(self.mass), -np.inf)
+        some = self.mass > 0
+        logs[some] = np.log(self.mass[some])
+        return logs
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Losses of one grid, each composed with itself a number of times; adaptive composition is covered.
+
+    Attributes
+    ----------
+    parts
+        Distributions with the same ``step``, and how often each is composed.
+    """
+
+    parts: tuple[tuple[LossDistribution, int], ...]
+
+    @property
+    def step(self) -> float:
+        """Distance of grid points."""
+        return self.parts[0][0].step
+
+    @property
+    def _first(self) -> int:
+        return sum(part.first * count for part, count in self.parts)
+
+    @property
+    def _count(self) -> int:
+        return sum(count for _, count in self.parts)
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound of delta at ``epsilon``.
+
+        Masses are tilted by exp(tilt * loss) so that the composed sum centres at ``epsilon``, convolved by the fast
+        Fourier transform within a window, and tilted back: the transform's error is then small against delta itself.
+        What it may have lost is added, as is Chernoff's bound of the mass above the window; mass below the window
+        wraps to larger losses, which is on the safe side.
+        """
+        tilt = self._tilt(epsilon)
+        tilted = [(part.tilted(tilt), count) for part, count in self.parts]
+        start, length, top = _window(tilted)
+        index = start + np.arange(length)
+        losses = (self._first + index) * self.step
+        above = losses > epsilon
+        kept = _convolved(tilted, length)[index[above] % length]
+        scale = np.exp(np.minimum(700.0, self._cumulant(tilt) - tilt * losses[above]))
+        lost = _FFT_ERROR * (self._count + math.log2(length))
+        finite = float((-np.expm1(epsilon - losses[above]) * scale) @ (np.maximum(kept, 0.0) + lost))
+        return min(1.0, finite + (0.0 if top is None else self._above(top)) + self._infinite)
+
+    @property
+    def _infinite(self) -> float:
+        return -math.expm1(sum(count * math.log1p(-min(part.infinite, 1 - 1e-16)) for part, count in self.parts))
+
+    def _cumulant(self, tilt: float) -> float:
+        return sum(count * part.cumulant(tilt) for part, count in self.parts)
+
+    def _tilt(self, epsilon: float) -> float:
+        """The exponent at which the composed sum has mean ``epsilon``; 0 if it has more without."""
+
+        def excess(tilt: float) -> float:
+            return sum(count * float(part.tilted(tilt) @ part.losses) for part, count in self.parts) - epsilon
+
+        largest = _TILT_MAX / max(1e-12, *(float(np.abs(part.losses).max()) for part, _ in self.parts))
+        if excess(0.0) >= 0:
+            return 0.0
+        return largest if excess(largest) <= 0 else float(brentq(excess, 0.0, largest, rtol=1e-6))
+
+    def _above(self, top: int) -> float:
+        """Chernoff's bound of the mass of composed indices above ``top``."""
+        threshold = (self._first + top) * self.step
+        tilt = self._tilt(threshold)
+        return math.exp(min(0.0, self._cumulant(tilt) - tilt * threshold))
+
+
+def _window(tilted: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
+    """First index, length and, if it cuts anything, last index of the composed sum that is kept."""
+    support, mean, variance = 1, 0.0, 0.0
+    for masses, count in tilted:
+        points = np.arange(len(masses))
+        centre = float(masses @ points)
+        support += count * (len(masses) - 1)
+        mean += count * centre
+        variance += count * float(masses @ (points - centre) ** 2)
+    reach = _REACH * math.sqrt(variance) + max(len(masses) for masses, _ in tilted)
+    low = max(0, math.floor(mean - reach))
+    high = min(support - 1, math.ceil(mean + reach))
+    length = int(next_fast_len(high - low + 1, real=True))
+    return low, length, None if low + length >= support else low + length - 1
+
+
+def _convolved(tilted: list[tuple[Array, int]], length: int) -> Array:
+    """Circular convolution of length ``length``."""
+    product = np.ones(length // 2 + 1, np.complex128)
+    for masses, count in tilted:
+        product *= rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)) ** count
+    return np.asarray(irfft(product, length))
+
+
+def on_grid(losses: Array, masses: Array, step: float, infinite: float) -> LossDistribution:
+    """Atoms of losses and masses under P, shape (atoms,), shared out to a grid so that the pair dominates."""
+    below = np.floor(losses / step)
+    offset = losses - below * step
+    up = np.clip(np.expm1(-offset) / math.expm1(-step), 0.0, 1.0)
+    first = int(np.min(below))
+    index = (below - first).astype(np.int64)
+    size = int(np.max(index)) + 2
+    mass = np.bincount(index, masses * (1 - up), size) + np.bincount(index + 1, masses * up, size)
+    return LossDistribution(step, first, mass, infinite)
+
+
+def from_curve(delta: Callable[[float], float], step: float, reach: float) -> LossDistribution:
+    """A pair that dominates everything whose delta is at most ``delta(epsilon)`` in both directions.
+
+    Parameters
+    ----------
+    delta
+        An upper bound, for epsilon at least 0.
+    step
+        Distance of grid points.
+    reach
+        Epsilon up to which the curve is followed; its value there counts as infinite loss.
+
+    Notes
+    -----
+    Between grid points the bound is at most the chord in e^epsilon, since a true curve is convex there; for the same
+    reason the convex hull of the points still is a bound. Below 0 the other direction decides:
+    delta(-epsilon) = 1 - e^-epsilon (1 - delta(epsilon)). Slopes of the hull are the masses of Q, from which those of
+    P follow.
+    """
+    points = max(1, math.ceil(reach / step))
+    epsilons = np.arange(-points, points + 1) * step
+    right = np.array([delta(float(e)) for e in epsilons[points:]])
+    left = 1 - np.exp(epsilons[:points]) * (1 - right[:0:-1])
+    x, y = _hull(np.exp(epsilons), np.concatenate([left, right]))
+    # A pair with Q-mass q_i at loss log x_i has the curve P(infinite) + sum q_i (x_i - x)_+ : slopes are sums of q.
+    slopes = np.diff(y) / np.diff(x)
+    masses = np.diff(np.concatenate([[-1.0], slopes, [0.0]]))
+    mass = np.zeros(len(epsilons))
+    mass[np.rint(np.log(x) / step).astype(np.int64) + points] = np.maximum(masses, 0.0) * x
+    infinite = max(0.0, float(y[-1]))
+    # Slopes near -1 lose digits, all of them below loss 0: what mass of P is lost there is counted at 0.
+    mass[points] += max(0.0, 1 - infinite - float(mass.sum()))
+    return LossDistribution(step, -points, mass, infinite)
+
+
+def _hull(x: Array, y: Array) -> tuple[Array, Array]:
+    """Lower convex hull of points sorted by x."""
+    kept: list[int] = []
+    for i in range(len(x)):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return x[kept], y[kept]

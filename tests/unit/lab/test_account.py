@@ -1,0 +1,98 @@
+"""The calculators: the figures that the notes name, and one line for what is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.lab.test_cli import run
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    code, out, _ = run(capsys, "account", *arguments, "--json")
+    assert code == 0
+    return dict(json.loads(out))
+
+
+def test_classic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
+    assert found["true_delta"] == pytest.approx(0.789, abs=0.001)
+    assert found["exact_deviation"] > found["deviation"]
+
+
+def test_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, "gaussian", "--epsilon", "1", "--delta", "1e-5", "--sensitivity", "2")
+    assert found["deviation"] == pytest.approx(2 * 3.731, abs=0.002)
+    assert found["exact"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "bound", "expected"),
+    [(10_000, "clones", 4.80), (10_000, "binary", 5.47), (10**6, "clones", 9.37), (10**6, "binary", 10.06)],
+)
+def test_amplification(capsys: pytest.CaptureFixture[str], batch: int, bound: str, expected: float) -> None:
+    options = ["--epsilon", "1", "--delta", "1e-6", "--batch", str(batch), "--bound", bound]
+    found = figures(capsys, "amplification", *options)
+    assert found["local_epsilon"] == pytest.approx(expected, abs=0.02)
+    assert found["delta_reached"] <= 1e-6
+
+
+def test_shuffled_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--epsilon", "1", "--delta", "1e-6", "--coordinates", "20", "--levels", "10", "--batch", "1024"]
+    found = figures(capsys, "shuffled-bits", *options)
+    assert found["noise_bits_total"] == pytest.approx(143_198, rel=0.01)
+    assert found["against_analytic_gaussian"] < 1.02
+    assert found["published_against_analytic_gaussian"] > 250
+
+
+def test_shuffled_bits_of_a_large_batch_are_unfair(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--epsilon", "1", "--delta", "1e-6", "--coordinates", "20", "--batch", "1000000"]
+    found = figures(capsys, "shuffled-bits", *options, "--honest-fraction", "0.9")
+    assert found["bits_per_person"] == 1
+    assert found["chance"] < 0.1
+    assert found["against_analytic_gaussian"] < 1.03
+
+
+def test_compose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    as_json, as_toml = tmp_path / "events.json", tmp_path / "events.toml"
+    as_json.write_text('[{"event": "gaussian", "deviation": 3}, {"event": "gaussian", "deviation": 4}]')
+    as_toml.write_text('[[events]]\nevent = "gaussian"\ndeviation = 2.4\n')
+    left = figures(capsys, "compose", str(as_json), "--delta", "1e-6", "--delta", "1e-9")
+    right = figures(capsys, "compose", str(as_toml), "--delta", "1e-6", "--delta", "1e-9")
+    assert left["exact"]
+    for one, other in zip(left["curve"], right["curve"], strict=True):
+        assert one["epsilon"] == pytest.approx(other["epsilon"], rel=1e-6)
+
+
+@pytest.mark.parametrize("paper", ["1", "2", "3", "4", "5"])
+def test_published(capsys: pytest.CaptureFixture[str], paper: str) -> None:
+    claims = figures(capsys, "published", paper)["claims"]
+    assert all(claim["why"] and claim["source"] for claim in claims)
+    assert any(claim.get("true_epsilon", 0) != claim["claimed_epsilon"] for claim in claims)
+    code, out, _ = run(capsys, "account", "published", paper)
+    assert code == 0
+    assert claims[0]["claim"].split()[0] in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["gaussian", "--epsilon", "1", "--delta", "0"], "delta: "),
+        (["gaussian", "--epsilon", "nan", "--delta", "1e-6"], "epsilon: "),
+        (["gaussian", "--epsilon", "1", "--delta", "1e-6", "--sensitivity", "0"], "sensitivity: "),
+        (["amplification", "--epsilon", "1", "--delta", "1e-6", "--batch", "0"], "batch: "),
+        (["amplification", "--epsilon", "1", "--delta", "0", "--batch", "9", "--bound", "binary"], "--delta: "),
+        (["amplification", "--epsilon", "20", "--delta", "1e-6", "--batch", "9"], "--epsilon: "),
+        (["shuffled-bits", "--epsilon", "1", "--delta", "0", "--coordinates", "2", "--batch", "9"], "delta: "),
+        (["shuffled-bits", "--epsilon", "1", "--delta", "1e-6", "--coordinates", "2", "--batch", "0"], "--batch: "),
+        (["compose", "none.json"], "FILE: cannot read"),
+        (["compose", "pyproject.toml"], "event: not an event"),
+        (["published", "6"], "paper"),
+    ],
+)
+def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+    code, out, err = run(capsys, "account", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
