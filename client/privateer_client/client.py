@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from privateer.errors import InputError, NotFound, TermsRefused, Unavailable
-from privateer.privacy.terms import Limits
+from privateer.privacy.verification import Limits
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer_client.ledger import Account, Ledger
 from privateer_client.participation import Participation

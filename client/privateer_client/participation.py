@@ -11,7 +11,8 @@ from privateer.errors import Malformed, TermsRefused
 from privateer.experiment import Spec, parse_spec
 from privateer.policies.partition import PartitionPolicy
 from privateer.privacy.noise import SecureNoise
-from privateer.privacy.terms import Limits, Terms, verify
+from privateer.privacy.terms import Terms
+from privateer.privacy.verification import Limits, verify
 from privateer.privatizers import privatizer_for
 from privateer.wire.envelope import header_of
 from privateer.wire.publication import Publication, decode_publication, digest
@@ -46,8 +47,8 @@ class Participation:
         self.header = header_of(self.round, digest(body))
         self.policy.check(self.spec.arm_count)
         self._check_agreement(name)
-        if self.terms.mechanism != "signed-symbol":
-            raise TermsRefused("devices send signed symbols only", field="mechanism", remedy="do not take part")
+        if self.terms.mechanism == "laplace":
+            raise TermsRefused("a mechanism of the lab", field="mechanism", remedy="do not take part")
         if self.asks:
             verify(self.terms, self.spec.privacy, self.round.batch, limits)
         self._privatizer = privatizer_for(self.policy.layout, self.terms)
@@ -93,7 +94,8 @@ class Participation:
 
         Notes
         -----
-        Privacy cost: ``terms.local_epsilon`` each, pure and local. Pay for it before anything is sent.
+        Privacy cost: ``terms.local_epsilon`` each, pure and local; under ``central`` and ``none`` the records are sent
+        as they are, sealed to the curator. Pay for it before anything is sent.
         """
         contributions = self.policy.contribute(contexts, slots, rewards)
         reports = self._privatizer.randomize(contributions, self._noise)

@@ -19,7 +19,7 @@ def run_demo(services: Services, users: int) -> None:
     _create(services, spec)
     screen.print(
         f"[bold]2[/] experiment {name}: {spec.arm_count} arms, {spec.dimension} features, shuffle privacy with "
-        f"epsilon {spec.privacy.epsilon:g}, delta {spec.privacy.delta:g}"
+        f"epsilon {spec.privacy.bound:g}, delta {spec.privacy.delta:g}"
     )
     screen.print(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
     result = run_load(name, services.server, services.shuffler, users=users, population="peaks", seed=1)

@@ -10,6 +10,7 @@ import msgspec
 from privateer.codec import decode, encode
 from privateer.experiment import Spec, next_batch
 from privateer.policies.partition import PartitionPolicy
+from privateer.privacy.noise import SecureNoise
 from privateer.privatizers import privatizer_for
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.learners import learner_for
@@ -52,6 +53,11 @@ class OpenRound:
         return privatizer_for(self.policy.layout, self.policy.terms)
 
     @property
+    def released(self) -> bool:
+        """Whether what was counted is enough for the promise, so that it may be learned from."""
+        return self.received >= max(1, self.policy.terms.honest)
+
+    @property
     def room(self) -> int:
         """Reports that the round can still take."""
         return 0 if self.taken else self.round.batch - self.received
@@ -69,9 +75,15 @@ def first_round(spec: Spec, public_key: bytes) -> OpenRound:
 
 
 def following_round(closed: OpenRound) -> OpenRound:
-    """The round after a full one: releases its sums, learns, and publishes."""
-    learner = learner_for(closed.spec)
-    state = learner.learn(closed.state, closed.policy, closed.privatizer.release(closed.total))
+    """The round after a full one: releases its sums, learns, and publishes.
+
+    A release below the honest minimum is refused, and nothing learned from it: the promise counted on more people.
+    A curator's noise is drawn here; it stands once the state made of it is stored with the next publication.
+    """
+    state = closed.state
+    if closed.released:
+        release = closed.privatizer.release(closed.total, SecureNoise())
+        state = learner_for(closed.spec).learn(state, closed.policy, release)
     # Batches count, not the good reports in them: the schedule of rounds is then fixed by the spec alone.
     people = closed.people + closed.round.batch
     return _publish(closed.spec, state, closed.round.version + 1, people, closed.round.public_key)

@@ -40,25 +40,28 @@ class KeyedSums:
     reports
         Number of reports.
     sums
-        Shape (keys, groups): sum, over reports whose slot is in the group, of a score in {-1, 0, 1} with expectation
+        Shape (keys, groups): sum, over reports whose slot is in the group, of a score in [-1, 1] with expectation
         ``gain * share of people with the key * (2 value - 1)``.
     counts
         Shape (keys, groups), int64: reports whose slot is in the group.
     hits
-        Shape (keys,), int64: reports with a score other than 0.
+        Shape (keys,): reports with a score other than 0.
     gain
         What debiasing divides by.
     hit_own, hit_other
         Probability of a score other than 0 for a person with the key, and at most for one with another key.
+    noise
+        Variance of what a curator added to each of ``sums`` and ``hits``.
     """
 
     reports: int
-    sums: NDArray[np.int64]
+    sums: NDArray[np.float64]
     counts: NDArray[np.int64]
-    hits: NDArray[np.int64]
+    hits: NDArray[np.float64]
     gain: float
     hit_own: float
     hit_other: float
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from privateer.errors import SpecError
 
 ARMS_MIN, ARMS_MAX = 2, 16
 FEATURES_MAX = 5
-Model = Literal["local", "shuffle"]
+Model = Literal["local", "shuffle", "central", "none"]
+_DELTA_MIN = {"shuffle": 1e-15, "central": 1e-8}
+"""What the accountant certifies; under central the distance of drawn noise from the normal law must be small in it."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -56,10 +58,12 @@ class Privacy(_Section):
     Attributes
     ----------
     model
-        ``local``: nobody is trusted. ``shuffle``: a shuffler that does not collude with the server.
+        ``local``: nobody is trusted. ``shuffle``: a shuffler that does not collude with the server. ``central``: the
+        server, which sees records and adds noise to what it releases. ``none``: the server, which adds no noise.
     epsilon, delta
         The promise. Under ``local`` delta is 0 and every report is epsilon-private alone; under ``shuffle`` the
-        promise is for the shuffled batch, and the epsilon of a report follows from it and the batch.
+        promise is for the shuffled batch, and the epsilon of a report follows from it and the batch; under ``central``
+        it is for what is published; under ``none`` there is none, and neither is given.
     calibration
         ``tight`` or ``published`` (Laplace noise for every bin and arm, as paper 1 says; in the lab only).
     min_batch
@@ -71,7 +75,7 @@ class Privacy(_Section):
     """
 
     model: Model
-    epsilon: float = Field(gt=0, le=16, allow_inf_nan=False)
+    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
     calibration: Literal["tight", "published"] = "tight"
     min_batch: int = Field(default=1000, ge=100, le=1_000_000)
@@ -80,15 +84,23 @@ class Privacy(_Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Privacy":
-        if self.model == "local" and self.delta != 0:
-            raise ValueError("delta: must be 0 under the local model, whose reports are purely epsilon-private")
-        if self.model == "shuffle" and not self.delta > 0:
-            raise ValueError("delta: must be above 0 under the shuffle model; 1e-6 is usual")
-        if self.model == "shuffle" and self.calibration == "published":
+        if (self.epsilon is None) != (self.model == "none"):
+            raise ValueError("epsilon: must be given, except under the model 'none', which promises nothing")
+        if self.model in ("local", "none") and self.delta != 0:
+            raise ValueError("delta: must be 0 under the models 'local' (pure epsilon) and 'none'")
+        least = _DELTA_MIN.get(self.model, 0.0)
+        if self.delta < least:
+            raise ValueError(f"delta: must be at least {least:g} under the {self.model} model; 1e-6 is usual")
+        if self.model != "local" and self.calibration == "published":
             raise ValueError("calibration: 'published' exists under the local model only")
-        if self.model == "shuffle" and self.local_epsilon_max < self.epsilon:
+        if self.model == "shuffle" and self.local_epsilon_max < self.bound:
             raise ValueError("local_epsilon_max: must be at least epsilon")
         return self
+
+    @property
+    def bound(self) -> float:
+        """Epsilon of the promise, infinite if there is none."""
+        return math.inf if self.epsilon is None else self.epsilon
 
 
 class PartitionAlgorithm(_Section):

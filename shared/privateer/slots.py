@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 SLOT_BITS: Final = 32
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
+_BLOCK: Final = 1 << 18
+"""(slot, key) pairs hashed at a time; keeps the working set in the processor's cache."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -69,6 +71,17 @@ class Layout:
     @cached_property
     def _key_words(self) -> NDArray[np.uint64]:
         return _mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN)
+
+    def count(self, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """How many slots fall into each group of each key, shape (keys, groups)."""
+        counts = np.zeros((self.keys, self.groups), np.int64)
+        keys = np.arange(self.keys)
+        step = max(1, _BLOCK // max(1, self.keys))
+        for start in range(0, len(slots), step):
+            hashes = self.hashes(slots[start : start + step, None], keys[None, :])
+            cells = (self.group(hashes, keys[None, :]) + keys * self.groups).ravel()
+            counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+        return counts
 
     def group(self, hashes: NDArray[np.uint64], keys: NDArray[np.integer]) -> NDArray[np.int64]:
         """Group of each hash at its key."""

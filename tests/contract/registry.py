@@ -3,7 +3,7 @@
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -18,6 +18,7 @@ from privateer.contributions import KeyedValues
 from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
+from privateer.privatizers.curated import CuratedSums
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import Layout
@@ -58,11 +59,24 @@ PRIVATIZERS: dict[type, dict[str, Any]] = {
         for epsilon, buckets, elsewhere in [(1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True)]
     },
     LaplaceCells: {f"laplace-{epsilon:g}": LaplaceCells(LAYOUT, epsilon) for epsilon in (1.0, 4.0)},
+    CuratedSums: {f"curated-{deviation:g}": CuratedSums(LAYOUT, deviation) for deviation in (0.0, 2.0, 12.0)},
 }
+LOCAL = (SignedSymbol, LaplaceCells)
+"""Privatizers whose reports are private by themselves."""
+
+
+def weaker(privatizer: Any, factor: float) -> Any:
+    """The same privatizer with ``factor`` times the epsilon, or with so much less noise."""
+    if isinstance(privatizer, LOCAL):
+        return replace(privatizer, epsilon=factor * privatizer.epsilon)
+    return replace(privatizer, deviation=privatizer.deviation / factor if privatizer.deviation else factor)
+
 
 _TRUST: dict[str, dict[str, Any]] = {
     "local": {"privacy.epsilon": 4.0},
     "shuffle": {**SHUFFLE, "experiment.round_growth": 0.1},
+    "central": {"privacy.model": "central", "privacy.epsilon": 1.0, "privacy.delta": 1e-6},
+    "none": {"privacy.model": "none", "privacy.epsilon": None},
 }
 LEARNERS: dict[type, dict[str, Spec]] = {
     PartitionLearner: {
@@ -114,7 +128,7 @@ class Case:
         """A release by the real path: randomize, add, release."""
         one = self.privatizer
         reports = one.randomize(self.people(rng), SeededNoise(int(rng.integers(2**63))))
-        return one.release(one.add(one.empty(), reports))
+        return one.release(one.add(one.empty(), reports), SeededNoise(int(rng.integers(2**63))))
 
 
 def cases() -> dict[str, Callable[[], Case]]:
@@ -173,6 +187,8 @@ def variances(case: Case) -> Array:
         value_squares = (squares + 2 * (2 * value - count) + count) / 4
         rewards = shares * value_squares - shares**2 * value_squares
         return np.concatenate([(rewards + noise).ravel(), (shares * (1 - shares) * count + noise).ravel()])
+    if isinstance(one, CuratedSums):
+        return (shares * squares - shares**2 * squares + one.deviation**2).ravel()
     e = np.exp(one.epsilon)
     total = e + 2 * one.buckets + one.elsewhere - 1
     own = (e + 1) / total

@@ -48,7 +48,15 @@ def services(folder: Path) -> Iterator[Services]:
         yield at
 
 
-@pytest.mark.parametrize(("changes", "people"), [(SHUFFLED, 6000), (LOCAL, 3000)])
+CENTRAL = {
+    "privacy.model": "central",
+    "privacy.delta": 1e-6,
+    "experiment.horizon": 3000,
+    "experiment.round_growth": 0.5,
+}
+
+
+@pytest.mark.parametrize(("changes", "people"), [(SHUFFLED, 6000), (LOCAL, 3000), (CENTRAL, 3000)])
 def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], people: int) -> None:
     spec = make_spec(changes)
     with services(tmp_path) as at:
@@ -60,6 +68,8 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
             time.sleep(0.05)
         assert facts(at)["accepted"] == people
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
+            if spec.privacy.model == "central":
+                assert httpx.get(f"{at.server}/experiments/test/privacy").json()["promise"]["model"] == "central"
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED

@@ -13,6 +13,8 @@ from privateer_server.store import RoundRecord
 _PROOFS: Final = {
     ("local", "signed-symbol"): "k-ary randomized response: pure epsilon-local privacy of every report",
     ("shuffle", "signed-symbol"): "privacy blanket of Balle, Bell, Gascon and Nissim (CRYPTO 2019, Lemma 5.3)",
+    ("central", "gaussian"): "analytic Gaussian of Balle and Wang (ICML 2018, Theorem 8), of the curator's releases",
+    ("none", "none"): "nothing is promised",
 }
 """Why the promise holds, by trust model and mechanism; docs/privacy.md has the arguments."""
 

@@ -44,7 +44,7 @@ class PartitionState:
     precision, moment
         Shape (bins, arms): posterior precision, and precision times mean, of mass * (2 mean reward - 1).
     heaviest
-        Shape (bins,): largest weight that a single report has had in ``moment``.
+        Shape (bins,): largest weight that a single report has had in ``moment``, over arms.
     """
 
     rounds: int
@@ -118,11 +118,12 @@ class PartitionLearner:
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Update posteriors by inverse variance, drop arms, split bins."""
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
-        variance = self._variance(release, policy.depths[policy.bins])
-        weight = release.gain / variance
-        precision[policy.bins] += release.gain * weight[:, None] * release.counts
-        moment[policy.bins] += weight[:, None] * release.sums
-        heaviest[policy.bins] = np.maximum(heaviest[policy.bins], weight)
+        variance = self._variance(release, policy.depths[policy.bins])[:, None]
+        # A curator's noise is added once to a sum: a report bears its share of it.
+        weight = release.gain / (variance + release.noise / np.maximum(1, release.counts))
+        precision[policy.bins] += release.gain * weight * release.counts
+        moment[policy.bins] += weight * release.sums
+        heaviest[policy.bins] = np.maximum(heaviest[policy.bins], np.max(weight, axis=1, initial=0.0))
         state = replace(
             state,
             rounds=state.rounds + 1,
@@ -141,8 +142,9 @@ class PartitionLearner:
             return np.asarray(mass * max(0.0, release.hit_own - release.hit_other) + release.hit_other)
         if not len(depths):
             return np.ones(0)
-        pooled = float(release.hits.mean()) / max(1, release.reports)
-        floor = release.hit_other / 4
+        reports = max(1, release.reports)
+        floor = max(release.hit_other / 4, 1 / reports)
+        pooled = max(floor, float(release.hits.mean()) / reports)
         return np.asarray(np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL)))
 
     def _mass(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -100,7 +100,7 @@ class PublishedPartitionLearner:
         """
         some = state.counts > 0
         count = np.where(some, state.counts, 1.0)
-        noise = state.people[:, None] / self.spec.privacy.epsilon**2
+        noise = state.people[:, None] / self.spec.privacy.bound**2
         factor = _CONFIDENCE * math.log2(max(2, self.spec.experiment.horizon))
         radius = np.sqrt(factor * np.maximum(noise, state.counts)) / np.abs(count)
         return np.where(some, np.clip(state.rewards / count, 0.0, 1.0), 0.0), np.where(some, radius, np.inf)

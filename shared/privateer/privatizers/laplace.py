@@ -39,7 +39,8 @@ class LaplaceCells:
     -----
     Privacy cost: epsilon-LDP per report: discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
     between any two people is at most 4. On a grid, so nothing leaks through floating point; the magnitude's binary
-    digits are independent bits with probabilities rounded to 2^-64.
+    digits are independent bits with probabilities rounded to 2^-64, so strictly it is (epsilon, delta)-LDP with a delta
+    of 2^-58 for each cell and quantity.
     """
 
     layout: Layout
@@ -104,8 +105,11 @@ class LaplaceCells:
         """The total of two disjoint sets of reports."""
         return CellTotal(left.reports + right.reports, left.sums + right.sums)
 
-    def release(self, total: CellTotal) -> CellSums:
-        """What the learner may see."""
+    def release(self, total: CellTotal, _: NoiseSource) -> CellSums:
+        """What the learner may see: a function of randomized reports alone, without further cost or noise."""
+        return self._released(total)
+
+    def _released(self, total: CellTotal) -> CellSums:
         return CellSums(total.reports, total.sums[0] / _UNIT, total.sums[1] / _UNIT)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellSums:
@@ -118,7 +122,7 @@ class LaplaceCells:
         exact = np.stack([np.bincount(cells, grid, size), _UNIT * np.bincount(cells, minlength=size)])
         success = -math.expm1(-1.0 / self.scale)
         noise = rng.negative_binomial(n, success, exact.shape) - rng.negative_binomial(n, success, exact.shape)
-        return self.release(CellTotal(n, (exact + noise).astype(np.int64).reshape(shape)))
+        return self._released(CellTotal(n, (exact + noise).astype(np.int64).reshape(shape)))
 
 
 def discrete_laplace(count: int, scale: float, noise: NoiseSource) -> NDArray[np.int64]:

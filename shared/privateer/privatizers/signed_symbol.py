@@ -130,12 +130,16 @@ class SignedSymbol:
             len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hit.sum(axis=0, dtype=np.int64)
         )
 
-    def release(self, total: SymbolTotal) -> KeyedSums:
-        """What the learner may see: a function of randomized reports alone, without further cost."""
+    def release(self, total: SymbolTotal, _: NoiseSource) -> KeyedSums:
+        """What the learner may see: a function of randomized reports alone, without further cost or noise."""
+        return self._released(total)
+
+    def _released(self, total: SymbolTotal) -> KeyedSums:
         response = self.response
         own = response.truth + response.other
         other = max(2 * response.other, own / self.buckets + 2 * response.other * (1 - 1 / self.buckets))
-        return KeyedSums(total.reports, total.sums, total.counts, total.hits, response.gain, own, other)
+        sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)
+        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
         """Draw a release with the law of randomizing, adding and releasing, without hashing every (report, key).
@@ -143,7 +147,7 @@ class SignedSymbol:
         Exact in law when slots' hashes are independent between keys: given how many people of each key send a
         bucket's symbol, a report of another key scores 0 but for chance 1/buckets, and then a fair sign.
         """
-        return self.release(_simulated(self, contributions, rng))
+        return self._released(_simulated(self, contributions, rng))
 
 
 def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:

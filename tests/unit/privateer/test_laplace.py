@@ -127,7 +127,7 @@ def test_what_is_no_report_is_refused():
 def test_release_is_in_units_of_values():
     privatizer = cells()
     total = privatizer.add(privatizer.empty(), np.full((3, 12), laplace._UNIT, "<i4"))
-    released = privatizer.release(total)
+    released = privatizer.release(total, SeededNoise(0))
     assert released.reports == 3
     assert (released.rewards == 3).all()
     assert (released.counts == 3).all()

@@ -119,8 +119,8 @@ def test_what_is_no_report_is_refused(buckets, elsewhere):
 def test_released_chances_of_a_score(buckets, elsewhere):
     """``hit_own`` is exact, ``hit_other`` an upper bound that some other person reaches."""
     one, n = privatizer(1.5, buckets, elsewhere), 200_000
-    own = one.release(one.add(one.empty(), one.randomize(people(n, 0), SeededNoise(1))))
-    none = one.release(one.add(one.empty(), one.randomize(people(n, -1), SeededNoise(2))))
+    own = one.release(one.add(one.empty(), one.randomize(people(n, 0), SeededNoise(1))), SeededNoise(0))
+    none = one.release(one.add(one.empty(), one.randomize(people(n, -1), SeededNoise(2))), SeededNoise(0))
     for released, key, chance in ((own, 0, own.hit_own), (own, 1, None), (none, 0, None)):
         rate = released.hits[key] / n
         if chance is not None:

@@ -170,7 +170,7 @@ def _error_of_sums(bits: int) -> float:
         groups = layout.group(layout.hashes(slots, keys), keys)
         told = KeyedValues(slots, keys, groups, np.full(people, 0.8))
         reports = privatizer.randomize(told, SeededNoise(int(rng.integers(2**62))))
-        release = privatizer.release(privatizer.add(privatizer.empty(), reports))
+        release = privatizer.release(privatizer.add(privatizer.empty(), reports), SeededNoise(0))
         truth = np.bincount(keys, minlength=keys_count)[:, None] * 0.5 * 0.6
         squares.append(np.square(release.sums / release.gain - truth) / (people * 0.5 / release.gain**2))
     return float(np.sqrt(np.mean(squares)))

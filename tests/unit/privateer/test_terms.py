@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from privateer.errors import SpecError, TermsRefused
 from privateer.experiment import Privacy
 from privateer.privacy.amplification import shuffled_delta
+from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.response import RandomizedResponse
-from privateer.privacy.terms import Limits, calibrate, honest_count, information, verify
+from privateer.privacy.terms import calibrate, honest_count, information
+from privateer.privacy.verification import Limits, verify
 from tests.support.shuffling import sampled_blanket_delta
 
 LOCAL = Privacy(model="local", epsilon=1.0)
@@ -103,6 +105,55 @@ def test_shuffle_lies_are_refused(lie):
     with pytest.raises(TermsRefused) as refused:
         verify(replace(terms, **SHUFFLE_LIES[lie]), SHUFFLE, 10_000, Limits())
     assert refused.value.field
+
+
+CENTRAL = Privacy(model="central", epsilon=1.0, delta=1e-6)
+CURATED = Limits(curator=True)
+
+
+def test_central_noise_is_the_analytic_gaussians_at_sensitivity_two():
+    terms = calibrate(CENTRAL, 1000, 1.0, 1.0)
+    assert terms.deviation == pytest.approx(gaussian_deviation(1.0, 1e-6, 2.0), rel=2e-3)
+    verify(terms, CENTRAL, 1000, CURATED)
+
+
+@pytest.mark.parametrize(
+    ("lie", "field"),
+    [
+        ({"deviation": 8.4}, "delta"),
+        ({"deviation": 0.0}, "deviation"),
+        ({"deviation": -9.0}, "deviation"),
+        ({"deviation": math.nan}, "deviation"),
+        ({"deviation": math.inf}, "deviation"),
+        ({"epsilon": 0.5}, "epsilon"),
+        ({"delta": 1e-5}, "delta"),
+        ({"mechanism": "none"}, "mechanism"),
+        ({"mechanism": "signed-symbol"}, "mechanism"),
+        ({"model": "none"}, "model"),
+        ({"batch": 10}, "batch"),
+    ],
+)
+def test_central_lies_are_refused(lie, field):
+    terms = calibrate(CENTRAL, 1000, 1.0, 1.0)
+    with pytest.raises(TermsRefused) as refused:
+        verify(replace(terms, **lie), CENTRAL, 1000, CURATED)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("privacy", [CENTRAL, Privacy(model="none")])
+def test_records_go_to_a_server_only_if_the_application_says_so(privacy):
+    terms = calibrate(privacy, 1000, 1.0, 1.0)
+    with pytest.raises(TermsRefused) as refused:
+        verify(terms, privacy, 1000, Limits(epsilon=math.inf))
+    assert refused.value.field == "model"
+    verify(terms, privacy, 1000, Limits(epsilon=math.inf, curator=True))
+
+
+def test_no_promise_is_more_than_a_finite_budget():
+    privacy = Privacy(model="none")
+    with pytest.raises(TermsRefused) as refused:
+        verify(calibrate(privacy, 10, 1.0, 1.0), privacy, 10, CURATED)
+    assert refused.value.field == "epsilon"
 
 
 def test_a_batch_below_min_batch_is_refused():

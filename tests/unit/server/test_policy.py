@@ -8,7 +8,7 @@ import pytest
 from privateer.codec import decode
 from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
-from privateer.privacy.terms import Limits, verify
+from privateer.privacy.verification import Limits, verify
 from privateer.wire.publication import decode_publication, digest
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL, Api, assert_problem

@@ -1,0 +1,145 @@
+"""How a device checks the terms of a round: it computes everything anew, and never trusts the server's numbers."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from privateer.errors import TermsRefused
+from privateer.experiment import Privacy
+from privateer.privacy.amplification import shuffled_delta
+from privateer.privacy.curator import curator_delta
+from privateer.privacy.response import SYMBOLS_MAX
+from privateer.privacy.terms import Terms, honest_count
+
+_BATCH_MAX: Final = 100_000_000
+_REMEDY: Final = "do not take part"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device accepts, set by the application and never by a server.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The most that one contribution may cost under the experiment's trust model.
+    local_epsilon
+        The most that it may cost if everybody else colludes.
+    honest_fraction, min_batch
+        Under shuffle, the largest share of a batch that the promise may count on, and the fewest reports of a batch.
+    curator
+        Whether records may be sent to the server as they are, for it to protect (``central``) or not (``none``, which
+        takes an infinite ``epsilon`` as well).
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    local_epsilon: float = 6.0
+    honest_fraction: float = 0.9
+    min_batch: int = 1000
+    curator: bool = False
+
+
+def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
+    """Refuse terms that miss the spec's promise or the device's limits, computing both anew from the parameters alone.
+
+    Raises
+    ------
+    TermsRefused
+        Naming what is missed; states promised and allowed.
+    """
+    _agree(terms, privacy, batch)
+    _afford(terms, limits)
+    _CHECKS[terms.model](terms, privacy, batch, limits)
+
+
+def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
+    """The terms are those of the spec."""
+    mechanisms = {"central": "gaussian", "none": "none"}
+    tight = mechanisms.get(privacy.model, "signed-symbol")
+    expected = {
+        "model": privacy.model,
+        "epsilon": privacy.bound,
+        "delta": privacy.delta,
+        "batch": batch,
+        "honest": honest_count(privacy, batch) if privacy.model == "shuffle" else 0,
+        "mechanism": "laplace" if privacy.calibration == "published" else tight,
+    }
+    for name, value in expected.items():
+        if getattr(terms, name) != value:
+            raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy=_REMEDY)
+    if not (terms.buckets >= 1 and 2 <= terms.symbols <= SYMBOLS_MAX and terms.local_epsilon > 0):
+        raise TermsRefused("no such randomizer", field="buckets", remedy=_REMEDY)
+
+
+def _afford(terms: Terms, limits: Limits) -> None:
+    """The promise is within the device's limits."""
+    trusts = terms.model in ("central", "none")
+    if trusts and not limits.curator:
+        raise TermsRefused(
+            f"under the model '{terms.model}' the server sees records, and this device does not allow that",
+            field="model",
+            remedy="do not take part, or Limits(curator=True) if the server may see them",
+        )
+    costs = [("epsilon", terms.epsilon, limits.epsilon), ("delta", terms.delta, limits.delta)]
+    if not trusts:
+        costs.append(("local_epsilon", terms.local_epsilon, limits.local_epsilon))
+    for name, value, limit in costs:
+        if not value <= limit:
+            raise TermsRefused(
+                f"costs {value:g}, this device allows {limit:g}", field=name, remedy="do not take part, or allow more"
+            )
+
+
+def _check_local(terms: Terms, privacy: Privacy, _batch: int, _limits: Limits) -> None:
+    if not terms.local_epsilon <= privacy.bound:
+        raise TermsRefused("a report costs more than promised", field="local_epsilon", remedy=_REMEDY)
+
+
+def _check_shuffle(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
+    if batch < privacy.min_batch or terms.local_epsilon > privacy.local_epsilon_max:
+        raise TermsRefused("below the spec's min_batch or above its local_epsilon_max", field="batch", remedy=_REMEDY)
+    _believable(privacy, batch, limits)
+    delta = shuffled_delta(terms.epsilon, terms.local_epsilon, terms.symbols, terms.honest)
+    if not delta <= terms.delta:
+        raise TermsRefused(
+            f"the batch gives delta {delta:.3g}, promised is {terms.delta:g}", field="delta", remedy=_REMEDY
+        )
+
+
+def _check_central(terms: Terms, _privacy: Privacy, _batch: int, _limits: Limits) -> None:
+    if not (terms.deviation > 0 and math.isfinite(terms.deviation)):
+        raise TermsRefused("no such noise", field="deviation", remedy=_REMEDY)
+    delta = curator_delta(terms.epsilon, terms.deviation)
+    if not delta <= terms.delta:
+        raise TermsRefused(
+            f"the noise gives delta {delta:.3g}, promised is {terms.delta:g}", field="delta", remedy=_REMEDY
+        )
+
+
+def _check_none(_terms: Terms, _privacy: Privacy, _batch: int, _limits: Limits) -> None:
+    """Nothing is promised."""
+
+
+_CHECKS: Final = {
+    "local": _check_local,
+    "shuffle": _check_shuffle,
+    "central": _check_central,
+    "none": _check_none,
+}
+
+
+def _believable(privacy: Privacy, batch: int, limits: Limits) -> None:
+    """What the promise assumes of other people is the device's to believe, not the server's to claim."""
+    if not privacy.honest_fraction <= limits.honest_fraction:
+        raise TermsRefused(
+            f"counts on {privacy.honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
+            field="honest_fraction",
+            remedy="do not take part",
+        )
+    if not limits.min_batch <= batch <= _BATCH_MAX:
+        raise TermsRefused(
+            f"a batch of {batch}, this device takes {limits.min_batch} to {_BATCH_MAX}",
+            field="batch",
+            remedy="do not take part",
+        )
