@@ -64,6 +64,44 @@ class KeyedSums:
     noise: float = 0.0
 
 
+@dataclass(frozen=True, repr=False)
+class BoundedVectors:
+    """One vector per person: the primitive 'bounded vectors'.
+
+    Attributes
+    ----------
+    slots
+        Shape (n,), uint32: public.
+    values
+        Shape (n, coordinates), float64; clipped by the privatizer. Secret.
+    """
+
+    slots: NDArray[np.uint32]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+@dataclass(frozen=True)
+class VectorSums:
+    """A private sum of vectors over one round.
+
+    Attributes
+    ----------
+    reports
+        Number of people in it.
+    sums
+        Shape (coordinates,): unbiased for the sum of the people's clipped vectors.
+    noise
+        Variance of what was added to each coordinate of ``sums``, averaged over coordinates.
+    """
+
+    reports: int
+    sums: NDArray[np.float64]
+    noise: float
+
+
 @dataclass(frozen=True)
 class CellSums:
     """Private sums over one round, cell by cell (the published mechanism of paper 1).

@@ -22,7 +22,7 @@ _BLOCK: Final = 1 << 18
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64's finalizer (Steele, Lea and Flood 2014): a bijection of 64-bit words that spreads every bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -65,12 +65,12 @@ class Layout:
 
     def hashes(self, slots: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
         """64 public bits per (slot, key); the arguments broadcast."""
-        left = _mix((slots.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
-        return _mix(left ^ self._key_words[keys])
+        left = mix((slots.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
+        return mix(left ^ self._key_words[keys])
 
     @cached_property
     def _key_words(self) -> NDArray[np.uint64]:
-        return _mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN)
+        return mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN)
 
     def count(self, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
         """How many slots fall into each group of each key, shape (keys, groups)."""

@@ -12,6 +12,7 @@ from privateer.codec import decode, encode
 from privateer.contributions import KeyedValues
 from tests.contract import registry
 from tests.contract.registry import Case
+from tests.contract.vectors import VECTORS
 from tests.support.noise import SeededNoise
 from tests.support.partitions import same
 from tests.support.statistics import centred, realised_epsilon, same_law
@@ -45,8 +46,9 @@ def simulated(case, privatizer, draws=DRAWS):
 
 
 def test_every_privatizer_is_in_the_battery():
-    assert registry.privatizers() == set(registry.PRIVATIZERS)
+    assert registry.privatizers() == set(registry.PRIVATIZERS) | set(VECTORS)
     assert all(registry.PRIVATIZERS.values())
+    assert all(VECTORS.values())
 
 
 def test_simulate_has_the_law_of_the_real_path(case, collected):

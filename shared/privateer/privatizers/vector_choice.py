@@ -1,0 +1,23 @@
+"""Which local mechanism for vectors: the one of the least error at a promise and a dimension."""
+
+from privateer.privatizers.vector_gaussian import GaussianVectors, vector_deviation
+from privateer.privatizers.vector_symbol import VectorSymbol, best_directions
+from privateer.vectors import Ball
+
+
+def local_vectors(ball: Ball, epsilon: float, delta: float, seed: int) -> GaussianVectors | VectorSymbol:
+    """The privatizer of the least mean squared error for (epsilon, delta) under the local model.
+
+    Randomized directions are pure (they use no delta), and win unless delta is large (docs/vectors.md has the table).
+
+    Raises
+    ------
+    SpecError
+        If the promise is out of the certified range.
+    """
+    symbol = VectorSymbol(ball, epsilon, best_directions(ball.coordinates, epsilon), seed)
+    if delta == 0:
+        return symbol
+    gaussian = GaussianVectors(ball, vector_deviation(ball, epsilon, delta))
+    error = ball.coordinates * (gaussian.deviation * ball.step) ** 2
+    return symbol if symbol.error < error else gaussian

@@ -1,0 +1,126 @@
+"""One battery for every privatizer of vectors; seeds and false-alarm rates as for keyed means."""
+
+import numpy as np
+import pytest
+
+from privateer.codec import decode, encode
+from privateer.contributions import BoundedVectors
+from privateer.errors import BatchRefused, InputError, OutOfRange
+from privateer.privatizers.vector_bits import ShareVectors
+from tests.contract.vectors import CASES, PEOPLE, ball_of, people, spread, truth
+from tests.support.noise import SeededNoise
+from tests.support.partitions import same
+from tests.support.statistics import centred, same_law
+
+DRAWS = 600
+
+
+@pytest.fixture(params=CASES, scope="module")
+def one(request):
+    return CASES[request.param]
+
+
+def collect(one, rng, told=None):
+    """A release by the real path."""
+    seed = int(rng.integers(2**62))
+    reports = one.randomize(told or people(one, rng), SeededNoise(seed))
+    return one.release(one.add(one.empty(), one.parse(reports.tobytes())), SeededNoise(seed + 1))
+
+
+@pytest.fixture(scope="module")
+def collected(one):
+    rng = np.random.default_rng(21)
+    return np.array([collect(one, rng).sums for _ in range(DRAWS)])
+
+
+def test_simulate_has_the_law_of_the_real_path(one, collected):
+    rng = np.random.default_rng(22)
+    simulated = np.array([one.simulate(people(one, rng), rng).sums for _ in range(DRAWS)])
+    assert same_law(
+        np.column_stack([collected, collected.sum(axis=1)]), np.column_stack([simulated, simulated.sum(axis=1)])
+    )
+
+
+def test_sums_are_unbiased_whatever_is_clipped(one, collected):
+    assert centred(collected, truth(one))
+    assert not centred(collected, truth(one) + 3 * collected.std(axis=0)), "planted: a bias of three deviations"
+
+
+def test_variances_are_right(one, collected):
+    """What a release says of its noise, and the exact variance with rounding; planted: half as much again."""
+    squares = (collected - truth(one)) ** 2
+    exact = spread(one)
+    if exact is None:
+        noise = one.simulate(people(one, np.random.default_rng(0)), np.random.default_rng(0)).noise
+        vectors_ = ball_of(one).clip(people(one, np.random.default_rng(0)).values)
+        # The named direction's own square, less each person's squared mean; the lifted coordinate takes its share.
+        average = squares.mean(axis=1)[:, None]
+        assert average.mean() <= noise * 1.2
+        assert average.mean() + (vectors_**2).sum() / ball_of(one).coordinates >= noise * 0.8
+    else:
+        assert centred(squares, exact)
+        assert exact.min() == 0 or not centred(squares, 1.5 * exact)
+
+
+def test_totals_add_and_merge_in_any_order_and_round_trip(one):
+    reports = one.randomize(people(one, np.random.default_rng(1)), SeededNoise(3))
+    flat = one.parse(reports.tobytes())
+    whole = one.add(one.empty(), flat)
+    assert same(whole, one.add(one.empty(), np.random.default_rng(2).permutation(flat)))
+    parts = [one.add(one.empty(), part) for part in np.array_split(flat, 5)]
+    merged = one.empty()
+    for part in reversed(parts):
+        merged = one.merge(part, merged)
+    assert same(merged, whole)
+    assert same(decode(encode(whole), type(whole)), whole)
+
+
+def test_messages_have_one_size_and_number_whatever_they_say(one):
+    ball = ball_of(one)
+    lengths = set()
+    for value in (-9.0, 0.0, 0.1, 9.0):
+        told = BoundedVectors(np.array([9], np.uint32), np.full((1, ball.coordinates), value))
+        lengths.add(len(one.randomize(told, SeededNoise(4)).tobytes()))
+    assert lengths == {one.report_size * getattr(one, "messages", 1)}
+
+
+def test_what_no_client_makes_is_refused(one):
+    rows = one.randomize(people(one, np.random.default_rng(1)), SeededNoise(3)).tobytes()
+    with pytest.raises(OutOfRange):
+        one.parse(rows[:-1])
+    if not isinstance(one, ShareVectors):
+        with pytest.raises(OutOfRange):
+            one.parse(b"\xff" * (one.report_size - 1) + b"\x7f")
+
+
+@pytest.mark.parametrize("bad", [np.nan, "shape", "one axis"])
+def test_what_is_no_vector_is_refused_without_an_echo(one, bad):
+    ball = ball_of(one)
+    values = np.full((1, ball.coordinates), 0.123456)
+    if bad == "shape":
+        values = values[:, :-1]
+    elif bad == "one axis":
+        values = values[0]
+    else:
+        values[0, 0] = bad
+    with pytest.raises(InputError) as refused:
+        one.randomize(BoundedVectors(np.array([1], np.uint32), values), SeededNoise(1))
+    assert "0.123" not in str(refused.value)
+
+
+def test_infinite_coordinates_are_clipped(one):
+    ball = ball_of(one)
+    told = BoundedVectors(np.array([1], np.uint32), np.full((1, ball.coordinates), np.inf))
+    one.parse(one.randomize(told, SeededNoise(1)).tobytes())
+
+
+@pytest.mark.parametrize("name", ["bits-fair", "bits-unfair", "shares-fair", "shares-unfair"])
+def test_a_release_below_the_honest_minimum_is_refused(name):
+    one = CASES[name]
+    few = BoundedVectors(np.zeros(19, np.uint32), np.zeros((19, 3)))
+    with pytest.raises(BatchRefused) as refused:
+        collect(one, np.random.default_rng(1), few)
+    assert "19" in str(refused.value)
+    with pytest.raises(BatchRefused):
+        one.simulate(few, np.random.default_rng(1))
+    assert one.plan.least < PEOPLE

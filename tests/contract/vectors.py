@@ -1,0 +1,82 @@
+"""The vector privatizers of the battery, and people with vectors."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.contributions import BoundedVectors
+from privateer.privatizers.vector_bits import BinomialPlan, BitVectors, ShareVectors
+from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors
+from privateer.privatizers.vector_laplace import LaplaceVectors
+from privateer.privatizers.vector_symbol import VectorSymbol
+from privateer.vectors import Ball, rounding_variance
+
+Array = NDArray[np.float64]
+BOX = Ball("max", 2.0, 3)
+SPHERE = Ball("l2", 0.5, 4)
+FAIR = BinomialPlan(BOX, 7, 70, 0.5, 20)
+UNFAIR = BinomialPlan(BOX, 5, 1, 0.2, 20)
+
+VECTORS: dict[type, dict[str, Any]] = {
+    GaussianVectors: {
+        "gaussian-max": GaussianVectors(BOX, 40_000.0),
+        "gaussian-l2": GaussianVectors(SPHERE, 20_000.0),
+    },
+    CuratedVectors: {
+        "curated-max": CuratedVectors(BOX, 30_000.0),
+        "curated-l2": CuratedVectors(SPHERE, 9_000.0),
+        "curated-none": CuratedVectors(SPHERE, 0.0),
+    },
+    VectorSymbol: {
+        "symbol-1": VectorSymbol(SPHERE, 1.0, 1, 5),
+        "symbol-16": VectorSymbol(SPHERE, 4.0, 16, 6),
+        "symbol-max": VectorSymbol(BOX, 3.0, 4, 7),
+    },
+    LaplaceVectors: {"laplace-max": LaplaceVectors(BOX, 4.0), "laplace-l2": LaplaceVectors(SPHERE, 8.0)},
+    BitVectors: {"bits-fair": BitVectors(FAIR), "bits-unfair": BitVectors(UNFAIR)},
+    ShareVectors: {"shares-fair": ShareVectors(FAIR, 5), "shares-unfair": ShareVectors(UNFAIR, 3)},
+}
+CASES: dict[str, Any] = {name: one for entries in VECTORS.values() for name, one in entries.items()}
+PEOPLE = 60
+
+
+def ball_of(privatizer: Any) -> Ball:
+    plan = getattr(privatizer, "plan", None)
+    return plan.ball if plan else privatizer.ball
+
+
+def people(privatizer: Any, rng: np.random.Generator) -> BoundedVectors:
+    """The same vectors every time, some beyond the ball, with fresh slots."""
+    ball = ball_of(privatizer)
+    angles = np.arange(PEOPLE)[:, None] * (1 + np.arange(ball.coordinates))[None, :]
+    lengths = np.linspace(0, 1.6, PEOPLE)[:, None]
+    return BoundedVectors(
+        rng.integers(0, 2**32, PEOPLE, dtype=np.uint32), ball.bound * lengths * (0.3 + np.cos(angles))
+    )
+
+
+def truth(privatizer: Any) -> Array:
+    """The sum of clipped vectors."""
+    return ball_of(privatizer).clip(people(privatizer, np.random.default_rng(0)).values).sum(axis=0)
+
+
+def spread(privatizer: Any) -> Array | None:
+    """Variance of the released sum's coordinates: noise and rounding; None where only its average is known."""
+    told = people(privatizer, np.random.default_rng(0)).values
+    ball = ball_of(privatizer)
+    if isinstance(privatizer, VectorSymbol):
+        return None
+    if isinstance(privatizer, BitVectors | ShareVectors):
+        unit = privatizer.plan.unit
+        share = ((ball.clip(told) + ball.bound) / unit) % 1.0
+        trials = PEOPLE * privatizer.plan.bits * privatizer.plan.chance * (1 - privatizer.plan.chance)
+        return np.asarray((share * (1 - share)).sum(axis=0) * unit**2 + trials * unit**2)
+    if isinstance(privatizer, LaplaceVectors):
+        share = (ball.clip(told) / ball.bound * 256) % 1.0
+        ratio = np.exp(-1 / privatizer.scale)
+        noise = PEOPLE * 2 * ratio / (1 - ratio) ** 2
+        return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * (ball.bound / 256) ** 2)
+    draws = PEOPLE if isinstance(privatizer, GaussianVectors) else 1
+    noise = draws * (privatizer.deviation**2 + 1 / 12) if privatizer.deviation else 0.0
+    return rounding_variance(told, ball) + noise * ball.step**2

@@ -1,0 +1,185 @@
+"""Calibration of the vector mechanisms: what they promise is accounted, and how much noise that takes."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+from privateer.contributions import BoundedVectors
+from privateer.errors import SpecError
+from privateer.privacy.accountant import account
+from privateer.privacy.events import Gaussian, ShuffledBits
+from privateer.privacy.gaussian import gaussian_deviation
+from privateer.privatizers.vector_bits import BIT, BinomialPlan, BitVectors, ShareVectors, plan, shares_needed
+from privateer.privatizers.vector_choice import local_vectors
+from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
+from privateer.privatizers.vector_laplace import LaplaceVectors
+from privateer.privatizers.vector_symbol import VectorSymbol, best_directions, mean_product
+from privateer.vectors import Ball
+from tests.support.noise import SeededNoise
+from tests.support.statistics import realised_epsilon
+
+
+@pytest.mark.parametrize("norm", ["l2", "max"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-6), (1.0, 1e-9), (10.0, 0.25)])
+def test_normal_noise_keeps_its_promise_and_wastes_little(norm, epsilon, delta):
+    ball = Ball(norm, 1.0, 20)
+    deviation = vector_deviation(ball, epsilon, delta)
+    assert account(Gaussian(deviation, ball.diameter)).delta(epsilon) <= delta
+    ideal = gaussian_deviation(epsilon, delta, 2 * ball.radius / ball.step)
+    assert 1 <= deviation / ideal < 1.001
+
+
+def test_published_normal_noise_is_short_above_epsilon_one():
+    ball = Ball("l2", 1.0, 20)
+    deviation = vector_deviation(ball, 10, 0.25, "published")
+    assert account(Gaussian(deviation, ball.diameter)).delta(10) == pytest.approx(0.789, abs=0.001)
+
+
+def test_a_promise_below_what_the_sampler_is_certified_for_is_refused():
+    with pytest.raises(SpecError):
+        vector_deviation(Ball("l2", 1.0, 60_000), 1.0, 1e-11)
+    with pytest.raises(SpecError):
+        vector_deviation(Ball("l2", 1.0, 2), 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "least"), [(1, 1e-6, 1000), (5, 1e-6, 1000), (1, 0.25, 500), (1, 1e-6, 10**6)]
+)
+def test_shuffled_noise_keeps_its_promise_within_two_percent(epsilon, delta, least):
+    ball = Ball("max", 1.0, 20)
+    made = plan(ball, epsilon, delta, least)
+    event = ShuffledBits(made.trials, made.chance, made.levels, 20)
+    assert account(event).delta(epsilon) <= delta
+    deviation = math.sqrt(made.trials * made.chance * (1 - made.chance)) * made.unit
+    ideal = gaussian_deviation(epsilon, delta, 2 * math.sqrt(20))
+    extra_bit = math.sqrt((made.trials + least) / made.trials) if made.chance == 0.5 else 1
+    assert 1 <= deviation / ideal < 1.02 * extra_bit
+    rounding = math.sqrt(least) / 2 * made.unit
+    assert rounding < 0.55 * deviation or made.levels == 1024
+
+
+def test_published_bits_are_hundreds_of_times_noisier():
+    ball = Ball("max", 1.0, 20)
+    published, tight = (plan(ball, 1, 1e-6, 1024, calibration) for calibration in ("published", "tight"))
+
+    def deviation(made: BinomialPlan) -> float:
+        return math.sqrt(made.trials * made.chance * (1 - made.chance)) * made.unit
+
+    # The paper's range of a coordinate is the vector's norm bound, sqrt(20) times ours.
+    assert deviation(published) * math.sqrt(20) / deviation(tight) > 250
+
+
+def test_half_the_noise_is_caught():
+    """Planted: half the bits."""
+    made = plan(Ball("max", 1.0, 20), 1, 1e-6, 1000)
+    assert account(ShuffledBits(made.trials // 2, made.chance, made.levels, 20)).delta(1) > 1e-5
+
+
+def test_one_persons_bits_and_shares_tell_the_same_integers():
+    made = BinomialPlan(Ball("max", 1.0, 4), 6, 10, 0.5, 1)
+    told = BoundedVectors(np.array([1], np.uint32), np.array([[-1.0, 1.0, 0.0, 0.4]]))
+    bits, shares = BitVectors(made), ShareVectors(made, 3)
+    left = bits.add(bits.empty(), bits.randomize(told, SeededNoise(8)))
+    right = shares.add(shares.empty(), shares.randomize(told, SeededNoise(8)))
+    assert (left.sums == right.sums).all()
+    assert bits.messages == 4 * 16
+
+
+def test_shares_alone_are_uniform_and_do_not_tell_the_value():
+    """All shares but one are uniform whatever the value (realised epsilon of the top bits, 20,000 people each)."""
+    shares = ShareVectors(BinomialPlan(Ball("max", 1.0, 1), 6, 10, 0.5, 1), 4)
+    seen = []
+    for value, seed in ((-1.0, 1), (1.0, 2)):
+        told = BoundedVectors(np.zeros(20_000, np.uint32), np.full((20_000, 1), value))
+        messages = shares.randomize(told, SeededNoise(seed))
+        seen.append(messages["share"][:, 1:] >> 28)
+    for column in range(3):
+        assert realised_epsilon(seen[0][:, column], seen[1][:, column]) < 0.05
+
+
+def test_the_number_of_shares_is_the_theorems_and_one_more():
+    """Notes: about 12 shares at n = 2353, s = 40, sigma near 40, a group of 2^19; ours has 2^32."""
+    sigma = math.log2(40 * (1 + math.e) / (0.01 * 1e-6))
+    assert (
+        shares_needed(1.0, 1e-6, 40, 2353)
+        == math.ceil((2 * sigma + 32) / (math.log2(2353) - math.log2(math.e)) + 1) + 1
+    )
+    assert shares_needed(1.0, 1e-6, 40, 2353) <= 13
+    with pytest.raises(SpecError):
+        shares_needed(1.0, 1e-6, 40, 18)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 21, 400])
+@pytest.mark.parametrize("directions", [1, 8, 256])
+def test_the_mean_product_by_simulation(dimension, directions):
+    rng = np.random.default_rng(4)
+    normal = rng.normal(size=(4000, directions, 2))
+    rest = rng.chisquare(dimension - 1, (4000, directions))
+    products = np.abs(normal[..., 0]) / np.sqrt(normal[..., 0] ** 2 + rest)
+    best = products.max(axis=1)
+    assert abs(best.mean() - mean_product(dimension, directions)) < 6 * best.std() / math.sqrt(4000)
+
+
+def test_directions_are_public_unit_vectors_without_preference():
+    one = VectorSymbol(Ball("l2", 1.0, 3), 1.0, 4, 9)
+    slots = np.arange(40_000, dtype=np.uint32)
+    named = one._directions(slots, np.zeros(40_000, np.int64))
+    assert np.allclose(np.linalg.norm(named, axis=1), 1)
+    assert np.abs(named.mean(axis=0)).max() < 6 * 0.5 / 200
+    assert np.abs(named.T @ named / 40_000 - np.eye(4) / 4).max() < 6 * 0.3 / 200
+    other = one._directions(slots, np.ones(40_000, np.int64))
+    assert abs((named * other).sum(axis=1).mean()) < 6 * 0.5 / 200
+
+
+@pytest.mark.parametrize(("directions", "epsilon"), [(1, 1.0), (8, 4.0)])
+def test_the_symbols_realised_epsilon_is_below_the_claim_and_close(directions, epsilon):
+    """40,000 reports of each of two opposite people with the same slot; planted: twice the epsilon."""
+
+    def proved(made: float) -> float:
+        one = VectorSymbol(Ball("l2", 1.0, 2), made, directions, 9)
+        seen = [
+            one.randomize(BoundedVectors(np.full(40_000, 7, np.uint32), np.tile(v, (40_000, 1))), SeededNoise(i))[
+                "symbol"
+            ]
+            for i, v in enumerate(([1.0, 0.0], [-1.0, 0.0]))
+        ]
+        return realised_epsilon(*seen)
+
+    assert 0.7 * epsilon < proved(epsilon) <= epsilon
+    assert proved(2 * epsilon) > epsilon
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "kind"),
+    [(1, 1e-6, VectorSymbol), (8, 1e-6, VectorSymbol), (1, 0.25, GaussianVectors), (1, 0, VectorSymbol)],
+)
+def test_the_local_mechanism_is_the_one_of_the_least_error(epsilon, delta, kind):
+    assert type(local_vectors(Ball("l2", 1.0, 20), epsilon, delta, 1)) is kind
+
+
+def test_more_directions_pay_at_larger_epsilon():
+    chosen = [best_directions(20, e) for e in (0.5, 1, 2, 4, 8, 12)]
+    assert chosen == sorted(chosen)
+    assert chosen[0] == 1
+    assert chosen[-1] >= 256
+
+
+@pytest.mark.parametrize("norm", ["l2", "max"])
+def test_laplace_noise_pays_for_every_pair_on_its_grid(norm):
+    ball = Ball(norm, 1.0, 5)
+    one = LaplaceVectors(ball, 2.0)
+    rng = np.random.default_rng(1)
+    ends = np.concatenate([np.eye(5), -np.eye(5), np.ones((1, 5)), -np.ones((1, 5)), rng.normal(size=(30, 5))]) * 9
+    told = BoundedVectors(np.zeros(len(ends), np.uint32), ends)
+    points = [one._rounded(told, np.full(ends.shape, u)) for u in (0.0, 0.999999)]
+    widest = max(np.abs(a[:, None] - b[None, :]).sum(axis=2).max() for a, b in product(points, points))
+    assert widest / one.scale <= 2.0
+
+
+def test_curated_vectors_out_of_the_ball_are_refused():
+    one = CuratedVectors(Ball("l2", 1.0, 2), 300.0)
+    with pytest.raises(Exception, match="out of the ball"):
+        one.parse(np.array([16_384, 16_384], "<i4").tobytes())
+    assert BIT.itemsize == 3
