@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from privateer.clock import Clock, SystemClock
 from privateer.errors import AlreadyReported, BudgetExceeded, InputError
 
 
@@ -22,7 +23,9 @@ class Payment:
     version, model
         Round and trust model.
     epsilon, delta, local_epsilon
-        The promise under the trust model, and if everybody else colludes.
+        The promise under the trust model, and if everybody else colludes; infinite where nothing is promised.
+    day
+        When it was paid, in days since 1970: no finer, since the device may be looked at.
     """
 
     experiment: str
@@ -31,6 +34,7 @@ class Payment:
     epsilon: float
     delta: float
     local_epsilon: float
+    day: int = 0
 
 
 class Account(Protocol):
@@ -48,8 +52,9 @@ class Account(Protocol):
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
-    epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL)
+    epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)
 """
+_DAY: Final = 86_400
 
 
 class Ledger:
@@ -61,16 +66,39 @@ class Ledger:
         File, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` among the user's state.
     total_epsilon
         The most that all experiments together may cost (basic composition); None: no limit.
+    window_days
+        Days that the limit looks back, today included; None: for ever.
+    clock
+        What tells the day.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, or a limit is out of range.
     """
 
-    def __init__(self, path: str | Path | None = None, total_epsilon: float | None = None) -> None:
-        self.path = Path(path) if path else _default_path()
-        self.total_epsilon = total_epsilon
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        total_epsilon: float | None = None,
+        window_days: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = Path(path) if path else default_path()
+        if total_epsilon is not None and not total_epsilon >= 0:
+            raise InputError("must be at least 0", field="total_epsilon", remedy="choose another limit")
+        if window_days is not None and window_days < 1:
+            raise InputError("must be at least 1", field="window_days", remedy="choose another window")
+        self.total_epsilon, self.window_days = total_epsilon, window_days
+        self._clock = clock or SystemClock()
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.touch(mode=0o600)
             with self._transaction() as database:
                 database.execute(_SCHEMA)
+                columns = {row[1] for row in database.execute("PRAGMA table_info(payments)")}
+                if "day" not in columns:  # a ledger of version 0.1
+                    database.execute("ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT 0")
         except (OSError, sqlite3.Error):
             raise InputError(
                 "cannot open the ledger", field="ledger", remedy="name a file that can be written"
@@ -102,16 +130,23 @@ class Ledger:
                 raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
             self._check_total(database, payment)
             values = (payment.experiment, payment.version, payment.model)
-            costs = (payment.epsilon, payment.delta, payment.local_epsilon)
-            database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?)", values + costs)
+            costs = (payment.epsilon, payment.delta, payment.local_epsilon, self._today)
+            database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values + costs)
+
+    @property
+    def _today(self) -> int:
+        return int(self._clock.now() // _DAY)
 
     def _check_total(self, database: sqlite3.Connection, payment: Payment) -> None:
         if self.total_epsilon is None:
             return
-        (spent,) = database.execute("SELECT COALESCE(SUM(epsilon), 0) FROM payments").fetchone()
+        since = -1 if self.window_days is None else self._today - self.window_days
+        total = "SELECT COALESCE(SUM(epsilon), 0) FROM payments WHERE day > ?"
+        (spent,) = database.execute(total, (since,)).fetchone()
         if spent + payment.epsilon > self.total_epsilon * (1 + 1e-9):
+            window = "" if self.window_days is None else f" in {self.window_days} days"
             raise BudgetExceeded(
-                f"spent {spent:g}, asked {payment.epsilon:g}, limit {self.total_epsilon:g}",
+                f"spent {spent:g}{window}, asked {payment.epsilon:g}, limit {self.total_epsilon:g}",
                 field="epsilon",
                 remedy="do not take part, or raise total_epsilon",
             )
@@ -131,7 +166,8 @@ def _paid(database: sqlite3.Connection, experiment: str) -> bool:
     return database.execute("SELECT 1 FROM payments WHERE experiment = ?", (experiment,)).fetchone() is not None
 
 
-def _default_path() -> Path:
+def default_path() -> Path:
+    """Where the ledger is unless the application says so: ``PRIVATEER_LEDGER``, or among the user's state."""
     named = os.environ.get("PRIVATEER_LEDGER")
     if named:
         return Path(named)

@@ -102,11 +102,7 @@ def _publish(spec: Spec, state: Any, version: int, people: int, public_key: byte
 def record(current: OpenRound) -> RoundRecord:
     """A round as the store keeps it."""
     policy = current.policy
-    summary = {
-        "bins": len(policy.depths),
-        "undecided": len(policy.bins),
-        "local_epsilon": policy.terms.local_epsilon,
-    }
+    summary = {"bins": len(policy.depths), "undecided": len(policy.bins), "terms": policy.terms}
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,

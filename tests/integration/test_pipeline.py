@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from privateer.experiment import Spec
+from privateer.privacy.certificate import read_certificate, recompute
 from privateer_client import Client, Ledger, Outcome
 from privateer_client.load import run_load
 from privateer_lab.services import Processes, Services, free_port, running
@@ -68,8 +69,9 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
             time.sleep(0.05)
         assert facts(at)["accepted"] == people
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
-            if spec.privacy.model == "central":
-                assert httpx.get(f"{at.server}/experiments/test/privacy").json()["promise"]["model"] == "central"
+            privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
+            assert sum(round_["received"] for round_ in privacy["rounds"] if round_["released"]) == people
+            assert all(verdict.holds for verdict in recompute(read_certificate(privacy)))
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED

@@ -168,10 +168,12 @@ def compose(
     as_json: Json = False,
 ) -> None:
     """The privacy of events on the same record, in sequence; see docs/accounting.md for their names."""
-    event = read_event(_read(file))
+    value = read_document(file)
+    events = value.get("events") if isinstance(value, dict) and set(value) == {"events"} else value
+    event = read_event({"event": "sequential", "events": events} if isinstance(events, list) else value)
     curve = account(event)
     result: dict[str, Any] = {"exact": curve.exact, "proof": curve.proof}
-    result["curve"] = [{"delta": d, "epsilon": _finite(curve.epsilon(d))} for d in delta]
+    result["curve"] = [{"delta": d, "epsilon": finite(curve.epsilon(d))} for d in delta]
     if as_json:
         print_json(result)
         return
@@ -179,21 +181,26 @@ def compose(
     print_table("composition", [*rows, ("exact", curve.exact), ("proof", curve.proof)])
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number as JSON takes it: infinity is None."""
     return value if math.isfinite(value) else None
 
 
-def _read(file: Path) -> Any:
+def read_document(file: Path) -> Any:
+    """What a JSON or TOML file holds.
+
+    Raises
+    ------
+    SpecError
+        If it cannot be read.
+    """
     try:
         text = file.read_text()
-        value = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        return tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"cannot read {file}", field="FILE", remedy="give the path of a JSON or TOML file") from None
     except (ValueError, RecursionError):
         raise SpecError(f"{file} is neither JSON nor TOML", field="FILE", remedy="see docs/accounting.md") from None
-    if isinstance(value, dict) and set(value) == {"events"}:
-        value = value["events"]
-    return {"event": "sequential", "events": value} if isinstance(value, list) else value
 
 
 @accounts.command()

@@ -10,10 +10,10 @@ from privateer_lab.partition_map import draw
 from privateer_lab.rest import ask
 from privateer_lab.specs import load_spec
 
-Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
+Url = Annotated[str, typer.Option(envvar="PRIVATEERURL", help="The server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
-_URL = "http://127.0.0.1:8000"
+URL = "http://127.0.0.1:8000"
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def create(
     spec: Annotated[Path, typer.Argument(help="TOML file.")],
     token: Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")],
-    url: Url = _URL,
+    url: Url = URL,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
@@ -40,7 +40,7 @@ def create(
     )
 
 
-def list_experiments(url: Url = _URL, as_json: Json = False) -> None:
+def list_experiments(url: Url = URL, as_json: Json = False) -> None:
     """List the experiments of a server."""
     answer = ask("GET", f"{url}/experiments")
     if as_json:
@@ -50,7 +50,7 @@ def list_experiments(url: Url = _URL, as_json: Json = False) -> None:
         screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
 
 
-def show(name: str, url: Url = _URL, as_json: Json = False) -> None:
+def show(name: str, url: Url = URL, as_json: Json = False) -> None:
     """Show an experiment: its progress, its reports by reason, and what it promises to a person."""
     answer = ask("GET", f"{url}/experiments/{name}")
     answer["privacy"] = ask("GET", f"{url}/experiments/{name}/privacy")
@@ -59,13 +59,13 @@ def show(name: str, url: Url = _URL, as_json: Json = False) -> None:
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
     print_table("refused reports", answer.get("refused", {}).items())
-    promise = answer["privacy"].get("promise", {})
-    print_table("privacy", [(key, value) for key, value in promise.items() if not isinstance(value, dict | list)])
+    for claim in answer["privacy"]["certificate"]["claims"]:
+        print_table(f"privacy against {claim['against']}", [(key, claim[key]) for key in ("epsilon", "delta", "proof")])
 
 
 def policy(
     name: str,
-    url: Url = _URL,
+    url: Url = URL,
     version: Annotated[int | None, typer.Option(help="Of an earlier round.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -86,8 +86,8 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str)
 
     @router.get("/{name}/privacy")
     def privacy(name: str) -> dict[str, Any]:
-        """What the current round promises to a person."""
-        return views.privacy(experiments.get(name).current)
+        """What is promised to a person, round by round and against whom, with a certificate."""
+        return views.privacy(experiments.get(name), store.rounds(name))
 
     return router
 

@@ -1,22 +1,17 @@
 """What anybody may read of an experiment, as JSON."""
 
-from typing import Any, Final
+import math
+from typing import Any
 
 import msgspec
 
+from privateer.privacy.certificate import certify
+from privateer.privacy.terms import Terms
 from privateer.wire.publication import decode_publication, digest
 from privateer_server.experiments import Experiment
 from privateer_server.learners import learner_for
 from privateer_server.rounds import OpenRound, read_policy
 from privateer_server.store import RoundRecord
-
-_PROOFS: Final = {
-    ("local", "signed-symbol"): "k-ary randomized response: pure epsilon-local privacy of every report",
-    ("shuffle", "signed-symbol"): "privacy blanket of Balle, Bell, Gascon and Nissim (CRYPTO 2019, Lemma 5.3)",
-    ("central", "gaussian"): "analytic Gaussian of Balle and Wang (ICML 2018, Theorem 8), of the curator's releases",
-    ("none", "none"): "nothing is promised",
-}
-"""Why the promise holds, by trust model and mechanism; docs/privacy.md has the arguments."""
 
 
 def summary(experiment: Experiment) -> dict[str, Any]:
@@ -72,19 +67,37 @@ def history(rounds: list[RoundRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def privacy(current: OpenRound) -> dict[str, Any]:
-    """What a round promises to a person, and what is left of it if shuffler and server collude (local epsilon)."""
-    terms = current.policy.terms
-    promise = {
-        "model": terms.model,
-        "epsilon": terms.epsilon,
-        "delta": terms.delta,
+def privacy(experiment: Experiment, rounds: list[RoundRecord]) -> dict[str, Any]:
+    """What is promised to a person, round by round, against whom, and a certificate that recomputes it."""
+    spec = experiment.spec
+    terms = [_terms(row) for row in rounds if row.batch] or [experiment.current.policy.terms]
+    certificate = certify(spec.experiment.name, spec.privacy.bound, spec.privacy.delta, terms)
+    return {
+        "experiment": spec.experiment.name,
+        "model": spec.privacy.model,
+        "epsilon": spec.privacy.epsilon,
+        "delta": spec.privacy.delta,
         "reports_per_person": 1,
-        "local_epsilon": terms.local_epsilon,
-        "mechanism": terms.mechanism,
-        "symbols": terms.symbols,
-        "batch": terms.batch,
-        "honest": terms.honest,
-        "proof": _PROOFS[terms.model, terms.mechanism],
+        "rounds": [_cost(row) for row in rounds if row.batch],
+        "certificate": msgspec.to_builtins(certificate),
     }
-    return {"experiment": current.round.experiment, "version": current.round.version, "promise": promise}
+
+
+def _terms(row: RoundRecord) -> Terms:
+    facts = msgspec.json.decode(row.summary)["terms"]
+    # JSON has no infinity: where records are sent there is no local promise.
+    unbounded = {name: math.inf for name in ("epsilon", "local_epsilon") if facts[name] is None}
+    return Terms(**(facts | unbounded))
+
+
+def _cost(row: RoundRecord) -> dict[str, Any]:
+    """A round's mechanism, and the sizes that it reached; a release below the honest minimum was refused."""
+    facts = msgspec.json.decode(row.summary)["terms"]
+    kept = ("mechanism", "local_epsilon", "buckets", "elsewhere", "deviation", "honest")
+    return {
+        "version": row.version,
+        "batch": row.batch,
+        "received": row.received,
+        "released": row.taken and row.received >= max(1, facts["honest"]),
+        **{name: facts[name] for name in kept},
+    }

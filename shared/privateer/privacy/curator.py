@@ -11,7 +11,7 @@ SENSITIVITY: Final = 2.0
 by 2, or one cell and one key lose at most 1 each and others gain as much: sqrt(4)."""
 RELEASED_MAX: Final = 1 << 20
 """Numbers in a release, at most."""
-_SAMPLING: Final = RELEASED_MAX * TOTAL_VARIATION
+SAMPLING: Final = RELEASED_MAX * TOTAL_VARIATION
 """What drawn noise may differ from the normal law, in all: it adds to delta."""
 
 
@@ -24,9 +24,9 @@ def curator_deviation(epsilon: float, delta: float) -> float:
     SpecError
         If ``delta`` is too small for what the sampler of the noise is certified for.
     """
-    return gaussian_deviation(epsilon, delta - _SAMPLING, SENSITIVITY)
+    return gaussian_deviation(epsilon, delta - SAMPLING, SENSITIVITY)
 
 
 def curator_delta(epsilon: float, deviation: float) -> float:
     """Delta at ``epsilon`` of a release with noise of this deviation, in scores."""
-    return gaussian_delta(epsilon, deviation, SENSITIVITY) + _SAMPLING
+    return gaussian_delta(epsilon, deviation, SENSITIVITY) + SAMPLING

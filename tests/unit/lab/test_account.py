@@ -1,11 +1,17 @@
 """The calculators: the figures that the notes name, and one line for what is wrong."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from privateer.experiment import Privacy
+from privateer.privacy.certificate import certify
+from privateer.privacy.terms import calibrate
+from privateer_client.ledger import Ledger, Payment
 from tests.unit.lab.test_cli import run
 
 
@@ -96,3 +102,47 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
     assert (code, out) == (2, "")
     assert says in err
     assert len(err.strip().splitlines()) == 1
+
+
+def certificate(tmp_path: Path, epsilon: float) -> Path:
+    terms = calibrate(Privacy(model="local", epsilon=1.0), 100, 1.0, 1.0)
+    path = tmp_path / "certificate.json"
+    path.write_bytes(msgspec.json.encode({"certificate": certify("spring", epsilon, 0.0, [terms])}))
+    return path
+
+
+def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
+    assert [claim["holds"] for claim in found["claims"]] == [True]
+    code, out, _ = run(capsys, "account", "verify", str(certificate(tmp_path, 0.5)))
+    assert code == 1
+    assert "NO" in out
+    code, out, err = run(capsys, "account", "verify", "pyproject.toml")
+    assert (code, out) == (2, "")
+    assert "certificate: not a certificate" in err
+
+
+def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(path)
+    for name in ("a", "b", "c"):
+        ledger.pay(Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+    found = figures(capsys, "ledger", "--path", str(path))
+    assert [row["experiment"] for row in found["payments"]] == ["a", "b", "c"]
+    assert found["spent"]["epsilon_in_sum"] == 1.5
+    assert 1.0 < found["spent"]["epsilon_composed"] <= 1.5
+    assert found["spent"]["local_epsilon_in_sum"] == 12.0
+    ledger.pay(Payment("d", 1, "none", math.inf, 0.0, math.inf))
+    found = figures(capsys, "ledger", "--path", str(path))
+    assert found["spent"]["epsilon_in_sum"] is None
+    assert found["spent"]["epsilon_composed"] is None
+    code, out, _ = run(capsys, "account", "ledger", "--path", str(path))
+    assert code == 0
+    assert "together" in out
+
+
+def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, "account", "ledger", "--path", str(tmp_path / "none.db"))
+    assert (code, out) == (2, "")
+    assert "there is no ledger" in err
+    assert not (tmp_path / "none.db").exists()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from privateer.privacy.certificate import read_certificate, recompute
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
 from tests.support.specs import tables
 
@@ -94,12 +95,37 @@ async def test_large_specs_are_refused(api: Api) -> None:
     assert_problem(response, 413, "too-large")
 
 
-async def test_privacy_states_the_promise(api: Api) -> None:
+async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: Api) -> None:
     await api.create(SHUFFLED)
-    promise = (await api.client.get("/experiments/test/privacy")).json()["promise"]
-    expected = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "batch": 100, "honest": 90, "reports_per_person": 1}
-    assert promise | expected == promise
-    assert 1.0 < promise["local_epsilon"] <= 8.0
+    record = (await api.client.get("/experiments/test/privacy")).json()
+    expected = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "reports_per_person": 1}
+    assert record | expected == record
+    (round_,) = record["rounds"]
+    assert round_ | {"version": 1, "batch": 100, "honest": 90, "received": 0, "released": False} == round_
+    assert 1.0 < round_["local_epsilon"] <= 6.0
+    certificate = read_certificate(record)
+    assert [claim.against for claim in certificate.claims] == ["the server", "server and shuffler"]
+    assert all(verdict.holds for verdict in recompute(certificate))
+
+
+@pytest.mark.parametrize("model", ["local", "central", "none"])
+async def test_privacy_of_other_models(api: Api, model: str) -> None:
+    promise = {"local": (1.0, 0.0), "central": (1.0, 1e-6), "none": (None, 0.0)}[model]
+    changes = {"privacy.model": model, "privacy.epsilon": promise[0], "privacy.delta": promise[1]}
+    assert (await api.create(SMALL | changes)).status_code == 201
+    record = (await api.client.get("/experiments/test/privacy")).json()
+    assert (record["epsilon"], record["delta"]) == promise
+    certificate = read_certificate(record)
+    assert all(verdict.holds for verdict in recompute(certificate))
+    claimed = {claim.against: claim.epsilon for claim in certificate.claims}
+    assert (
+        claimed
+        == {
+            "local": {"everybody together": 1.0},
+            "central": {"readers of what is published": 1.0, "the server": None},
+            "none": {"readers of what is published": None, "the server": None},
+        }[model]
+    )
 
 
 async def test_state_and_history_describe_the_first_round(api: Api) -> None:

@@ -1,0 +1,113 @@
+"""``account experiment``, ``verify``, ``ledger``: what was promised, whether it holds, what was spent."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+
+from privateer.errors import SpecError
+from privateer.privacy.accountant import account
+from privateer.privacy.certificate import read_certificate, recompute
+from privateer.privacy.events import Approximate, Sequential
+from privateer_client.ledger import Ledger, Payment, default_path
+from privateer_lab.commands.account import accounts, finite, read_document
+from privateer_lab.commands.experiments import URL, Json, Url
+from privateer_lab.output import print_json, print_table, readable, screen
+from privateer_lab.rest import ask
+
+
+def register(_: typer.Typer) -> None:
+    """Add the commands to ``account``."""
+    accounts.command()(experiment)
+    accounts.command()(verify)
+    accounts.command()(ledger)
+
+
+def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
+    """What an experiment promises to a person: against whom, round by round, and why it is true."""
+    record = ask("GET", f"{url}/experiments/{name}/privacy")
+    if as_json:
+        print_json(record)
+        return
+    for claim in record["certificate"]["claims"]:
+        rows = [(key, claim[key]) for key in ("epsilon", "delta", "exact", "proof")]
+        print_table(f"{name}: one person's privacy against {claim['against']}", rows)
+    screen.print("assumed: " + "; ".join(record["certificate"]["assumes"]))
+    _print_rounds(record["rounds"])
+
+
+def _print_rounds(rounds: list[dict[str, Any]]) -> None:
+    keys = ("version", "batch", "received", "honest", "released", "mechanism", "local_epsilon", "deviation")
+    table = Table(title="rounds", title_justify="left")
+    for key in keys:
+        table.add_column(key)
+    for row in rounds:
+        table.add_row(*(readable(row[key]) for key in keys))
+    screen.print(table)
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
+    as_json: Json = False,
+) -> None:
+    """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold."""
+    certificate = read_certificate(read_document(file))
+    verdicts = recompute(certificate)
+    if as_json:
+        print_json({"experiment": certificate.experiment, "claims": msgspec.to_builtins(verdicts)})
+    else:
+        for verdict in verdicts:
+            rows = [("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta), ("delta", verdict.found)]
+            print_table(
+                f"{certificate.experiment}: against {verdict.against}",
+                [*rows, ("holds", "yes" if verdict.holds else "NO")],
+            )
+        screen.print("assumed: " + "; ".join(certificate.assumes))
+    if not all(verdict.holds for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def ledger(
+    path: Annotated[Path | None, typer.Option(help="The device's ledger; default PRIVATEER_LEDGER.")] = None,
+    delta: Annotated[float, typer.Option(help="Where to read the composed epsilon.")] = 1e-5,
+    as_json: Json = False,
+) -> None:
+    """What this device has spent: experiment by experiment, and together."""
+    where = path or default_path()
+    if not where.is_file():
+        raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
+    payments = Ledger(where).payments()
+    spent = {
+        "experiments": len(payments),
+        "epsilon_in_sum": finite(sum(payment.epsilon for payment in payments)),
+        "epsilon_composed": _composed(payments, delta),
+        "at_delta": delta,
+        "local_epsilon_in_sum": finite(sum(payment.local_epsilon for payment in payments)),
+    }
+    if as_json:
+        rows = [
+            {name: finite(value) if name.endswith("epsilon") else value for name, value in vars(p).items()}
+            for p in payments
+        ]
+        print_json({"payments": rows, "spent": spent})
+        return
+    for payment in payments:
+        print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
+    print_table("together", spent.items())
+
+
+def _row(payment: Payment) -> dict[str, Any]:
+    return {key: finite(value) if isinstance(value, float) else value for key, value in vars(payment).items()}
+
+
+def _composed(payments: list[Payment], delta: float) -> float | None:
+    """Epsilon of all payments together by the accountant; None if something was given without a promise."""
+    if not payments:
+        return 0.0
+    if any(math.isinf(payment.epsilon) for payment in payments):
+        return None
+    events = tuple(Approximate(payment.epsilon, payment.delta) for payment in payments)
+    return finite(account(Sequential(events)).epsilon(delta))

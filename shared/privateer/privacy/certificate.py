@@ -1,0 +1,165 @@
+"""What an experiment claims, as a document that anybody can check with nothing else at hand."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from privateer.errors import SpecError
+from privateer.privacy.accountant import account
+from privateer.privacy.curator import SAMPLING, SENSITIVITY
+from privateer.privacy.events import Event, Gaussian, Parallel, Pure, ShuffledResponse, check_event
+from privateer.privacy.terms import Terms
+
+FORMAT: Final = "privateer/certificate/1"
+_ROUNDING: Final = 1 + 1e-6
+"""Delta may be so much above its claim: other machines' last digits."""
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One person's privacy against one adversary.
+
+    Attributes
+    ----------
+    against
+        Who is curious: everybody on their own, or together.
+    epsilon, delta
+        The claim; an epsilon of None claims nothing.
+    event
+        What the adversary sees of a person, for the accountant; each person is in one round. None: the record itself.
+    sampling
+        What the sampler of noise may add to delta.
+    proof, exact
+        Why the claim holds, and whether the event's curve is exact or an upper bound.
+    """
+
+    against: str
+    epsilon: float | None
+    delta: float
+    event: Event | None
+    sampling: float
+    proof: str
+    exact: bool
+
+
+class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Claims about an experiment. ``assumes`` says in words what no computation can check."""
+
+    format: str
+    experiment: str
+    claims: tuple[Claim, ...]
+    assumes: tuple[str, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A claim recomputed: the delta found at its epsilon, and whether that is within the claim."""
+
+    against: str
+    epsilon: float | None
+    delta: float
+    found: float
+    holds: bool
+
+
+_ASSUMES: Final = {
+    "local": ("devices run the client library",),
+    "shuffle": (
+        "devices run the client library",
+        "the shuffler does not collude with the server",
+        "so many reports of every batch come from honest people as the event says",
+    ),
+    "central": ("the server keeps records to itself, and its noise comes from the operating system",),
+    "none": ("the server keeps records to itself",),
+}
+
+
+def certify(experiment: str, epsilon: float, delta: float, rounds: Iterable[Terms]) -> Certificate:
+    """The certificate of an experiment with these terms, round by round; a person is in one round.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The spec's promise; epsilon is infinite under the trust model ``none``.
+    """
+    distinct = sorted(set(rounds), key=repr)
+    model = distinct[0].model
+    claims = tuple(_CLAIMS[model](distinct, epsilon, delta))
+    return Certificate(FORMAT, experiment, claims, _ASSUMES[model])
+
+
+def _claim(against: str, epsilon: float, delta: float, events: set[Event], sampling: float = 0.0) -> Claim:
+    ordered = tuple(sorted(events, key=repr))
+    event = ordered[0] if len(ordered) == 1 else Parallel(ordered)
+    curve = account(event)
+    return Claim(against, epsilon, delta, event, sampling, curve.proof, curve.exact)
+
+
+def _nothing(against: str) -> Claim:
+    return Claim(against, None, 1.0, None, 0.0, "nothing is claimed: it sees the record", exact=True)
+
+
+def _local(rounds: list[Terms], epsilon: float, _: float) -> list[Claim]:
+    events: set[Event] = {Pure(terms.local_epsilon) for terms in rounds}
+    return [_claim("everybody together", epsilon, 0.0, events)]
+
+
+def _shuffle(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:
+    batch: set[Event] = {ShuffledResponse(t.local_epsilon, t.symbols, t.honest) for t in rounds}
+    alone: set[Event] = {Pure(terms.local_epsilon) for terms in rounds}
+    local_epsilon = max(terms.local_epsilon for terms in rounds)
+    return [_claim("the server", epsilon, delta, batch), _claim("server and shuffler", local_epsilon, 0.0, alone)]
+
+
+def _central(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:
+    events: set[Event] = {Gaussian(terms.deviation, SENSITIVITY) for terms in rounds}
+    readers = _claim("readers of what is published", epsilon, delta, events, SAMPLING)
+    return [readers, _nothing("the server")]
+
+
+def _none(_rounds: list[Terms], _epsilon: float, _delta: float) -> list[Claim]:
+    return [_nothing("readers of what is published"), _nothing("the server")]
+
+
+_CLAIMS: Final = {"local": _local, "shuffle": _shuffle, "central": _central, "none": _none}
+
+
+def read_certificate(value: Any) -> Certificate:
+    """A certificate from what JSON makes of it, or of a privacy record that holds one.
+
+    Raises
+    ------
+    SpecError
+        If it is none, of another format, or an event in it is unknown or out of range.
+    """
+    if isinstance(value, dict) and "certificate" in value:
+        value = value["certificate"]
+    try:
+        certificate = msgspec.convert(value, Certificate)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise SpecError(f"not a certificate: {error}", field="certificate", remedy="see docs/privacy.md") from None
+    if certificate.format != FORMAT or not certificate.claims:
+        raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy="ask for a new one")
+    for claim in certificate.claims:
+        _check_claim(claim)
+    return certificate
+
+
+def _check_claim(claim: Claim) -> None:
+    if claim.event is not None:
+        check_event(claim.event)
+    numbers = (claim.delta, claim.sampling, 0.0 if claim.epsilon is None else claim.epsilon)
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise SpecError("a number out of range", field="certificate.claims", remedy="ask for a new one")
+
+
+def recompute(certificate: Certificate) -> list[Verdict]:
+    """Every claim recomputed from its event alone."""
+    return [_verdict(claim) for claim in certificate.claims]
+
+
+def _verdict(claim: Claim) -> Verdict:
+    if claim.epsilon is None:
+        return Verdict(claim.against, None, claim.delta, 1.0, claim.delta >= 1.0)
+    found = 1.0 if claim.event is None else account(claim.event).delta(claim.epsilon) + claim.sampling
+    return Verdict(claim.against, claim.epsilon, claim.delta, found, found <= claim.delta * _ROUNDING)
