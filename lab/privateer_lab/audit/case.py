@@ -1,0 +1,41 @@
+"""One attack: two neighbours, what the adversary sees of them, and the claim."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from privateer.privacy.events import Event
+from privateer_lab.audit.evidence import Scores
+
+Sampler = Callable[[int, int], Scores]
+"""Scores of ``count`` independent observations of neighbour 0 or 1: (who, count)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A claim, and how to attack it.
+
+    Attributes
+    ----------
+    name
+        Of the attack.
+    mechanism
+        Class of the privatizer, by which attacks are chosen on the command line.
+    model, calibration
+        Trust model and calibration.
+    epsilon, delta
+        The claim, of which ``event`` is the whole curve.
+    sample
+        Larger scores speak for neighbour 0.
+    count
+        Observations of each neighbour.
+    """
+
+    name: str
+    mechanism: str
+    model: str
+    calibration: str
+    epsilon: float
+    delta: float
+    event: Event
+    sample: Sampler
+    count: int

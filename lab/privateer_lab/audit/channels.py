@@ -1,0 +1,182 @@
+"""Other ways to learn something: sizes, retries, seeds, logs and errors, and when something is published."""
+
+import logging
+import random
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from privateer.errors import PrivateerError
+from privateer.privacy.noise import SecureNoise
+from privateer.wire.envelope import Envelope, encode_envelope
+from privateer_client.client import Client
+from privateer_client.ledger import Ledger
+from privateer_client.participation import Participation
+from privateer_lab.audit.wire import LIMITS, opened
+from privateer_server.rounds import OpenRound
+from privateer_server.tally import Tally
+
+_CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
+"""Marks that must turn up nowhere."""
+
+
+def channels() -> dict[str, Callable[[], bool]]:
+    """Checks by name; each returns whether nothing is told."""
+    return {
+        "sizes of sealed reports": sizes_are_equal,
+        "a retry sends the same bytes": retries_are_identical,
+        "noise ignores seeds": noise_ignores_seeds,
+        "errors and logs": errors_and_logs_are_silent,
+        "when a round is published": publication_depends_on_counts,
+    }
+
+
+def _report(participation: Participation, context: float, reward: float) -> bytes:
+    slots = participation.slots(1)
+    return participation.reports(np.array([[context]]), slots, np.array([reward]))[0]
+
+
+def sizes_are_equal() -> bool:
+    """One size, whatever the record."""
+    sizes = set()
+    for model in ("local", "shuffle"):
+        current, _ = opened(model)
+        participation = Participation(current.publication, "audit", LIMITS)
+        for context in (0.0, 0.3, 1.0):
+            for reward in (0.0, 0.5, 1.0):
+                sealed = [_report(participation, context, reward) for _ in range(8)]
+                sizes |= {len(encode_envelope(Envelope(participation.header, one))) for one in sealed}
+        if len({len(one) for one in sealed}) != 1 or len(sealed[0]) != current.round.sealed_size:
+            return False
+    return len(sizes) == 1
+
+
+class _Flaky:
+    """A server that breaks off twice, then answers; keeps what it was sent."""
+
+    def __init__(self, current: OpenRound) -> None:
+        self._current, self.sent = current, []  # type: ignore[var-annotated]
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, content=self._current.publication)
+        self.sent.append(request.content)
+        if len(self.sent) < 3:
+            raise httpx.ReadError("broken off")
+        return httpx.Response(202, json={"accepted": 1, "refused": {}})
+
+
+def retries_are_identical() -> bool:
+    """A report is randomized once: another draw for every retry would average the noise away."""
+    service = _Flaky(opened("local")[0])
+    with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
+        ledger = Ledger(Path(folder) / "ledger.db")
+        with Client("http://audit", limits=LIMITS, ledger=ledger, transport=httpx.MockTransport(service)) as client:
+            session = client.join("audit")
+            session.choose({"x": 0.3})
+            session.report(1.0)
+    return len(service.sent) == 3 and len(set(service.sent)) == 1
+
+
+def noise_ignores_seeds() -> bool:
+    """Seeding every generator in reach changes nothing, and no two draws are alike."""
+    seen = []
+    for _ in range(2):
+        random.seed(1)
+        np.random.seed(1)
+        seen.append(SecureNoise().words(64).tobytes())
+        current, _ = opened("local")
+        participation = Participation(current.publication, "audit", LIMITS)
+        seen.append(participation.slots(64).tobytes())
+        rows = participation._privatizer.randomize(
+            participation.policy.contribute(np.full((400, 1), 0.3), np.zeros(400, np.uint32), np.full(400, 0.5)),
+            participation._noise,
+        )
+        seen.append(rows.tobytes())
+    return len(set(seen)) == len(seen) and isinstance(participation._noise, SecureNoise)
+
+
+class _Everything(logging.Handler):
+    """Keeps what any part of the program logs."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.DEBUG)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.getMessage()} {record.exc_info} {record.args}")
+
+
+def errors_and_logs_are_silent() -> bool:
+    """Bad input of every kind: no mark of a context or reward in messages, logs, or what prints."""
+    handler, root = _Everything(), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        said = [*_said_by_a_device(), *handler.lines]
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    marks = [str(_CONTEXT), str(_REWARD), "377190", "918273"]
+    return len(said) > 6 and not any(mark in line for line in said for mark in marks)
+
+
+def _said_by_a_device() -> list[str]:
+    current, _ = opened("local")
+    said: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
+        ledger = Ledger(Path(folder) / "ledger.db")
+        transport = httpx.MockTransport(lambda request: _refuse(request, current))
+        with Client("http://audit", limits=LIMITS, ledger=ledger, transport=transport) as client:
+            session = client.join("audit")
+            contexts: list[dict[str, object]] = [{"x": f"{_CONTEXT}"}, {"y": _CONTEXT}, {"x": [_CONTEXT]}, {}]
+            said.extend(_error_of(partial(session.choose, context)) for context in contexts)
+            said.append(_error_of(lambda: session.report(_REWARD)))
+            session.choose({"x": _CONTEXT})
+            said.append(_error_of(lambda: session.report(f"{_REWARD}")))  # type: ignore[arg-type]
+            session.report(_REWARD)
+            said += [repr(session), repr(session.__dict__.get("refusal")), _error_of(lambda: session.report(_REWARD))]
+            told = session._participation.policy.contribute(
+                np.array([[_CONTEXT]]), np.zeros(1, np.uint32), np.array([_REWARD])
+            )
+            said += [repr(told), str(told)]
+    return said
+
+
+def _refuse(request: httpx.Request, current: OpenRound) -> httpx.Response:
+    return httpx.Response(200, content=current.publication) if request.method == "GET" else httpx.Response(400)
+
+
+def _error_of(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except PrivateerError as error:
+        return f"{error} {error.__cause__} {error.args}"
+    return "no error"
+
+
+def publication_depends_on_counts() -> bool:
+    """Rounds close, and the next has its size, at the same counts for people who differ in everything."""
+    seen = []
+    for reward in (0.0, 1.0):
+        current, opener = opened("local")
+        participation = Participation(current.publication, "audit", LIMITS)
+        steps, left = [], current.round.batch
+        ids: set[bytes] = set()
+        while left > 0:
+            size = min(7, left)
+            sealed = b"".join(_report(participation, reward, reward) for _ in range(size))
+            tally = Tally(current, ids, opener)
+            outcome = tally.take(Envelope(participation.header, sealed))
+            current, change = tally.close()
+            ids |= set(change.report_ids)
+            left -= size
+            counts = (outcome.accepted, sum(outcome.refused.values()), change.received)
+            steps.append((*counts, change.taken, current.round.version, current.round.batch))
+        seen.append(steps)
+    return seen[0] == seen[1]

@@ -1,0 +1,88 @@
+"""Runs the attacks and collects what they find."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from privateer_lab.audit.case import Case
+from privateer_lab.audit.channels import channels
+from privateer_lab.audit.evidence import attack
+from privateer_lab.audit.keyed import keyed_cases
+from privateer_lab.audit.vectors import vector_cases
+from privateer_lab.audit.wire import wire_cases
+
+FALSE_ALARM: Final = 1e-4
+"""Chance that an audit of true claims reports any of them as broken."""
+CHANNELS: Final = "channels"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one attack found; ``lower_bound`` is None for a channel, which tells something or nothing."""
+
+    attack: str
+    mechanism: str
+    model: str
+    calibration: str
+    epsilon: float | None
+    delta: float | None
+    lower_bound: float | None
+    samples: int
+    holds: bool
+
+
+def cases(samples: int) -> list[Case]:
+    """All attacks, with about ``samples`` observations of each neighbour where these are cheap."""
+    return [*wire_cases(samples), *keyed_cases(samples), *vector_cases(samples)]
+
+
+def mechanisms() -> set[str]:
+    """Names of what can be attacked."""
+    return {case.mechanism for case in cases(1000)} | {CHANNELS}
+
+
+def audit(samples: int, chosen: set[str]) -> tuple[int, Iterator[Finding]]:
+    """The number of attacks, and their findings one by one."""
+    attacks = [case for case in cases(samples) if case.mechanism in chosen]
+    checks = channels() if CHANNELS in chosen else {}
+    alarm = FALSE_ALARM / max(1, len(attacks))
+
+    def findings() -> Iterator[Finding]:
+        for name, check in checks.items():
+            yield _told(name, check)
+        for case in attacks:
+            yield _attacked(case, alarm)
+
+    return len(attacks) + len(checks), findings()
+
+
+def _attacked(case: Case, alarm: float) -> Finding:
+    left, right = (case.sample(who, case.count) for who in (0, 1))
+    found = attack(left, right, case.event, case.epsilon, case.delta, alarm)
+    return Finding(
+        attack=case.name,
+        mechanism=case.mechanism,
+        model=case.model,
+        calibration=case.calibration,
+        epsilon=case.epsilon,
+        delta=case.delta,
+        lower_bound=found.lower_bound,
+        samples=case.count,
+        holds=found.excess <= 0 and found.lower_bound <= case.epsilon * (1 + 1e-9),
+    )
+
+
+def _told(name: str, check: Callable[[], bool]) -> Finding:
+    return Finding(name, CHANNELS, "any", "any", None, None, None, 1, check())
+
+
+def summary(findings: list[Finding]) -> dict[str, Any]:
+    """Figures over findings."""
+    broken = sorted({finding.mechanism for finding in findings if not finding.holds})
+    return {
+        "holds": not broken,
+        "broken": broken,
+        "attacks": len(findings),
+        "false_alarm": FALSE_ALARM,
+        "findings": [vars(finding) for finding in findings],
+    }

@@ -1,0 +1,123 @@
+"""Attacks along the wire: from the client library's sealed reports to what the server holds after opening."""
+
+import asyncio
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.experiment import Spec, parse_spec
+from privateer.policies.partition import PartitionPolicy
+from privateer.privacy.events import Pure, ShuffledResponse
+from privateer.privacy.verification import Limits
+from privateer.privatizers.signed_symbol import SignedSymbol
+from privateer.slots import bucket, sign
+from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed
+from privateer_client.participation import Participation
+from privateer_lab.audit.case import Case
+from privateer_lab.audit.evidence import Scores
+from privateer_server.opening import REPORT_ID_SIZE, Opener
+from privateer_server.rounds import OpenRound, first_round
+from privateer_shuffler.pool import Pool
+from privateer_shuffler.store import Label, RoundStore
+
+LIMITS = Limits(epsilon=16, delta=0.1, local_epsilon=16, honest_fraction=1.0, min_batch=100)
+_BATCH = 100
+_REWARDS = (1.0, 0.0)
+"""The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
+
+
+def audit_spec(model: str) -> Spec:
+    """The experiment that is attacked."""
+    privacy = {
+        "local": {"model": "local", "epsilon": 1.0},
+        "shuffle": {"model": "shuffle", "epsilon": 1.0, "delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0},
+    }[model]
+    return parse_spec(
+        {
+            "experiment": {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "privacy": privacy,
+            "algorithm": {"name": "partition"},
+        }
+    )
+
+
+@cache
+def opened(model: str) -> tuple[OpenRound, Opener]:
+    """A first round, and the server's key to it."""
+    opener = Opener(X25519PrivateKey.generate())
+    return first_round(audit_spec(model), opener.public_key), opener
+
+
+def wire_cases(samples: int) -> list[Case]:
+    """Both trust models of sealed reports."""
+    local, shuffle = (opened(model)[0].policy.terms for model in ("local", "shuffle"))
+    batches = max(160, samples // 1000)
+    event = ShuffledResponse(shuffle.local_epsilon, shuffle.symbols, shuffle.honest)
+    pure, first, sums = Pure(local.local_epsilon), partial(_statistic, 0), partial(_statistic, 1)
+    kind = "SignedSymbol"
+    return [
+        Case("sealed reports", kind, "local", "tight", 1.0, 0.0, pure, _reports, samples // 20),
+        Case("first place of a batch", kind, "shuffle", "tight", 1.0, 0.01, event, first, batches),
+        Case("agreements in a batch", kind, "shuffle", "tight", 1.0, 0.01, event, sums, batches),
+    ]
+
+
+def _sealed(current: OpenRound, rewards: Scores) -> list[bytes]:
+    participation = Participation(current.publication, "audit", LIMITS)
+    slots = participation.slots(len(rewards))
+    return participation.reports(np.full((len(rewards), 1), 0.3), slots, rewards)
+
+
+def _agreement(policy: PartitionPolicy, privatizer: SignedSymbol, rows: bytes) -> Scores:
+    """1 where a report's symbol is that of a reward of 1, -1 where that of a reward of 0, else 0."""
+    reports = privatizer.parse(rows)
+    hashes = policy.layout.hashes(reports["slot"], np.zeros(len(reports), np.int64))
+    symbols = reports["symbol"].astype(np.int64)
+    hit = bucket(hashes, privatizer.buckets) == symbols >> 1
+    return np.where(hit, sign(hashes) * (2 * (symbols & 1) - 1), 0).astype(float)
+
+
+def _held(current: OpenRound, opener: Opener, sealed: list[bytes]) -> Scores:
+    """What the server makes of sealed reports, one by one."""
+    header = header_of(current.round, current.digest)
+    plain = opener.open(sealed, binding(header, current.round.model))
+    rows = b"".join(report[REPORT_ID_SIZE:] for report in plain)
+    return _agreement(current.policy, current.privatizer, rows)
+
+
+def _reports(who: int, count: int) -> Scores:
+    current, opener = opened("local")
+    return _held(current, opener, _sealed(current, np.full(count, _REWARDS[who])))
+
+
+def _statistic(which: int, who: int, count: int) -> Scores:
+    return _batches(who, count)[:, which]
+
+
+def _batches(who: int, count: int) -> Scores:
+    """Whole batches through the shuffler's pool: what stands in the first place, and agreements in all, (count, 2).
+
+    The person in question arrives first; the others' rewards are half and half.
+    """
+    current, opener = opened("shuffle")
+    scores = np.empty((count, 2))
+    for row in scores:
+        rewards = (np.arange(_BATCH) % 2).astype(float)
+        rewards[0] = _REWARDS[who]
+        permuted = asyncio.run(_shuffled(current, _sealed(current, rewards)))
+        seen = _held(current, opener, permuted)
+        row[:] = seen[0], seen.sum()
+    return scores
+
+
+async def _shuffled(current: OpenRound, sealed: list[bytes]) -> list[bytes]:
+    with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
+        pool = Pool(RoundStore.create(Path(folder), Label(current.round, current.digest)))
+        await pool.hold(sealed)
+        batch = await pool.batch()
+        await pool.forget()
+    return split_sealed(decode_envelope(batch), current.round)

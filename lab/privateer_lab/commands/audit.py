@@ -1,0 +1,51 @@
+"""``audit``: attack the product's own privacy claims."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from privateer.errors import SpecError
+from privateer_lab.audit.run import Finding, mechanisms, summary
+from privateer_lab.audit.run import audit as run_audit
+from privateer_lab.commands.experiments import Json
+from privateer_lab.output import print_json, progress, readable, screen
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(audit)
+
+
+def audit(
+    mechanism: Annotated[list[str], typer.Option(help="Attack this one alone; may be repeated.")] = [],  # noqa: B006
+    samples: Annotated[int, typer.Option(min=1000, help="Reports of each neighbour, where they are cheap.")] = 200_000,
+    as_json: Json = False,
+) -> None:
+    """Attack every claim through the code that devices and services run; exit code 1 if one is broken."""
+    known = mechanisms()
+    unknown = sorted(set(mechanism) - known)
+    if unknown:
+        raise SpecError("no such mechanism", field="--mechanism", remedy=f"one of {', '.join(sorted(known))}")
+    total, findings = run_audit(samples, set(mechanism) or known)
+    found = progress(findings, total, "attacks")
+    result = summary(found)
+    print_json(result) if as_json else _print(found)
+    if not result["holds"]:
+        if not as_json:
+            screen.print(f"broken: {', '.join(result['broken'])}")
+        raise typer.Exit(1)
+
+
+def _print(found: list[Finding]) -> None:
+    table = Table(title="audit", title_justify="left")
+    for name in ("mechanism", "model", "calibration", "attack", "claimed", "proved", "samples", "verdict"):
+        table.add_column(name, justify="right" if name in ("proved", "samples") else "left")
+    for row in found:
+        claimed = "" if row.epsilon is None else f"{row.epsilon:g}" + (f", {row.delta:g}" if row.delta else "")
+        proved = "" if row.lower_bound is None else f"{row.lower_bound:.3f}"
+        verdict = "holds" if row.holds else "BROKEN"
+        table.add_row(
+            row.mechanism, row.model, row.calibration, row.attack, claimed, proved, readable(row.samples), verdict
+        )
+    screen.print(table)
