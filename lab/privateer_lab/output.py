@@ -30,6 +30,8 @@ def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
 
 def readable(value: Any) -> str:
     """A figure for people: thousands separated, four significant digits for small fractions."""
+    if value is None:
+        return "none"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

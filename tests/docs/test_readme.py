@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from privateer import errors
 from privateer.experiment import Spec
 from privateer_lab.services import Services, free_port, running
@@ -80,3 +82,15 @@ def test_every_problem_is_documented() -> None:
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PrivateerError)
     ]
     assert not [kind.slug for kind in kinds if f"`{kind.slug}`" not in text]
+
+
+@pytest.mark.parametrize("page", ["accounting.md"])
+def test_the_pages_snippets_and_commands_work(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    for snippet in blocks("python", text):
+        done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+    lines = [line for block in blocks("sh", text) for line in block.splitlines()]
+    assert lines
+    for line in lines:
+        assert execute(f".venv/bin/{line}", dict(os.environ))

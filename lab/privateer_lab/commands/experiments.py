@@ -10,7 +10,7 @@ from privateer_lab.partition_map import draw
 from privateer_lab.rest import ask
 from privateer_lab.specs import load_spec
 
-Url = Annotated[str, typer.Option(envvar="PRIVATEERURL", help="The server.")]
+Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
 URL = "http://127.0.0.1:8000"

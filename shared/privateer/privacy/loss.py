@@ -172,7 +172,7 @@ def on_grid(losses: Array, masses: Array, step: float, infinite: float) -> LossD
     index = (below - first).astype(np.int64)
     size = int(np.max(index)) + 2
     mass = np.bincount(index, masses * (1 - up), size) + np.bincount(index + 1, masses * up, size)
-    return LossDistribution(step, first, mass, infinite)
+    return LossDistribution(step, first, np.asarray(mass, dtype=np.float64), infinite)
 
 
 def from_curve(delta: Callable[[float], float], step: float, reach: float) -> LossDistribution:
