@@ -3,8 +3,9 @@
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -32,10 +33,16 @@ _USAGE: Final = 2
 
 
 class Server:
-    """The ASGI application: two doors for reports, and control routes for everything else."""
+    """The ASGI application: two doors for reports, and control routes for everything else.
 
-    def __init__(self, doors: dict[str, ASGIApp], control: ASGIApp) -> None:
-        self._doors, self._control = doors, control
+    Attributes
+    ----------
+    end_waits
+        Answers all long polls, before a stop.
+    """
+
+    def __init__(self, doors: dict[str, ASGIApp], control: ASGIApp, end_waits: Callable[[], None]) -> None:
+        self._doors, self._control, self.end_waits = doors, control, end_waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -80,7 +87,7 @@ def create_app(settings: Settings) -> Server:
         "/reports": FaultGuard(reports_door(intake, metrics, settings.report_bytes_max)),
         "/batches": FaultGuard(batches_door(intake, metrics, settings.batch_bytes_max, shufflers)),
     }
-    return Server(doors, control)
+    return Server(doors, control, experiments.end_waits)
 
 
 def _private_key(settings: Settings) -> X25519PrivateKey:
@@ -112,7 +119,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         log_level="warning",
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    _Process(config, app).run(sockets=[listener])
+
+
+class _Process(uvicorn.Server):
+    """Ends long polls when told to stop, so that the stop need not wait for them."""
+
+    def __init__(self, config: uvicorn.Config, app: Server) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note the signal."""
+        self._app.end_waits()
+        super().handle_exit(sig, frame)
 
 
 def _listen(settings: Settings) -> socket.socket:

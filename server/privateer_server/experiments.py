@@ -60,10 +60,13 @@ class Experiment:
             self._published = asyncio.Event()
 
     async def next_publication(self, seconds: float) -> None:
-        """Return once another round is published, or the time is up."""
-        # A process that stops cancels its waiting requests: they answer as if the time were up.
-        with suppress(TimeoutError, asyncio.CancelledError):
+        """Return once another round is published, the time is up, or the process is about to stop."""
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._published.wait(), seconds)
+
+    def end_waits(self) -> None:
+        """Have `next_publication` return, now and later."""
+        self._published.set()
 
 
 class Experiments:
@@ -104,6 +107,11 @@ class Experiments:
             return self._by_name[name]
         except KeyError:
             raise NotFound("no such experiment", remedy="GET /experiments lists them") from None
+
+    def end_waits(self) -> None:
+        """Answer all long polls now, and those to come at once: the process is about to stop."""
+        for experiment in self:
+            experiment.end_waits()
 
     async def create(self, spec: Spec) -> tuple[Experiment, bool]:
         """The experiment of a spec, and whether it is new.

@@ -18,6 +18,8 @@ from privateer_lab.commands.experiments import URL, Json, Url
 from privateer_lab.output import print_json, print_table, readable, screen
 from privateer_lab.rest import ask
 
+_ROUNDS_SHOWN = 20
+
 
 def register(_: typer.Typer) -> None:
     """Add the commands to ``account``."""
@@ -36,15 +38,16 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
         rows = [(key, claim[key]) for key in ("epsilon", "delta", "exact", "proof")]
         print_table(f"{name}: one person's privacy against {claim['against']}", rows)
     screen.print("assumed: " + "; ".join(record["certificate"]["assumes"]))
-    _print_rounds(record["rounds"])
+    if record["rounds"]:
+        _print_rounds(record["rounds"])
 
 
 def _print_rounds(rounds: list[dict[str, Any]]) -> None:
-    keys = ("version", "batch", "received", "honest", "released", "mechanism", "local_epsilon", "deviation")
-    table = Table(title="rounds", title_justify="left")
+    keys = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
+    table = Table(title=f"the last of {len(rounds)} rounds: {rounds[-1]['mechanism']}", title_justify="left")
     for key in keys:
-        table.add_column(key)
-    for row in rounds:
+        table.add_column(key.replace("_", " "), justify="right")
+    for row in rounds[-_ROUNDS_SHOWN:]:
         table.add_row(*(readable(row[key]) for key in keys))
     screen.print(table)
 

@@ -85,7 +85,8 @@ def up(
     with _until_told(), running(data, server_port, shuffler_port, token) as services:
         screen.print(f"server    {services.server}")
         screen.print(f"shuffler  {services.shuffler}")
-        screen.print(f"create an experiment:\n  PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml")
+        line = f"PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml"
+        screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
         _wait()
 
 

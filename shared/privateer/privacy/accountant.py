@@ -32,6 +32,8 @@ _GRID: Final = 600
 """Grid points between 0 and the largest epsilon of a composed curve."""
 _EPSILON_DIGITS: Final = 1e-9
 _ROUNDING: Final = 1 + 1e-9
+_LEAST: Final = 1e-9
+"""Bounds of shuffled messages are for epsilon above 0."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,9 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
 def _shuffled(bound: Callable[..., float], epsilon: float, local_epsilon: float, *facts: int) -> float:
     """A bound for epsilon above 0, capped by what the message promises alone."""
     alone = _pure_delta(epsilon, local_epsilon)
-    return min(alone, bound(max(epsilon, 1e-9), local_epsilon, *facts))
+    # A curve falls by at most as much as e^epsilon grows.
+    below = math.expm1(_LEAST) if epsilon < _LEAST else 0.0
+    return min(alone, bound(max(epsilon, _LEAST), local_epsilon, *facts) + below)
 
 
 def _pure_delta(epsilon: float, pure: float) -> float:

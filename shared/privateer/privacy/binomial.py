@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from privateer.errors import SpecError
 from privateer.privacy.gaussian import gaussian_deviation
-from privateer.privacy.loss import Composition, LossDistribution, on_grid
+from privateer.privacy.loss import Composition, LossDistribution, from_curve, on_grid
 
 _TAIL: Final = 1e-30
 """Mass of a coordinate's noise that is cut off on each side; it adds to delta."""
@@ -26,7 +26,8 @@ def shuffled_bits_delta(epsilon: float, trials: int, chance: float, levels: int,
     """Delta at ``epsilon`` of sums hidden by Bin(trials, chance) in every coordinate; a certified upper bound.
 
     The analyzer sees, coordinate by coordinate, a sum of integers in 0..levels plus the noise. The worst neighbours
-    differ by ``levels`` in all coordinates; with ``chance`` below 1/2 both directions count.
+    differ by ``levels`` in all coordinates, since binomials are log-concave. With ``chance`` below 1/2 it matters in
+    which coordinates they differ upwards and in which downwards: then a pair is composed that dominates both.
 
     Parameters
     ----------
@@ -49,8 +50,7 @@ def shuffled_bits_delta(epsilon: float, trials: int, chance: float, levels: int,
         raise SpecError("must be at least 0 and finite", field="epsilon", remedy="choose another value")
     if trials <= levels:
         return 1.0
-    signs = (1,) if chance == 0.5 else (1, -1)
-    return min(1.0, max(_composed(trials, chance, sign * levels, coordinates).delta(epsilon) for sign in signs))
+    return min(1.0, _composed(trials, chance, levels, coordinates).delta(epsilon))
 
 
 def shuffled_bits_trials(epsilon: float, delta: float, levels: int, coordinates: int) -> int:
@@ -115,8 +115,18 @@ def _up(chance: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _composed(trials: int, chance: float, shift: int, coordinates: int) -> Composition:
-    return Composition(((_losses(trials, chance, shift), coordinates),))
+def _composed(trials: int, chance: float, levels: int, coordinates: int) -> Composition:
+    upwards = _losses(trials, chance, levels)
+    if chance == 0.5:
+        return Composition(((upwards, coordinates),))
+    downwards = _losses(trials, chance, -levels)
+    return Composition(((_either(upwards, downwards), coordinates),))
+
+
+def _either(left: LossDistribution, right: LossDistribution) -> LossDistribution:
+    """A pair that dominates two others, in both directions of each."""
+    reach = max(np.abs(left.losses).max(), np.abs(right.losses).max()) + left.step
+    return from_curve(lambda epsilon: max(left.delta(epsilon), right.delta(epsilon)), left.step, float(reach))
 
 
 def _losses(trials: int, chance: float, shift: int) -> LossDistribution:

@@ -53,6 +53,11 @@ class LossDistribution:
         """The grid points, shape (points,)."""
         return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
 
+    def delta(self, epsilon: float) -> float:
+        """Delta at ``epsilon`` of the pair by itself, by direct summation."""
+        above = self.losses > epsilon
+        return self.infinite + float(-np.expm1(epsilon - self.losses[above]) @ self.mass[above])
+
     def cumulant(self, tilt: float) -> float:
         """Logarithm of the mean of exp(tilt * loss) under P, infinite losses apart."""
         return float(logsumexp(self._logs + tilt * self.losses))

@@ -63,6 +63,18 @@ async def test_bad_reports_inside_a_batch_do_not_fail_it(api: Api, shuffler_key:
     assert facts | {"version": 2, "accepted": 97, "refused": refused} == facts
 
 
+async def test_a_release_below_the_honest_minimum_is_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    """The promise counts on 90 of 100: with 89 good reports the round closes and nothing is learned; with 90 it is."""
+    for version, good in ((1, 89), (2, 90)):
+        body = await (opened(api) if version == 1 else api.publication())
+        reports = sealed_reports(body, good, seed=version) + [os.urandom(70) for _ in range(100 - good)]
+        assert (await deliver(api, body_of(body, reports), shuffler_key)).status_code == 202
+    record = (await api.client.get("/experiments/test/privacy")).json()
+    assert [(row["received"], row["released"]) for row in record["rounds"]] == [(89, False), (90, True), (0, False)]
+    state = (await api.client.get("/experiments/test/state")).json()["state"]
+    assert (state["rounds"], state["seen"]) == (1, 90)
+
+
 async def test_batch_without_a_good_report_still_closes_the_round(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
     first = await opened(api)
     response = await deliver(api, body_of(first, [os.urandom(70) for _ in range(100)]), shuffler_key)
