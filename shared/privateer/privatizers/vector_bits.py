@@ -8,7 +8,6 @@ sends a fixed number of messages of one size, whatever they say; the shuffler pe
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import BatchRefused, OutOfRange, SpecError
 from privateer.privacy.binomial import shuffled_bits_chance, shuffled_bits_trials
+from privateer.privacy.discrete import binomial
 from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.noise import NoiseSource
 from privateer.privacy.published import published_bits
@@ -68,30 +68,13 @@ class BinomialPlan:
         """What one level is worth."""
         return 2 * self.ball.bound / self.levels
 
-    @cached_property
-    def _threshold(self) -> np.uint64:
-        """Words below it are ones; rounded up, towards fair bits and more noise."""
-        return np.uint64(min(math.ceil(self.chance * 2**64), (1 << 64) - 1))
-
     def integers(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
         """Rounded coordinates with noise, shape (n, coordinates), 0 to levels + bits."""
         scaled = (self.ball.clip(vectors) + self.ball.bound) / self.unit
         floor = np.floor(scaled)
         uniform = (noise.words(scaled.size) >> np.uint64(11)).astype(np.float64).reshape(scaled.shape) * 2.0**-53
         rounded = np.minimum(floor + (uniform < scaled - floor), self.levels).astype(np.int64)
-        return np.asarray(rounded + self._noise(scaled.size, noise).reshape(scaled.shape))
-
-    def _noise(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
-        """``count`` draws of Bin(bits, chance)."""
-        drawn = np.zeros(count, np.int64)
-        if self.chance == 0.5:
-            for left in range(self.bits, 0, -64):
-                mask = np.uint64((1 << min(64, left)) - 1)
-                drawn += np.bitwise_count(noise.words(count) & mask).astype(np.int64)
-            return drawn
-        for _ in range(self.bits):
-            drawn += noise.words(count) < self._threshold
-        return drawn
+        return np.asarray(rounded + binomial(scaled.size, self.bits, self.chance, noise).reshape(scaled.shape))
 
     def check(self, people: int) -> None:
         """Refuse to release the sum of fewer people than the promise counts on.
