@@ -6,7 +6,7 @@ import pytest
 from privateer.codec import decode, encode
 from privateer.contributions import BoundedVectors
 from privateer.errors import BatchRefused, InputError, OutOfRange
-from privateer.privatizers.vector_bits import ShareVectors
+from privateer.privatizers.vector_shares import ShareVectors
 from tests.contract.vectors import CASES, PEOPLE, ball_of, people, spread, truth
 from tests.support.noise import SeededNoise
 from tests.support.partitions import same

@@ -127,7 +127,7 @@ class RoundedNormal:
     def _scales(self) -> NDArray[np.float64]:
         """What a weight of each bin is multiplied by to be its chance of acceptance: below 1 for all of them."""
         words = np.array(self._words, dtype=np.float64)
-        return (words / self._heads).min() * (1 - 2.0**-40) / words
+        return np.asarray(float(np.min(words / self._heads)) * (1 - 2.0**-40) / words)
 
     def _ratio(self, bins: NDArray[np.int64], magnitudes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Chance of accepting a magnitude of a bin."""
