@@ -45,20 +45,31 @@ def test_a_promise_below_what_the_sampler_is_certified_for_is_refused():
         vector_deviation(Ball("l2", 1.0, 2), 1.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "least"), [(1, 1e-6, 1000), (5, 1e-6, 1000), (1, 0.25, 500), (1, 1e-6, 10**6)]
-)
-def test_shuffled_noise_keeps_its_promise_within_two_percent(epsilon, delta, least):
-    ball = Ball("max", 1.0, 20)
-    made = plan(ball, epsilon, delta, least)
-    event = ShuffledBits(made.trials, made.chance, made.levels, 20)
-    assert account(event).delta(epsilon) <= delta
+PROMISES = [(1, 1e-6, 1000), (5, 1e-6, 1000), (1, 0.25, 500), (10, 0.25, 1024), (1, 1e-6, 10**5), (1, 1e-6, 10**6)]
+
+
+def relative_noise(made: BinomialPlan, epsilon: float, delta: float) -> float:
+    """Deviation of the noise by that of the analytic Gaussian of a curator, with the same promise."""
     deviation = math.sqrt(made.trials * made.chance * (1 - made.chance)) * made.unit
-    ideal = gaussian_deviation(epsilon, delta, 2 * math.sqrt(20))
-    extra_bit = math.sqrt((made.trials + least) / made.trials) if made.chance == 0.5 else 1
-    assert 1 <= deviation / ideal < 1.02 * extra_bit
+    return deviation / gaussian_deviation(epsilon, delta, 2 * made.ball.radius)
+
+
+@pytest.mark.parametrize("coordinates", [20, 40, 60])
+@pytest.mark.parametrize(("epsilon", "delta", "least"), PROMISES)
+def test_shuffled_noise_keeps_its_promise_within_two_percent(epsilon, delta, least, coordinates):
+    made = plan(Ball("max", 1.0, coordinates), epsilon, delta, least)
+    event = ShuffledBits(made.trials, made.chance, made.levels, coordinates)
+    assert account(event).delta(epsilon) <= delta
+    assert 1 <= relative_noise(made, epsilon, delta) < 1.02
     rounding = math.sqrt(least) / 2 * made.unit
-    assert rounding < 0.55 * deviation or made.levels == 1024
+    assert rounding / math.sqrt(made.trials / 4) / made.unit <= 0.5
+
+
+def test_levels_that_leave_the_last_bit_empty_are_caught():
+    """Planted: no more levels than rounding asks for."""
+    fewest = plan(Ball("max", 1.0, 20), 10, 0.25, 1024)
+    bare = BinomialPlan(fewest.ball, 29, 5, 0.5, 1024)
+    assert relative_noise(bare, 10, 0.25) > 1.1
 
 
 def test_published_bits_are_hundreds_of_times_noisier():
