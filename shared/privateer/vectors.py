@@ -14,6 +14,9 @@ Array = NDArray[np.float64]
 GRID: Final = 1 << 14
 """Grid points per unit of the bound: rounding widens a diameter by sqrt(coordinates) / 16384 of it at most."""
 COORDINATES_MAX: Final = 1 << 16
+_TINY: Final = 1e-300
+_ROUNDING: Final = 1 + 2.0**-40
+"""Covers what floating point may leave a clipped vector too long by."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +63,27 @@ class Ball:
     @property
     def diameter(self) -> float:
         """Largest L2 distance of two people's vectors on the grid, in grid points; rounding included."""
-        return 2 * (self.radius / self.step + math.sqrt(self.coordinates))
+        return 2 * (self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING
 
     def clip(self, vectors: Array) -> Array:
-        """Vectors (n, coordinates) moved into the ball; the norm decides how.
+        """Vectors (n, coordinates) moved into the ball: coordinate by coordinate in ``max``, shortened in ``l2``.
 
         Raises
         ------
         InputError
-            If the shape is another, or a value is not a number.
+            If the shape is another, or a value is not a finite number.
         """
-        if vectors.ndim != 2 or vectors.shape[1] != self.coordinates or np.isnan(vectors).any():
+        if vectors.ndim != 2 or vectors.shape[1] != self.coordinates or not np.isfinite(vectors).all():
             raise InputError(
-                f"must be {self.coordinates} numbers", field="vector", remedy="send what the experiment asks for"
+                f"must be {self.coordinates} finite numbers", field="vector", remedy="send what the experiment asks for"
             )
-        bounded = np.clip(vectors, -self.bound, self.bound)
         if self.norm == "max":
-            return bounded
-        norms = np.linalg.norm(bounded, axis=1, keepdims=True)
-        return np.asarray(bounded * np.minimum(1.0, self.bound / np.maximum(norms, 1e-300)))
+            return np.clip(vectors, -self.bound, self.bound)
+        # Scaled by the largest coordinate first: squares of huge or tiny numbers would leave the range of floats.
+        largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), _TINY)
+        scaled = vectors / largest
+        lengths = np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
+        return np.asarray(np.where(largest > self.bound / lengths, scaled * (self.bound / lengths), vectors))
 
     def on_grid(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
         """Clipped vectors as integers, shape (n, coordinates), rounded at random so that none is moved on average."""

@@ -6,7 +6,7 @@ import pytest
 from privateer.codec import decode, encode
 from privateer.contributions import BoundedVectors
 from privateer.errors import BatchRefused, InputError, OutOfRange
-from privateer.privatizers.vector_bits import ShareVectors
+from privateer.privatizers.vector_shares import ShareVectors
 from tests.contract.vectors import CASES, PEOPLE, ball_of, people, spread, truth
 from tests.support.noise import SeededNoise
 from tests.support.partitions import same
@@ -93,24 +93,27 @@ def test_what_no_client_makes_is_refused(one):
             one.parse(b"\xff" * (one.report_size - 1) + b"\x7f")
 
 
-@pytest.mark.parametrize("bad", [np.nan, "shape", "one axis"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, "shape", "one axis"])
 def test_what_is_no_vector_is_refused_without_an_echo(one, bad):
     ball = ball_of(one)
-    values = np.full((1, ball.coordinates), 0.123456)
+    values = np.full((PEOPLE, ball.coordinates), 0.123456)
     if bad == "shape":
         values = values[:, :-1]
     elif bad == "one axis":
         values = values[0]
     else:
         values[0, 0] = bad
-    with pytest.raises(InputError) as refused:
-        one.randomize(BoundedVectors(np.array([1], np.uint32), values), SeededNoise(1))
-    assert "0.123" not in str(refused.value)
+    told = BoundedVectors(np.ones(PEOPLE, np.uint32), values)
+    for refuses in (lambda: one.randomize(told, SeededNoise(1)), lambda: one.simulate(told, np.random.default_rng(1))):
+        with pytest.raises(InputError) as refused:
+            refuses()
+        assert "0.123" not in str(refused.value)
 
 
-def test_infinite_coordinates_are_clipped(one):
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e200, 1.7e308])
+def test_no_finite_vector_is_too_long_or_too_short(one, size):
     ball = ball_of(one)
-    told = BoundedVectors(np.array([1], np.uint32), np.full((1, ball.coordinates), np.inf))
+    told = BoundedVectors(np.array([1], np.uint32), np.full((1, ball.coordinates), size))
     one.parse(one.randomize(told, SeededNoise(1)).tobytes())
 
 

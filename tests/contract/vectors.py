@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.contributions import BoundedVectors
-from privateer.privatizers.vector_bits import BinomialPlan, BitVectors, ShareVectors
+from privateer.privatizers.vector_bits import BinomialPlan, BitVectors
 from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors
 from privateer.privatizers.vector_laplace import LaplaceVectors
+from privateer.privatizers.vector_shares import ShareVectors
 from privateer.privatizers.vector_symbol import VectorSymbol
 from privateer.vectors import Ball, rounding_variance
 

@@ -9,9 +9,10 @@ import numpy as np
 from privateer.contributions import BoundedVectors
 from privateer.privacy.events import Event, Gaussian, Pure, ShuffledBits
 from privateer.privacy.noise import SecureNoise
-from privateer.privatizers.vector_bits import BitVectors, ShareVectors, plan
+from privateer.privatizers.vector_bits import BitVectors, plan
 from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
 from privateer.privatizers.vector_laplace import LaplaceVectors
+from privateer.privatizers.vector_shares import ShareVectors
 from privateer.privatizers.vector_symbol import VectorSymbol, best_directions
 from privateer.vectors import Ball
 from privateer_lab.audit.case import Case, Sampler

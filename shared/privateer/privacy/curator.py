@@ -4,15 +4,15 @@ from functools import lru_cache
 from typing import Final
 
 from privateer.privacy.gaussian import gaussian_delta, gaussian_deviation
-from privateer.privacy.normal import TOTAL_VARIATION
+from privateer.privacy.normal import sampling_cost
 
 SENSITIVITY: Final = 2.0
 """L2 change of (sums of scores, people per key) when a person is replaced. A score moves from -1 to 1 in its cell,
 by 2, or one cell and one key lose at most 1 each and others gain as much: sqrt(4)."""
 RELEASED_MAX: Final = 1 << 20
 """Numbers in a release, at most."""
-SAMPLING: Final = RELEASED_MAX * TOTAL_VARIATION
-"""What drawn noise may differ from the normal law, in all: it adds to delta."""
+SAMPLING: Final = sampling_cost(RELEASED_MAX)
+"""What drawing the noise adds to delta, in all."""
 
 
 @lru_cache(maxsize=256)

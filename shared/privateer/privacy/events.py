@@ -71,7 +71,7 @@ class Approximate(_Event, frozen=True, tag="approximate"):
 
 
 class Sequential(_Event, frozen=True, tag="sequential"):
-    """Events on the same record, each of which may be chosen in view of the results of those before."""
+    """Events on the same record; what one computes may depend on the results before, its parameters may not."""
 
     events: tuple["Event", ...]
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privateer.contributions import CellSums, KeyedValues
 from privateer.errors import OutOfRange, SpecError
+from privateer.privacy.discrete import DIGITS, discrete_laplace
 from privateer.privacy.noise import NoiseSource
 from privateer.slots import Layout
 
@@ -18,9 +19,8 @@ _SENSITIVITY: Final = 4
 """L1 change of (rewards, counts) when a person is replaced: one cell of each loses up to 1, another gains up to 1."""
 _EPSILON_MIN: Final = 1e-3
 """Below it the noise would not fit its digits."""
-_DIGITS: Final = 30
-"""Binary digits of a noise's magnitude; reports are clamped well inside."""
-_CLAMP: Final = (1 << _DIGITS) - 2 * _UNIT
+_CLAMP: Final = (1 << DIGITS) - 2 * _UNIT
+"""Reports are clamped well inside the noise's digits."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,8 @@ class LaplaceCells:
     Notes
     -----
     Privacy cost: epsilon-LDP per report: discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
-    between any two people is at most 4. On a grid, so nothing leaks through floating point; the magnitude's binary
-    digits are independent bits with probabilities rounded to 2^-64, so strictly it is (epsilon, delta)-LDP with a delta
-    of 2^-58 for each cell and quantity.
+    between any two people is at most 4. On a grid, so nothing leaks through floating point; what drawing the noise may
+    add to delta is `privateer.privacy.discrete.LAPLACE_COST`, times 1 + e^epsilon, for each cell and quantity.
     """
 
     layout: Layout
@@ -134,17 +133,3 @@ class LaplaceCells:
         success = -math.expm1(-1.0 / self.scale)
         noise = rng.negative_binomial(n, success, shape) - rng.negative_binomial(n, success, shape)
         return self._released(CellTotal(n, (exact.reshape(shape) + noise).astype(np.int64)))
-
-
-def discrete_laplace(count: int, scale: float, noise: NoiseSource) -> NDArray[np.int64]:
-    """``count`` integers with probability proportional to exp(-|k| / scale): a difference of two geometrics.
-
-    The binary digits of a geometric with ratio exp(-1/scale) are independent: digit i is 1 with chance
-    1 / (1 + exp(2^i / scale)).
-    """
-    magnitudes = np.zeros((2, count), dtype=np.int64)
-    for digit in range(_DIGITS):
-        chance = 1.0 / (1.0 + math.exp(min(700.0, 2.0**digit / scale)))
-        ones = noise.words(2 * count) < np.uint64(int(chance * 2**64))
-        magnitudes += ones.reshape(2, count).astype(np.int64) << digit
-    return np.asarray(magnitudes[0] - magnitudes[1])

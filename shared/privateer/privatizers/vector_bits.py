@@ -1,14 +1,14 @@
-"""Shuffled sums of vectors: small integers hidden by everybody's binomial noise, sent as bits or as shares.
+"""Shuffled sums of vectors: small integers hidden by everybody's binomial noise, sent as bits.
 
 Every person rounds each coordinate to an integer of 0..levels, adds Bin(bits, chance), and sends the sum so that only
 everybody's total can be told after shuffling: as that many ones among levels + bits bits (`BitVectors`, paper 5's
-Algorithm 2), or split into random shares (`ShareVectors`), which is the cheaper transport of the same noise. A person
-sends a fixed number of messages of one size, whatever they say; the shuffler permutes the messages of all people.
+Algorithm 2), or split into random shares (`vector_shares.ShareVectors`), which is the cheaper transport of the same
+noise. A person sends a fixed number of messages of one size, whatever they say; the shuffler permutes the messages of
+all people.
 """
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,17 +17,14 @@ from numpy.typing import NDArray
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import BatchRefused, OutOfRange, SpecError
 from privateer.privacy.binomial import shuffled_bits_chance, shuffled_bits_trials
+from privateer.privacy.discrete import binomial
 from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.noise import NoiseSource
 from privateer.privacy.published import published_bits
 from privateer.vectors import Array, Ball, VectorTotal
 
 _LEVELS_MAX: Final = 1024
-_SHARES_COST: Final = 0.01
-"""Share of delta that splitting into shares may take."""
 BIT: Final = np.dtype([("coordinate", "<u2"), ("bit", "u1")])
-SHARE: Final = np.dtype([("coordinate", "<u2"), ("share", "<u4")])
-_SHARE_BITS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -68,30 +65,13 @@ class BinomialPlan:
         """What one level is worth."""
         return 2 * self.ball.bound / self.levels
 
-    @cached_property
-    def _threshold(self) -> np.uint64:
-        """Words below it are ones; rounded up, towards fair bits and more noise."""
-        return np.uint64(min(math.ceil(self.chance * 2**64), (1 << 64) - 1))
-
     def integers(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
         """Rounded coordinates with noise, shape (n, coordinates), 0 to levels + bits."""
         scaled = (self.ball.clip(vectors) + self.ball.bound) / self.unit
         floor = np.floor(scaled)
         uniform = (noise.words(scaled.size) >> np.uint64(11)).astype(np.float64).reshape(scaled.shape) * 2.0**-53
         rounded = np.minimum(floor + (uniform < scaled - floor), self.levels).astype(np.int64)
-        return np.asarray(rounded + self._noise(scaled.size, noise).reshape(scaled.shape))
-
-    def _noise(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
-        """``count`` draws of Bin(bits, chance)."""
-        drawn = np.zeros(count, np.int64)
-        if self.chance == 0.5:
-            for left in range(self.bits, 0, -64):
-                mask = np.uint64((1 << min(64, left)) - 1)
-                drawn += np.bitwise_count(noise.words(count) & mask).astype(np.int64)
-            return drawn
-        for _ in range(self.bits):
-            drawn += noise.words(count) < self._threshold
-        return drawn
+        return np.asarray(rounded + binomial(scaled.size, self.bits, self.chance, noise).reshape(scaled.shape))
 
     def check(self, people: int) -> None:
         """Refuse to release the sum of fewer people than the promise counts on.
@@ -151,22 +131,18 @@ def plan(ball: Ball, epsilon: float, delta: float, least: int, calibration: str 
     return BinomialPlan(ball, levels, 1, chance, least)
 
 
-def shares_needed(epsilon: float, delta: float, coordinates: int, least: int) -> int:
-    """Shares of each integer after whose shuffling next to nothing but the total can be told.
-
-    Split and mix (Ishai et al. 2006) as analysed by Balle, Bell, Gascon and Nissim (CCS 2020): with n >= 19 people and
-    ceil((2 sigma + log2 q) / (log2 n - log2 e) + 1) shares in a group of q elements, any two inputs of one total are
-    within 2^-sigma; we send one more. All coordinates together then take at most 1 % of delta.
+def people_of(total: VectorTotal, messages: int) -> int:
+    """How many people sent a total's messages.
 
     Raises
     ------
-    SpecError
-        If there are fewer than 19 people.
+    BatchRefused
+        If somebody's are not all there: the sum would miss some of their noise.
     """
-    if least < 19:
-        raise SpecError(f"{least} honest people, splitting needs 19", field="min_batch", remedy="raise it")
-    sigma = math.log2(coordinates * (1 + math.exp(epsilon)) / (_SHARES_COST * delta))
-    return math.ceil((2 * sigma + _SHARE_BITS) / (math.log2(least) - math.log2(math.e)) + 1) + 1
+    people, rest = divmod(total.reports, messages)
+    if rest:
+        raise BatchRefused(f"not a whole number of people's {messages} messages", remedy="ask the shuffler for them")
+    return people
 
 
 @dataclass(frozen=True)
@@ -208,7 +184,7 @@ class BitVectors:
         OutOfRange
             If the bytes are not whole messages, or name no coordinate or bit.
         """
-        messages = _whole(rows, BIT)
+        messages = whole(rows, BIT)
         if np.any((messages["coordinate"] >= self.plan.ball.coordinates) | (messages["bit"] > 1)):
             raise OutOfRange("not a coordinate or not a bit", remedy="send what the client library makes")
         return messages
@@ -235,7 +211,7 @@ class BitVectors:
         BatchRefused
             If fewer people than the promise counts on sent their messages.
         """
-        people = total.reports // self.messages
+        people = people_of(total, self.messages)
         self.plan.check(people)
         return self.plan.released(people, total.sums)
 
@@ -244,93 +220,14 @@ class BitVectors:
         return self.plan.simulate(contributions, rng)
 
 
-@dataclass(frozen=True)
-class ShareVectors:
-    """Integers sent as random shares modulo 2^32, whose sum is the integer.
+def whole(rows: bytes, kind: np.dtype[np.void]) -> NDArray[np.void]:
+    """Messages of a kind from their concatenated bytes.
 
-    Parameters
-    ----------
-    plan
-        As for bits: the same noise.
-    shares
-        Of every integer; `shares_needed` says how many.
-
-    Notes
-    -----
-    Privacy cost: as `BitVectors`; what splitting adds to delta is paid for in `shares_needed`.
+    Raises
+    ------
+    OutOfRange
+        If the bytes are not whole messages.
     """
-
-    plan: BinomialPlan
-    shares: int
-
-    @property
-    def messages(self) -> int:
-        """Messages of one person."""
-        return self.plan.ball.coordinates * self.shares
-
-    @property
-    def report_size(self) -> int:
-        """Bytes of one message."""
-        return SHARE.itemsize
-
-    def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
-        """Messages of n people, shape (n, messages), dtype `SHARE`."""
-        integers = self.plan.integers(contributions.values, noise)
-        size = integers.size * (self.shares - 1)
-        random = (noise.words(size) >> np.uint64(32)).astype(np.uint32).reshape(*integers.shape, self.shares - 1)
-        messages = np.empty((*integers.shape, self.shares), dtype=SHARE)
-        messages["coordinate"] = np.arange(integers.shape[1])[None, :, None]
-        messages["share"][..., :-1] = random
-        messages["share"][..., -1] = integers.astype(np.uint32) - random.sum(axis=-1, dtype=np.uint32)
-        return messages.reshape(len(integers), -1)
-
-    def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Messages from their concatenated bytes, in any order.
-
-        Raises
-        ------
-        OutOfRange
-            If the bytes are not whole messages, or name no coordinate.
-        """
-        messages = _whole(rows, SHARE)
-        if np.any(messages["coordinate"] >= self.plan.ball.coordinates):
-            raise OutOfRange("not a coordinate", remedy="send what the client library makes")
-        return messages
-
-    def empty(self) -> VectorTotal:
-        """The total of no messages; ``reports`` counts messages, sums are modulo 2^32."""
-        return VectorTotal(0, np.zeros(self.plan.ball.coordinates, np.int64))
-
-    def add(self, total: VectorTotal, messages: NDArray[np.void]) -> VectorTotal:
-        """``total`` with messages, of any shape and order, counted in."""
-        flat = messages.ravel()
-        sums = np.zeros(self.plan.ball.coordinates, np.uint32)
-        np.add.at(sums, flat["coordinate"], flat["share"])
-        return self.merge(total, VectorTotal(len(flat), sums.astype(np.int64)))
-
-    def merge(self, left: VectorTotal, right: VectorTotal) -> VectorTotal:
-        """The total of two disjoint sets of messages."""
-        both = left.merged(right)
-        return VectorTotal(both.reports, both.sums % (1 << _SHARE_BITS))
-
-    def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        """What the learner may see.
-
-        Raises
-        ------
-        BatchRefused
-            If fewer people than the promise counts on sent their messages.
-        """
-        people = total.reports // self.messages
-        self.plan.check(people)
-        return self.plan.released(people, total.sums)
-
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
-        """Draw a release."""
-        return self.plan.simulate(contributions, rng)
-
-
-def _whole(rows: bytes, kind: np.dtype[np.void]) -> NDArray[np.void]:
     if len(rows) % kind.itemsize:
         raise OutOfRange("not a whole number of messages", remedy="send what the client library makes")
     return np.frombuffer(rows, dtype=kind)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +11,12 @@ from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import OutOfRange, SpecError
 from privateer.privacy.gaussian import classic_gaussian_deviation, gaussian_deviation
 from privateer.privacy.noise import NoiseSource
-from privateer.privacy.normal import TOTAL_VARIATION, RoundedNormal
+from privateer.privacy.normal import EPSILON_MAX, REACH, RoundedNormal, sampling_cost
 from privateer.vectors import Ball, VectorTotal
 
-_REACH = 9.5 * 1.01
+_REACH: Final = 1.01 * REACH
 """Noise is drawn up to so many deviations."""
-_MOST = (1 << 31) - 1
+_MOST: Final = (1 << 31) - 1
 
 
 def vector_deviation(ball: Ball, epsilon: float, delta: float, calibration: str = "tight") -> float:
@@ -31,7 +32,9 @@ def vector_deviation(ball: Ball, epsilon: float, delta: float, calibration: str 
     """
     if calibration == "published":
         return classic_gaussian_deviation(epsilon, delta, ball.diameter)
-    return gaussian_deviation(epsilon, delta - ball.coordinates * TOTAL_VARIATION, ball.diameter)
+    if not epsilon <= EPSILON_MAX:
+        raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
+    return gaussian_deviation(epsilon, delta - sampling_cost(ball.coordinates), ball.diameter)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class GaussianVectors:
     Notes
     -----
     Privacy cost: that of the Gaussian mechanism at the ball's diameter, exactly (rounded noise is post-processing of
-    normal noise), plus `TOTAL_VARIATION` for each coordinate in delta.
+    normal noise), plus `sampling_cost` in delta.
 
     Raises
     ------

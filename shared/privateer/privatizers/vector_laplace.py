@@ -3,19 +3,20 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import OutOfRange, SpecError
+from privateer.privacy.discrete import DIGITS, SCALE_MAX, discrete_laplace
 from privateer.privacy.noise import NoiseSource
-from privateer.privatizers.laplace import discrete_laplace
 from privateer.vectors import Ball, VectorTotal
 
-_STEPS = 256
+_STEPS: Final = 256
 """Grid points per unit of the bound; coarser than for normal noise, so that its digits suffice."""
-_MOST = (1 << 30) - 1
+_MOST: Final = (1 << DIGITS) - 1
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class LaplaceVectors:
     Notes
     -----
     Privacy cost: epsilon-LDP at the ball's L1 diameter, coordinates times 2 bound in the ``max`` norm; strictly with a
-    delta of 2^-58 a coordinate, as `privateer.privatizers.laplace` says of its digits.
+    delta of (1 + e^epsilon) `privateer.privacy.discrete.LAPLACE_COST` a coordinate.
 
     Raises
     ------
@@ -37,7 +38,7 @@ class LaplaceVectors:
     epsilon: float
 
     def __post_init__(self) -> None:
-        if not (self.epsilon > 0 and 40 * self.scale < _MOST):
+        if not (self.epsilon > 0 and self.scale <= SCALE_MAX):
             raise SpecError("the noise is too large for a report", field="privacy.epsilon", remedy="raise it")
 
     @cached_property

@@ -1,7 +1,6 @@
 """The rounded normal sampler: its law against arbitrary precision, draws against moments, a planted defect."""
 
 import math
-from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -9,48 +8,97 @@ import pytest
 from scipy import stats
 
 from privateer.errors import SpecError
+from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.noise import SecureNoise
-from privateer.privacy.normal import DEVIATION_MIN, TOTAL_VARIATION, RoundedNormal
+from privateer.privacy.normal import DEVIATION_MIN, EPSILON_MAX, REACH, RoundedNormal, below, sampling_cost
 from tests.support.noise import SeededNoise
 
 mpmath.mp.dps = 40
 FALSE_ALARM = 1e-6
 
 
-def law(sampler: RoundedNormal, magnitude: int) -> mpmath.mpf:
-    """The probability with which the sampler draws a magnitude (one sign), from its own tables."""
-    thresholds = [0, *(int(t) for t in sampler._thresholds), 1 << 64]
-    shares = [mpmath.mpf(b - a) / 2**64 for a, b in pairwise(thresholds)]
-    width, ratios = sampler._width, sampler._weight(np.arange(len(shares) * sampler._width))
-    accepted = mpmath.mpf(0)
-    for i, share in enumerate(shares):
-        inside = sum(mpmath.mpf(float(r)) for r in ratios[i * width : (i + 1) * width] / sampler._heads[i])
-        accepted += share / width * (inside - (0.5 if i == 0 else 0))
-    i = magnitude // width
-    return shares[i] / width * (ratios[magnitude] / sampler._heads[i]) / 2 / accepted
+def weights(sampler: RoundedNormal, magnitudes: list[int]) -> list[mpmath.mpf]:
+    """Chances, up to one constant, with which the sampler draws magnitudes of one sign, from its own tables."""
+    bins = [m // sampler._width for m in magnitudes]
+    ratios = sampler._ratio(np.array(bins), np.array(magnitudes))
+    return [sampler._words[i] * mpmath.mpf(float(ratio)) for i, ratio in zip(bins, ratios, strict=True)]
 
 
-@pytest.mark.parametrize("deviation", [256.0, 300.7, 1000.0])
-def test_the_law_is_that_of_a_rounded_normal_variable(deviation):
-    sampler = RoundedNormal(deviation)
-    for magnitude in (0, 1, 2, 100, int(deviation), int(3 * deviation), int(6 * deviation)):
-        upper, lower = (mpmath.mpf(magnitude) - 0.5) / deviation, (mpmath.mpf(magnitude) + 0.5) / deviation
-        exact = mpmath.ncdf(-upper) - mpmath.ncdf(-lower)
-        error = abs(law(sampler, magnitude) - exact)
-        assert error < 2 * TOTAL_VARIATION * exact + mpmath.mpf(2) ** -62
+def exact(deviation: float, magnitude: int) -> mpmath.mpf:
+    """The chance of a magnitude of one sign under the rounded normal law."""
+    upper, lower = (mpmath.mpf(magnitude) - 0.5) / deviation, (mpmath.mpf(magnitude) + 0.5) / deviation
+    return mpmath.ncdf(-upper) - mpmath.ncdf(-lower)
 
 
-def test_total_variation_is_below_what_is_claimed():
-    """All magnitudes of the smallest deviation."""
-    sampler = RoundedNormal(DEVIATION_MIN)
-    magnitudes = np.arange(int(9.5 * DEVIATION_MIN))
-    exact = [
-        mpmath.ncdf(-(mpmath.mpf(int(m)) - 0.5) / DEVIATION_MIN)
-        - mpmath.ncdf(-(mpmath.mpf(int(m)) + 0.5) / DEVIATION_MIN)
-        for m in magnitudes[::16]
+def errors(sampler: RoundedNormal, magnitudes: list[int], claimed: float) -> list[float]:
+    """Relative errors of chances against that of 0, for the law of the claimed deviation."""
+    first, *drawn = weights(sampler, [0, *magnitudes])
+    zero = exact(claimed, 0)
+    return [
+        float(abs(weight / first * zero / exact(claimed, m) - 1)) for weight, m in zip(drawn, magnitudes, strict=True)
     ]
-    errors = [abs(law(sampler, int(m)) - e) for m, e in zip(magnitudes[::16], exact, strict=True)]
-    assert 16 * sum(errors) < TOTAL_VARIATION
+
+
+def within(found: list[float], magnitudes: list[int], deviation: float) -> bool:
+    """Whether relative errors are those that `sampling_cost` pays for."""
+    return all(e <= (1.5 * (m / deviation) ** 2 + 23.5) * 2.0**-53 for e, m in zip(found, magnitudes, strict=True))
+
+
+@pytest.mark.parametrize("deviation", [256.0, 300.7, 1000.0, 123_456.7, 2.0**40])
+def test_the_law_is_that_of_a_rounded_normal_variable(deviation):
+    """Relative to the exact chances, to the last deviation that is drawn."""
+    sampler = RoundedNormal(deviation)
+    magnitudes = [1, 2, 100, *(int(x * deviation) for x in np.linspace(0.3, REACH, 200))]
+    assert within(errors(sampler, magnitudes, deviation), magnitudes, deviation)
+
+
+def test_an_error_of_the_law_is_caught():
+    """Planted: a deviation off by one part in 10^12; a series that ends one term early."""
+    magnitudes = [int(x * 256) for x in np.linspace(0.3, REACH, 200)]
+    assert not within(errors(RoundedNormal(256 * (1 + 1e-12)), magnitudes, 256.0), magnitudes, 256.0)
+
+    class Short(RoundedNormal):
+        def _weight(self, magnitudes):
+            y = (magnitudes / self.deviation) ** 2
+            return np.exp(-y / 2) * (1 + (y - 1) / (24 * self.deviation**2))
+
+    assert not within(errors(Short(256.0), magnitudes, 256.0), magnitudes, 256.0)
+
+
+@pytest.mark.parametrize("deviation", [256.0, 511.9, 512.0, 1000.3, 2.0**40])
+def test_every_word_picks_a_bin_and_every_chance_is_below_one(deviation):
+    sampler = RoundedNormal(deviation)
+    assert sum(sampler._words) == 1 << 64
+    assert min(sampler._words) >= 1
+    bins = np.arange(len(sampler._heads))
+    assert (sampler._ratio(bins, bins * sampler._width) < 1).all()
+    ends = (bins + 1) * sampler._width - 1
+    assert (sampler._ratio(bins, ends) <= sampler._ratio(bins, bins * sampler._width) * (1 + 1e-15)).all()
+    assert REACH * deviation <= ends[-1] + 1 < 1.01 * REACH * deviation
+
+
+def test_chances_below_a_word_are_met_by_the_spare_bits():
+    """Expected shares of all pairs (word, spare bits) near the threshold, in exact arithmetic."""
+    spare = np.arange(0, 1 << 29, 1 << 20, dtype=np.uint64)
+    for chance in (1e-12, 3.7e-17, 2.0**-64 * 5.25, 2.0**-70):
+        whole = math.floor(chance * 2.0**64)
+        hits = [below(np.full(512, word, np.uint64), spare, np.full(512, chance)).mean() for word in (whole, whole + 1)]
+        assert hits[0] == pytest.approx(chance * 2.0**64 - whole, abs=2 / 512)
+        assert hits[1] == 0
+        if whole:
+            assert below(np.full(1, whole - 1, np.uint64), spare[-1:], np.array([chance])).all()
+
+
+def test_the_cost_of_sampling_covers_its_parts():
+    """The bound that the docstring of `sampling_cost` adds up, with the widest pair that any promise allows."""
+    widest = max(1 / gaussian_deviation(EPSILON_MAX, delta) for delta in (0.5, 0.1, 1e-6))
+    assert widest < 9.2
+    for count in (1, 20, 1 << 20):
+        squares = mpmath.quad(lambda z: (1.5 * z**2 + 23.5) * mpmath.npdf(z), [-12, 0, 12])
+        floating = 2 * count * squares + 1.5 * widest**2
+        tail = count * mpmath.exp(EPSILON_MAX) * 2 * mpmath.ncdf(1 / DEVIATION_MIN - REACH) * 2**53
+        assert 2 * mpmath.ncdf(1 / DEVIATION_MIN - REACH) < mpmath.mpf(2) ** -95
+        assert (floating + tail) * mpmath.mpf(2) ** -53 < sampling_cost(count)
 
 
 @pytest.mark.parametrize("deviation", [256.0, 5000.0, 1e9])

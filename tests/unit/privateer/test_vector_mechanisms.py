@@ -11,10 +11,11 @@ from privateer.errors import SpecError
 from privateer.privacy.accountant import account
 from privateer.privacy.events import Gaussian, ShuffledBits
 from privateer.privacy.gaussian import gaussian_deviation
-from privateer.privatizers.vector_bits import BIT, BinomialPlan, BitVectors, ShareVectors, plan, shares_needed
+from privateer.privatizers.vector_bits import BIT, BinomialPlan, BitVectors, plan
 from privateer.privatizers.vector_choice import local_vectors
 from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
 from privateer.privatizers.vector_laplace import LaplaceVectors
+from privateer.privatizers.vector_shares import ShareVectors
 from privateer.privatizers.vector_symbol import VectorSymbol, best_directions, mean_product
 from privateer.vectors import Ball
 from tests.support.noise import SeededNoise
@@ -97,18 +98,6 @@ def test_shares_alone_are_uniform_and_do_not_tell_the_value():
         seen.append(messages["share"][:, 1:] >> 28)
     for column in range(3):
         assert realised_epsilon(seen[0][:, column], seen[1][:, column]) < 0.05
-
-
-def test_the_number_of_shares_is_the_theorems_and_one_more():
-    """Notes: about 12 shares at n = 2353, s = 40, sigma near 40, a group of 2^19; ours has 2^32."""
-    sigma = math.log2(40 * (1 + math.e) / (0.01 * 1e-6))
-    assert (
-        shares_needed(1.0, 1e-6, 40, 2353)
-        == math.ceil((2 * sigma + 32) / (math.log2(2353) - math.log2(math.e)) + 1) + 1
-    )
-    assert shares_needed(1.0, 1e-6, 40, 2353) <= 13
-    with pytest.raises(SpecError):
-        shares_needed(1.0, 1e-6, 40, 18)
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 21, 400])

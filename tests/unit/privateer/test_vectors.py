@@ -20,7 +20,7 @@ def hostile(ball: Ball) -> np.ndarray:
     axes = np.concatenate([np.eye(d), -np.eye(d)]) * ball.bound
     edges = np.sign(signs) * ball.bound / math.sqrt(d)
     inner = np.concatenate([np.zeros((1, d)), rng.normal(size=(200, d))])
-    return np.concatenate([signs, -signs, axes, edges, np.full((1, d), np.inf), inner])
+    return np.concatenate([signs, -signs, axes, edges, np.full((1, d), 1e308), inner])
 
 
 def widest(ball: Ball) -> float:
@@ -45,14 +45,32 @@ def test_forgotten_clipping_is_caught(norm, monkeypatch):
     assert widest(Ball(norm, 1.0, 5)) > 2 * Ball(norm, 1.0, 5).diameter
 
 
-@given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.sampled_from(["l2", "max"]))
-def test_vectors_inside_stay_and_others_keep_their_direction(values, norm):
-    ball, vector = Ball(norm, 1.0, 4), np.array([values])
-    clipped = ball.clip(vector)
-    assert np.linalg.norm(clipped[0], 2 if norm == "l2" else np.inf) <= 1 + 1e-12
-    if np.linalg.norm(vector[0], 2 if norm == "l2" else np.inf) <= 1:
-        assert (clipped == vector).all() or np.allclose(clipped, vector, rtol=1e-15)
-    assert (np.sign(clipped) * np.sign(vector) >= 0).all()
+@given(
+    st.lists(st.floats(-1, 1), min_size=4, max_size=4),
+    st.integers(-300, 300),
+    st.sampled_from(["l2", "max"]),
+)
+def test_vectors_inside_stay_and_others_end_on_the_border(values, power, norm):
+    ball, vector = Ball(norm, 1.0, 4), np.array([values]) * 10.0**power
+    clipped = ball.clip(vector)[0]
+    before, after = (
+        math.hypot(*v) if norm == "l2" else max(map(abs, v)) for v in (vector[0].tolist(), clipped.tolist())
+    )
+    assert after <= 1 + 1e-15
+    if before <= 1 - 1e-15:
+        assert (clipped == vector[0]).all()
+    else:
+        assert after == pytest.approx(1)
+
+
+@pytest.mark.parametrize("size", [1.0, 3.0, 1e5, 1e300])
+def test_l2_clipping_keeps_the_direction(size):
+    """A long coordinate must not be cut before the vector is: (100, 1) becomes (1, .01), and not (.7, .7)."""
+    vector = size * np.array([[100.0, 1.0, -5.0, 0.0]])
+    expected = vector / size / np.linalg.norm(vector / size)
+    assert np.allclose(Ball("l2", 1.0, 4).clip(vector), expected, rtol=1e-14, atol=0)
+    cut = np.clip(vector, -1, 1)
+    assert not np.allclose(cut / np.linalg.norm(cut), expected, atol=0.1), "planted: cut first"
 
 
 def test_rounding_moves_nothing_on_average():
@@ -82,3 +100,5 @@ def test_what_is_no_ball_is_refused(arguments, field):
 def test_what_is_no_number_is_refused():
     with pytest.raises(InputError):
         Ball("l2", 1.0, 2).clip(np.array([[0.0, np.nan]]))
+    with pytest.raises(InputError):
+        Ball("l2", 1.0, 2).clip(np.array([[0.0, np.inf]]))
