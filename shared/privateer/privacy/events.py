@@ -33,7 +33,7 @@ class Gaussian(_Event, frozen=True, tag="gaussian"):
 
 
 class Laplace(_Event, frozen=True, tag="laplace"):
-    """A release of one number, or of several with ``sensitivity`` in L1, with Laplace noise of a scale."""
+    """A release of one number with Laplace noise of a scale; for several numbers use `Pure`, which dominates."""
 
     scale: float
     sensitivity: float = 1.0
