@@ -6,7 +6,9 @@ import pytest
 from privateer.codec import decode, encode
 from privateer.contributions import BoundedVectors
 from privateer.errors import BatchRefused, InputError, OutOfRange
+from privateer.privatizers.vector_laplace import LaplaceVectors
 from privateer.privatizers.vector_shares import ShareVectors
+from privateer.privatizers.vector_symbol import VectorSymbol
 from tests.contract.vectors import CASES, PEOPLE, ball_of, people, spread, truth
 from tests.support.noise import SeededNoise
 from tests.support.partitions import same
@@ -47,19 +49,33 @@ def test_sums_are_unbiased_whatever_is_clipped(one, collected):
 
 
 def test_variances_are_right(one, collected):
-    """What a release says of its noise, and the exact variance with rounding; planted: half as much again."""
-    squares = (collected - truth(one)) ** 2
-    exact = spread(one)
-    if exact is None:
-        noise = one.simulate(people(one, np.random.default_rng(0)), np.random.default_rng(0)).noise
-        vectors_ = ball_of(one).clip(people(one, np.random.default_rng(0)).values)
-        # The named direction's own square, less each person's squared mean; the lifted coordinate takes its share.
-        average = squares.mean(axis=1)[:, None]
-        assert average.mean() <= noise * 1.2
-        assert average.mean() + (vectors_**2).sum() / ball_of(one).coordinates >= noise * 0.8
+    """The exact variance, with rounding; planted: half as much again."""
+    squares, exact = (collected - truth(one)) ** 2, spread(one)
+    if len(exact) == 1:
+        squares = squares.mean(axis=1, keepdims=True)
+    assert centred(squares, exact)
+    assert exact.min() == 0 or not centred(squares, 1.5 * exact)
+
+
+def test_a_release_says_no_less_than_its_noise(one):
+    """The stated variance is that of the noise, without rounding; of a symbol, that of the worst vectors."""
+    told = people(one, np.random.default_rng(0))
+    stated, exact = one.simulate(told, np.random.default_rng(0)).noise, float(spread(one).mean())
+    if isinstance(one, VectorSymbol):
+        assert exact <= stated * (1 + 1e-9)
+        worst = max((one.variance(0.0), one.variance(1.0)))
+        assert stated == pytest.approx(PEOPLE * worst / ball_of(one).coordinates)
     else:
-        assert centred(squares, exact)
-        assert exact.min() == 0 or not centred(squares, 1.5 * exact)
+        rounding = exact - stated
+        assert -1e-9 * exact <= rounding
+        assert rounding <= PEOPLE * 0.25 * _unit(one) ** 2
+
+
+def _unit(one):
+    plan = getattr(one, "plan", None)
+    if plan:
+        return plan.unit
+    return ball_of(one).bound / 256 if isinstance(one, LaplaceVectors) else ball_of(one).step
 
 
 def test_totals_add_and_merge_in_any_order_and_round_trip(one):

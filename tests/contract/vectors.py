@@ -30,9 +30,10 @@ VECTORS: dict[type, dict[str, Any]] = {
         "curated-none": CuratedVectors(SPHERE, 0.0),
     },
     VectorSymbol: {
-        "symbol-1": VectorSymbol(SPHERE, 1.0, 1, 5),
-        "symbol-16": VectorSymbol(SPHERE, 4.0, 16, 6),
-        "symbol-max": VectorSymbol(BOX, 3.0, 4, 7),
+        "symbol-1": VectorSymbol(SPHERE, 1.0, 1, 1, 5),
+        "symbol-1-of-16": VectorSymbol(SPHERE, 4.0, 16, 1, 6),
+        "symbol-7-of-12": VectorSymbol(SPHERE, 2.0, 12, 7, 6),
+        "symbol-2-of-4-max": VectorSymbol(BOX, 3.0, 4, 2, 7),
     },
     LaplaceVectors: {"laplace-max": LaplaceVectors(BOX, 4.0), "laplace-l2": LaplaceVectors(SPHERE, 8.0)},
     BitVectors: {"bits-fair": BitVectors(FAIR), "bits-unfair": BitVectors(UNFAIR)},
@@ -62,12 +63,13 @@ def truth(privatizer: Any) -> Array:
     return ball_of(privatizer).clip(people(privatizer, np.random.default_rng(0)).values).sum(axis=0)
 
 
-def spread(privatizer: Any) -> Array | None:
-    """Variance of the released sum's coordinates: noise and rounding; None where only its average is known."""
+def spread(privatizer: Any) -> Array:
+    """Variance of the released sum's coordinates, noise and rounding; or their average, where only that is known."""
     told = people(privatizer, np.random.default_rng(0)).values
     ball = ball_of(privatizer)
     if isinstance(privatizer, VectorSymbol):
-        return None
+        lengths = np.linalg.norm(ball.clip(told), axis=1) / ball.radius
+        return np.array([sum(privatizer.variance(float(one)) for one in lengths) / ball.coordinates])
     if isinstance(privatizer, BitVectors | ShareVectors):
         unit = privatizer.plan.unit
         share = ((ball.clip(told) + ball.bound) / unit) % 1.0

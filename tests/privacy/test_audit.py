@@ -11,10 +11,10 @@ import pytest
 from privateer.contributions import KeyedValues
 from privateer.privacy.noise import SecureNoise
 from privateer.privacy.normal import RoundedNormal
-from privateer.privacy.response import RandomizedResponse
+from privateer.privacy.response import RandomizedResponse, SubsetResponse
+from privateer.privatizers import vector_bits
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.privatizers.vector_bits import BinomialPlan
 from privateer.vectors import Ball
 from privateer_client import Ledger, session
 from privateer_client.sealing import Sealer
@@ -59,6 +59,15 @@ def half_the_noise(patch: pytest.MonkeyPatch) -> None:
         return made(RandomizedResponse(2 * self.epsilon, self.symbols), truth, noise)
 
     patch.setattr(RandomizedResponse, "randomize", weak)
+
+
+def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
+    made = SubsetResponse.randomize
+
+    def weak(self: SubsetResponse, own: Any, noise: Any) -> Any:
+        return made(replace(self, epsilon=2 * self.epsilon), own, noise)
+
+    patch.setattr(SubsetResponse, "randomize", weak)
 
 
 def noise_in_the_own_bin_alone(patch: pytest.MonkeyPatch) -> None:
@@ -121,12 +130,12 @@ def a_curator_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
 
 
 def half_the_bits(patch: pytest.MonkeyPatch) -> None:
-    made = BinomialPlan._noise
+    made = vector_bits.binomial
 
-    def weak(self: BinomialPlan, count: int, noise: Any) -> Any:
-        return made(replace(self, bits=self.bits // 4), count, noise) + (self.bits - self.bits // 4) // 2
+    def weak(count: int, trials: int, chance: float, noise: Any) -> Any:
+        return made(count, trials // 4, chance, noise) + (trials - trials // 4) // 2
 
-    patch.setattr(BinomialPlan, "_noise", weak)
+    patch.setattr(vector_bits, "binomial", weak)
 
 
 def no_clipping(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +144,7 @@ def no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 DEFECTS: list[tuple[Patch, str]] = [
     (half_the_noise, "SignedSymbol"),
-    (half_the_noise, "VectorSymbol"),
+    (half_the_noise_of_subsets, "VectorSymbol"),
     (noise_in_the_own_bin_alone, "LaplaceCells"),
     (slots_that_suit_the_context, "SignedSymbol"),
     (no_permutation, "SignedSymbol"),

@@ -13,7 +13,7 @@ from privateer.privatizers.vector_bits import BitVectors, plan
 from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
 from privateer.privatizers.vector_laplace import LaplaceVectors
 from privateer.privatizers.vector_shares import ShareVectors
-from privateer.privatizers.vector_symbol import VectorSymbol, best_directions
+from privateer.privatizers.vector_symbol import VectorSymbol, symbol_vectors
 from privateer.vectors import Ball
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
@@ -55,7 +55,7 @@ def vector_cases(samples: int) -> list[Case]:
             _case(f"vectors {where}", laplace, "local", 2.0, 0.0, Pure(2.0), _laplace(laplace), samples),
         ]
     for epsilon in (1.0, 4.0):
-        symbol = VectorSymbol(_BALL, epsilon, best_directions(4, epsilon), 11)
+        symbol = symbol_vectors(_BALL, epsilon, 11)
         name = f"{2 * symbol.directions} symbols"
         cases.append(_case(name, symbol, "local", epsilon, 0.0, Pure(epsilon), _symbol(symbol), samples))
     return [*cases, *_shuffled_cases(samples)]
@@ -107,9 +107,12 @@ def _symbol(privatizer: VectorSymbol) -> Sampler:
     def sample(who: int, count: int) -> Scores:
         rows = privatizer.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
         reports = privatizer.parse(rows)
-        truths = [privatizer._truth(BoundedVectors(reports["slot"], np.tile(end, (count, 1)))) for end in ends]
-        symbols = reports["symbol"].astype(np.int64)
-        return np.asarray((symbols == truths[0]).astype(float) - (symbols == truths[1]))
+        sent = reports["symbol"].astype(np.int64)[:, None]
+        own, other = (
+            (privatizer.own(BoundedVectors(reports["slot"], np.tile(end, (count, 1)))) == sent).any(axis=1)
+            for end in ends
+        )
+        return np.asarray(own.astype(float) - other)
 
     return sample
 

@@ -1,7 +1,7 @@
 """Which local mechanism for vectors: the one of the least error at a promise and a dimension."""
 
 from privateer.privatizers.vector_gaussian import GaussianVectors, vector_deviation
-from privateer.privatizers.vector_symbol import VectorSymbol, best_directions
+from privateer.privatizers.vector_symbol import VectorSymbol, symbol_vectors
 from privateer.vectors import Ball
 
 
@@ -15,7 +15,7 @@ def local_vectors(ball: Ball, epsilon: float, delta: float, seed: int) -> Gaussi
     SpecError
         If the promise is out of the certified range.
     """
-    symbol = VectorSymbol(ball, epsilon, best_directions(ball.coordinates, epsilon), seed)
+    symbol = symbol_vectors(ball, epsilon, seed)
     if delta == 0:
         return symbol
     gaussian = GaussianVectors(ball, vector_deviation(ball, epsilon, delta))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privateer.errors import SpecError
-from privateer.privacy.response import RandomizedResponse, uniform_below
+from privateer.privacy.response import RandomizedResponse, SubsetResponse, uniform_below
 from tests.support.noise import SeededNoise
 from tests.support.statistics import fits
 
@@ -120,3 +120,49 @@ def test_symbols_out_of_range_are_refused(symbols):
     with pytest.raises(SpecError) as refused:
         RandomizedResponse(1.0, symbols)
     assert refused.value.field == "symbols"
+
+
+OWN = [(2, 1), (8, 3), (64, 27), (1000, 999), (2048, 7)]
+
+
+def realised_subset_ratio(keep_words: int, symbols: int, own: int) -> Fraction:
+    """Largest ratio of a symbol's chances, being a person's own or not."""
+    keep = Fraction(keep_words, WORD)
+    least, most = uniform_chances(symbols)
+    picked = uniform_chances(own)[1] if own > 1 else Fraction(1)
+    return (keep * picked + (1 - keep) * most) / ((1 - keep) * least)
+
+
+@pytest.mark.parametrize(("symbols", "own"), OWN)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 8.0, 30.0])
+def test_the_ratio_of_subset_selection_is_certified_and_used(epsilon, symbols, own):
+    """Planted: the probability rounded up by 2^-40 of it."""
+    threshold = SubsetResponse(epsilon, symbols, own).threshold
+    assert realised_subset_ratio(threshold, symbols, own) <= exp_below(epsilon)
+    more = threshold + max(threshold >> 40, 1 << 20)
+    assert more >= WORD or realised_subset_ratio(more, symbols, own) > exp_below(epsilon)
+
+
+def test_subset_selection_of_one_is_randomized_response():
+    for epsilon, symbols in ((0.5, 2), (3.0, 17)):
+        assert SubsetResponse(epsilon, symbols, 1).threshold == RandomizedResponse(epsilon, symbols).threshold
+
+
+@pytest.mark.parametrize(("epsilon", "symbols", "own"), [(1.0, 8, [1, 4, 6]), (3.0, 5, [0])])
+def test_frequencies_of_subset_selection(epsilon, symbols, own):
+    response, n = SubsetResponse(epsilon, symbols, len(own)), 200_000
+    sent = response.randomize(np.tile(own, (n, 1)), SeededNoise(3))
+    expected = np.full(symbols, n * (1 - response.gain) / symbols)
+    expected[own] += n * response.gain / len(own)
+    assert sent.dtype == np.uint16
+    assert fits(np.bincount(sent, minlength=symbols), expected)
+    assert expected.max() / expected.min() == pytest.approx(math.exp(epsilon), rel=1e-9)
+    expected[own[0]] *= 1.1
+    assert not fits(np.bincount(sent, minlength=symbols), expected), "planted: a symbol preferred"
+
+
+@pytest.mark.parametrize("own", [0, -1, 8, 9])
+def test_own_symbols_that_are_none_or_all_are_refused(own):
+    with pytest.raises(SpecError) as refused:
+        SubsetResponse(1.0, 8, own)
+    assert refused.value.field == "own"

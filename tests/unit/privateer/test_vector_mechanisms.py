@@ -16,7 +16,7 @@ from privateer.privatizers.vector_choice import local_vectors
 from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
 from privateer.privatizers.vector_laplace import LaplaceVectors
 from privateer.privatizers.vector_shares import ShareVectors
-from privateer.privatizers.vector_symbol import VectorSymbol, best_directions, mean_product
+from privateer.privatizers.vector_symbol import VectorSymbol
 from privateer.vectors import Ball
 from tests.support.noise import SeededNoise
 from tests.support.statistics import realised_epsilon
@@ -100,59 +100,12 @@ def test_shares_alone_are_uniform_and_do_not_tell_the_value():
         assert realised_epsilon(seen[0][:, column], seen[1][:, column]) < 0.05
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 21, 400])
-@pytest.mark.parametrize("directions", [1, 8, 256])
-def test_the_mean_product_by_simulation(dimension, directions):
-    rng = np.random.default_rng(4)
-    normal = rng.normal(size=(4000, directions, 2))
-    rest = rng.chisquare(dimension - 1, (4000, directions))
-    products = np.abs(normal[..., 0]) / np.sqrt(normal[..., 0] ** 2 + rest)
-    best = products.max(axis=1)
-    assert abs(best.mean() - mean_product(dimension, directions)) < 6 * best.std() / math.sqrt(4000)
-
-
-def test_directions_are_public_unit_vectors_without_preference():
-    one = VectorSymbol(Ball("l2", 1.0, 3), 1.0, 4, 9)
-    slots = np.arange(40_000, dtype=np.uint32)
-    named = one._directions(slots, np.zeros(40_000, np.int64))
-    assert np.allclose(np.linalg.norm(named, axis=1), 1)
-    assert np.abs(named.mean(axis=0)).max() < 6 * 0.5 / 200
-    assert np.abs(named.T @ named / 40_000 - np.eye(4) / 4).max() < 6 * 0.3 / 200
-    other = one._directions(slots, np.ones(40_000, np.int64))
-    assert abs((named * other).sum(axis=1).mean()) < 6 * 0.5 / 200
-
-
-@pytest.mark.parametrize(("directions", "epsilon"), [(1, 1.0), (8, 4.0)])
-def test_the_symbols_realised_epsilon_is_below_the_claim_and_close(directions, epsilon):
-    """40,000 reports of each of two opposite people with the same slot; planted: twice the epsilon."""
-
-    def proved(made: float) -> float:
-        one = VectorSymbol(Ball("l2", 1.0, 2), made, directions, 9)
-        seen = [
-            one.randomize(BoundedVectors(np.full(40_000, 7, np.uint32), np.tile(v, (40_000, 1))), SeededNoise(i))[
-                "symbol"
-            ]
-            for i, v in enumerate(([1.0, 0.0], [-1.0, 0.0]))
-        ]
-        return realised_epsilon(*seen)
-
-    assert 0.7 * epsilon < proved(epsilon) <= epsilon
-    assert proved(2 * epsilon) > epsilon
-
-
 @pytest.mark.parametrize(
     ("epsilon", "delta", "kind"),
     [(1, 1e-6, VectorSymbol), (8, 1e-6, VectorSymbol), (1, 0.25, GaussianVectors), (1, 0, VectorSymbol)],
 )
 def test_the_local_mechanism_is_the_one_of_the_least_error(epsilon, delta, kind):
     assert type(local_vectors(Ball("l2", 1.0, 20), epsilon, delta, 1)) is kind
-
-
-def test_more_directions_pay_at_larger_epsilon():
-    chosen = [best_directions(20, e) for e in (0.5, 1, 2, 4, 8, 12)]
-    assert chosen == sorted(chosen)
-    assert chosen[0] == 1
-    assert chosen[-1] >= 256
 
 
 @pytest.mark.parametrize("norm", ["l2", "max"])
