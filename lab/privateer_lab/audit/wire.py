@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import bucket, sign
 from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed
 from privateer_client.participation import Participation
-from privateer_lab.audit.case import Case
+from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import OpenRound, first_round
@@ -57,8 +57,8 @@ def wire_cases(samples: int) -> list[Case]:
     local, shuffle = (opened(model)[0].policy.terms for model in ("local", "shuffle"))
     batches = max(160, samples // 1000)
     event = ShuffledResponse(shuffle.local_epsilon, shuffle.symbols, shuffle.honest)
-    pure, first, sums = Pure(local.local_epsilon), partial(_statistic, 0), partial(_statistic, 1)
-    kind = "SignedSymbol"
+    pure, kind = Pure(local.local_epsilon), "SignedSymbol"
+    first, sums = _statistics()
     return [
         Case("sealed reports", kind, "local", "tight", 1.0, 0.0, pure, _reports, samples // 20),
         Case("first place of a batch", kind, "shuffle", "tight", 1.0, 0.01, event, first, batches),
@@ -94,8 +94,17 @@ def _reports(who: int, count: int) -> Scores:
     return _held(current, opener, _sealed(current, np.full(count, _REWARDS[who])))
 
 
-def _statistic(which: int, who: int, count: int) -> Scores:
-    return _batches(who, count)[:, which]
+def _statistics() -> tuple[Sampler, Sampler]:
+    """Two statistics of the same batches, which are sealed once; bounds may depend on each other."""
+    batches = cache(_batches)
+
+    def first(who: int, count: int) -> Scores:
+        return np.asarray(batches(who, count)[:, 0])
+
+    def sums(who: int, count: int) -> Scores:
+        return np.asarray(batches(who, count)[:, 1])
+
+    return first, sums
 
 
 def _batches(who: int, count: int) -> Scores:
