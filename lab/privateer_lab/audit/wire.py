@@ -1,6 +1,7 @@
 """Attacks along the wire: from the client library's sealed reports to what the server holds after opening."""
 
 import asyncio
+import math
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,14 @@ from privateer_server.rounds import OpenRound, first_round
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.store import Label, RoundStore
 
-LIMITS = Limits(epsilon=16, delta=0.1, local_epsilon=16, honest_fraction=1.0, min_batch=100)
+LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, curator=True)
+MODELS: dict[str, dict[str, object]] = {
+    "local": {"epsilon": 1.0},
+    "shuffle": {"epsilon": 1.0, "delta": 0.01, "min_batch": 100, "honest_fraction": 1.0},
+    "central": {"epsilon": 1.0, "delta": 1e-6},
+    "none": {},
+}
+"""What an experiment that is attacked promises, by trust model."""
 _BATCH = 100
 _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
@@ -31,15 +39,11 @@ _REWARDS = (1.0, 0.0)
 
 def audit_spec(model: str) -> Spec:
     """The experiment that is attacked."""
-    privacy = {
-        "local": {"model": "local", "epsilon": 1.0},
-        "shuffle": {"model": "shuffle", "epsilon": 1.0, "delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0},
-    }[model]
     return parse_spec(
         {
             "experiment": {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
-            "privacy": privacy,
+            "privacy": {"model": model, **MODELS[model]},
             "algorithm": {"name": "partition"},
         }
     )
