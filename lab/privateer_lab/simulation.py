@@ -16,7 +16,11 @@ from privateer.experiment import Spec, next_batch
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer_client.population import Population, population_for
+from privateer_lab.cells import Cells, can_aggregate
 from privateer_server.learners import Learner, learner_for
+
+_BY_BINS = 2000
+"""Smaller rounds are drawn faster one by one."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Run:
     bins: int
 
 
-def simulate_once(spec: Spec, seed: int) -> Run:
+def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
     """Simulate an experiment from its first round to its horizon.
 
     Parameters
@@ -52,22 +56,26 @@ def simulate_once(spec: Spec, seed: int) -> Run:
         With a ``population``.
     seed
         Of contexts, rewards, slots and privacy noise: the same seed gives the same run.
+    one_by_one
+        Draw people one by one where their sums by bin could be drawn, whose law is the same.
     """
-    run = _Running(spec, seed)
+    run = _Running(spec, seed, one_by_one)
     while batch := next_batch(spec, run.seen):
         run.close_round(batch)
     left = spec.experiment.horizon - run.seen
     if left:
-        run.play(run.policy(0), left)
+        run.finish(left)
     return run.outcome()
 
 
 class _Running:
     """A run under way: learner state and sums."""
 
-    def __init__(self, spec: Spec, seed: int) -> None:
+    def __init__(self, spec: Spec, seed: int, one_by_one: bool) -> None:
         self.spec, self.seed = spec, seed
         self.population: Population = population_for(spec, seed)
+        by_bins = not one_by_one and can_aggregate(self.population, spec)
+        self.cells = Cells(self.population) if by_bins else None
         self.rng = np.random.default_rng([seed, 1])
         self.learner: Learner = learner_for(spec)
         self.state = self.learner.start()
@@ -80,10 +88,40 @@ class _Running:
 
     def close_round(self, batch: int) -> None:
         policy = self.policy(batch)
-        release = privatizer_for(policy.layout, policy.terms).simulate(self.play(policy, batch), self.rng)
+        privatizer = privatizer_for(policy.layout, policy.terms)
+        if self.cells and batch >= _BY_BINS:
+            release = privatizer.simulate_counts(*self.play_bins(policy, batch, self.cells), self.rng)
+        else:
+            release = privatizer.simulate(self.play(policy, batch), self.rng)
         self.state = self.learner.learn(self.state, policy, release)
         self.seen += batch
         self.rounds += 1
+
+    def finish(self, people: int) -> None:
+        """Let the people who are left play the final policy."""
+        policy = self.policy(0)
+        if self.cells and people >= _BY_BINS:
+            self.play_bins(policy, people, self.cells)
+        else:
+            self.play(policy, people)
+
+    def play_bins(self, policy: PartitionPolicy, people: int, cells: Cells) -> tuple[NDArray[np.int64], int]:
+        """As `play` for ``people`` drawn by bins: counts by key, arm and reward, and people without a key.
+
+        Expected rewards are those of the bins, so regret has the same mean and less spread by chance.
+        """
+        means, best = cells.means(policy)
+        visitors = self.rng.multinomial(people, 0.5**policy.depths)
+        played = visitors[:, None] * (np.arange(means.shape[1]) == policy.active.argmax(axis=1)[:, None])
+        played[policy.bins] = self.rng.multinomial(visitors[policy.bins], policy.layout.shares)
+        wins = self.rng.binomial(played, np.clip(means, 0.0, 1.0))
+        self.people += people
+        self.received += float(wins.sum())
+        self.expected += float((played * means).sum())
+        self.best += float(visitors @ best)
+        self.by_arm += visitors @ means
+        keyed = np.stack([played - wins, wins], axis=-1)[policy.bins]
+        return keyed, people - int(keyed.sum())
 
     def play(self, policy: PartitionPolicy, people: int) -> KeyedValues:
         """Let ``people`` play, bring the sums up to date, and return what they have to tell."""

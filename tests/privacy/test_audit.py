@@ -16,7 +16,7 @@ from privateer.privatizers import vector_bits
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.vectors import Ball
-from privateer_client import session
+from privateer_client import Ledger, session
 from privateer_client.sealing import Sealer
 from privateer_lab.audit.run import CHANNELS, mechanisms
 from privateer_shuffler.shuffle import Places
@@ -109,8 +109,6 @@ def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
 def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
     def report(self: Any, reward: float) -> Any:
         for attempt in range(self._retries + 1):
-            self._account.__class__.pay = lambda *_: None
-            self._account.__class__.has_paid = lambda *_: False
             body = self._pay_and_seal(reward)
             try:
                 return self._outcome(self._http.post(self._door, content=body), attempt > 0)
@@ -118,6 +116,7 @@ def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
                 continue
         return session.Outcome.UNSENT
 
+    patch.setattr(Ledger, "pay", lambda *_: None)
     patch.setattr(session.Session, "report", report)
 
 

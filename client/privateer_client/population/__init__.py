@@ -25,6 +25,11 @@ class Population(Protocol):
         """Number of features."""
         ...
 
+    @property
+    def uniform(self) -> bool:
+        """Whether contexts are uniform on the unit cube, and rewards 0 or 1."""
+        ...
+
     def contexts(self, people: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Contexts of the next people, shape (n, d)."""
         ...

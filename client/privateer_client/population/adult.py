@@ -36,6 +36,7 @@ class Adult:
 
     arms = 2
     features = len(_COLUMNS)
+    uniform = False
 
     def __init__(self, path: str, seed: int) -> None:
         people = [person for part in path.split(",") for person in _read(Path(part))]

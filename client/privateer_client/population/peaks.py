@@ -10,6 +10,7 @@ class Peaks:
     """Contexts uniform on the unit square; arm k of K peaks at k/(K+1), k = 1..K (the authors' code)."""
 
     features = 2
+    uniform = True
 
     def __init__(self, arms: int) -> None:
         self.arms = arms

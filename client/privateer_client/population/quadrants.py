@@ -11,6 +11,7 @@ class Quadrants:
 
     arms = 2
     features = 2
+    uniform = True
 
     def contexts(self, people: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Shape (n, 2)."""

@@ -1,10 +1,11 @@
-"""Other ways to learn something: sizes, retries, seeds, logs and errors, and when something is published."""
+"""Other ways to learn something: sizes, retries, seeds, errors and logs, and what the network shows."""
 
-import logging
 import random
 import tempfile
+import traceback
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -12,13 +13,12 @@ import numpy as np
 
 from privateer.errors import PrivateerError
 from privateer.privacy.noise import SecureNoise
-from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
-from privateer_lab.audit.wire import LIMITS, opened
+from privateer_lab.audit.visible import nothing_visible_depends_on_records, recorded_logs, services_are_silent
+from privateer_lab.audit.wire import LIMITS, MODELS, opened
 from privateer_server.rounds import OpenRound
-from privateer_server.tally import Tally
 
 _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
 """Marks that must turn up nowhere."""
@@ -30,8 +30,9 @@ def channels() -> dict[str, Callable[[], bool]]:
         "sizes of sealed reports": sizes_are_equal,
         "a retry sends the same bytes": retries_are_identical,
         "noise ignores seeds": noise_ignores_seeds,
-        "errors and logs": errors_and_logs_are_silent,
-        "when a round is published": publication_depends_on_counts,
+        "errors and logs of devices": devices_are_silent,
+        "answers and logs of services": services_are_silent,
+        **{f"what the network shows, {model}": partial(nothing_visible_depends_on_records, model) for model in MODELS},
     }
 
 
@@ -41,18 +42,15 @@ def _report(participation: Participation, context: float, reward: float) -> byte
 
 
 def sizes_are_equal() -> bool:
-    """One size, whatever the record."""
-    sizes = set()
-    for model in ("local", "shuffle"):
+    """One size under each trust model, whatever the record: the published one."""
+    for model in MODELS:
         current, _ = opened(model)
         participation = Participation(current.publication, "audit", LIMITS)
-        for context in (0.0, 0.3, 1.0):
-            for reward in (0.0, 0.5, 1.0):
-                sealed = [_report(participation, context, reward) for _ in range(8)]
-                sizes |= {len(encode_envelope(Envelope(participation.header, one))) for one in sealed}
-        if len({len(one) for one in sealed}) != 1 or len(sealed[0]) != current.round.sealed_size:
+        records = product((0.0, 0.3, 1.0), (0.0, 0.5, 1.0), range(8))
+        sizes = {len(_report(participation, context, reward)) for context, reward, _ in records}
+        if sizes != {current.round.sealed_size}:
             return False
-    return len(sizes) == 1
+    return True
 
 
 class _Flaky:
@@ -100,30 +98,12 @@ def noise_ignores_seeds() -> bool:
     return len(set(seen)) == len(seen) and isinstance(participation._noise, SecureNoise)
 
 
-class _Everything(logging.Handler):
-    """Keeps what any part of the program logs."""
-
-    def __init__(self) -> None:
-        super().__init__(level=logging.DEBUG)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.getMessage()} {record.exc_info} {record.args}")
-
-
-def errors_and_logs_are_silent() -> bool:
+def devices_are_silent() -> bool:
     """Bad input of every kind: no mark of a context or reward in messages, logs, or what prints."""
-    handler, root = _Everything(), logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    try:
-        said = [*_said_by_a_device(), *handler.lines]
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)
+    with recorded_logs() as lines:
+        said = _said_by_a_device()
     marks = [str(_CONTEXT), str(_REWARD), "377190", "918273"]
-    return len(said) > 6 and not any(mark in line for line in said for mark in marks)
+    return len(said) > 6 and not any(mark in line for line in [*said, *lines] for mark in marks)
 
 
 def _said_by_a_device() -> list[str]:
@@ -156,27 +136,5 @@ def _error_of(action: Callable[[], object]) -> str:
     try:
         action()
     except PrivateerError as error:
-        return f"{error} {error.__cause__} {error.args}"
+        return "".join(traceback.format_exception(error)) + f"{error.args} {error!r}"
     return "no error"
-
-
-def publication_depends_on_counts() -> bool:
-    """Rounds close, and the next has its size, at the same counts for people who differ in everything."""
-    seen = []
-    for reward in (0.0, 1.0):
-        current, opener = opened("local")
-        participation = Participation(current.publication, "audit", LIMITS)
-        steps, left = [], current.round.batch
-        ids: set[bytes] = set()
-        while left > 0:
-            size = min(7, left)
-            sealed = b"".join(_report(participation, reward, reward) for _ in range(size))
-            tally = Tally(current, ids, opener)
-            outcome = tally.take(Envelope(participation.header, sealed))
-            current, change = tally.close()
-            ids |= set(change.report_ids)
-            left -= size
-            counts = (outcome.accepted, sum(outcome.refused.values()), change.received)
-            steps.append((*counts, change.taken, current.round.version, current.round.batch))
-        seen.append(steps)
-    return seen[0] == seen[1]

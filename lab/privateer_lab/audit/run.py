@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.channels import channels
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.keyed import keyed_cases
+from privateer_lab.audit.shuffled import shuffled_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
 
@@ -18,7 +19,15 @@ CHANNELS: Final = "channels"
 
 @dataclass(frozen=True)
 class Finding:
-    """What one attack found; ``lower_bound`` is None for a channel, which tells something or nothing."""
+    """What one attack found.
+
+    Attributes
+    ----------
+    lower_bound
+        Epsilon that is proved at delta; None for a channel, which tells something or nothing.
+    confidence
+        With which all lower bounds of a run hold together; None for a channel.
+    """
 
     attack: str
     mechanism: str
@@ -27,18 +36,29 @@ class Finding:
     epsilon: float | None
     delta: float | None
     lower_bound: float | None
+    confidence: float | None
     samples: int
-    holds: bool
+    verdict: Literal["holds", "broken"]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim stands."""
+        return self.verdict == "holds"
 
 
 def cases(samples: int) -> list[Case]:
     """All attacks, with about ``samples`` observations of each neighbour where these are cheap."""
-    return [*wire_cases(samples), *keyed_cases(samples), *vector_cases(samples)]
+    return [*wire_cases(samples), *keyed_cases(samples), *shuffled_cases(samples), *vector_cases(samples)]
 
 
 def mechanisms() -> set[str]:
     """Names of what can be attacked."""
-    return {case.mechanism for case in cases(1000)} | {CHANNELS}
+    return {mechanism for mechanism, _, _ in attacked()} | {CHANNELS}
+
+
+def attacked() -> set[tuple[str, str, str]]:
+    """Mechanism, trust model and calibration of every claim that is attacked."""
+    return {(case.mechanism, case.model, case.calibration) for case in cases(1000)}
 
 
 def audit(samples: int, chosen: set[str]) -> tuple[int, Iterator[Finding]]:
@@ -67,13 +87,15 @@ def _attacked(case: Case, alarm: float) -> Finding:
         epsilon=case.epsilon,
         delta=case.delta,
         lower_bound=found.lower_bound,
+        confidence=1 - FALSE_ALARM,
         samples=case.count,
-        holds=found.excess <= 0 and found.lower_bound <= case.epsilon * (1 + 1e-9),
+        verdict="holds" if found.excess <= 0 and found.lower_bound <= case.epsilon * (1 + 1e-9) else "broken",
     )
 
 
 def _told(name: str, check: Callable[[], bool]) -> Finding:
-    return Finding(name, CHANNELS, "any", "any", None, None, None, 1, check())
+    verdict: Literal["holds", "broken"] = "holds" if check() else "broken"
+    return Finding(name, CHANNELS, "any", "any", None, None, None, None, 1, verdict)
 
 
 def summary(findings: list[Finding]) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 import math
 import os
-from typing import Any
 
 import numpy as np
 
 from privateer.contributions import BoundedVectors
-from privateer.privacy.events import Event, Gaussian, Pure, ShuffledBits
+from privateer.privacy.events import Gaussian, Pure, ShuffledBits
 from privateer.privacy.noise import SecureNoise
 from privateer.privatizers.vector_bits import BitVectors, plan
 from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
@@ -20,6 +19,7 @@ from privateer_lab.audit.evidence import Scores
 
 _BALL = Ball("l2", 1.0, 4)
 _BOX = Ball("max", 1.0, 4)
+_DELTA = 1e-6
 _PEOPLE = 60
 """Honest people of a shuffled batch."""
 _BATCHES_AT_ONCE = 200
@@ -41,32 +41,31 @@ def vector_cases(samples: int) -> list[Case]:
     """All attacks on privatizers of vectors."""
     cases = []
     for ball in (_BALL, _BOX):
-        deviation = vector_deviation(ball, 1.0, 1e-6)
-        event = Gaussian(deviation, ball.diameter)
-        local, curated, laplace = (
-            GaussianVectors(ball, deviation),
-            CuratedVectors(ball, deviation),
-            LaplaceVectors(ball, 2.0),
-        )
-        where = f"in {ball.norm}"
-        cases += [
-            _case(f"vectors {where}", local, "local", 1.0, 1e-6, event, _linear(local, ball), 4 * samples),
-            _case(f"release {where}", curated, "central", 1.0, 1e-6, event, _released(curated, ball), samples // 5),
-            _case(f"vectors {where}", laplace, "local", 2.0, 0.0, Pure(2.0), _laplace(laplace), samples),
-        ]
+        laplace = LaplaceVectors(ball, 2.0)
+        name, sample = f"vectors in {ball.norm}", _laplace(laplace)
+        cases += _normal_cases(ball, samples)
+        cases.append(Case(name, "LaplaceVectors", "local", "published", 2.0, 0.0, Pure(2.0), sample, samples))
     for epsilon in (1.0, 4.0):
         symbol = symbol_vectors(_BALL, epsilon, 11)
-        name = f"{2 * symbol.directions} symbols"
-        cases.append(_case(name, symbol, "local", epsilon, 0.0, Pure(epsilon), _symbol(symbol), samples))
+        name, sample = f"{2 * symbol.directions} symbols", _symbol(symbol)
+        cases.append(Case(name, "VectorSymbol", "local", "tight", epsilon, 0.0, Pure(epsilon), sample, samples))
     return [*cases, *_shuffled_cases(samples)]
 
 
-def _case(
-    name: str, privatizer: Any, model: str, epsilon: float, delta: float, event: Event, sample: Sampler, count: int
-) -> Case:
-    kind = type(privatizer).__name__
-    calibration = "published" if kind == "LaplaceVectors" else "tight"
-    return Case(name, kind, model, calibration, epsilon, delta, event, sample, count)
+def _normal_cases(ball: Ball, samples: int) -> list[Case]:
+    """Normal noise of devices and of a curator; the published calibration is private below epsilon 1 alone."""
+    cases = []
+    for calibration, epsilon in (("tight", 1.0), ("published", 0.9)):
+        deviation = vector_deviation(ball, epsilon, _DELTA, calibration)
+        local, curated = GaussianVectors(ball, deviation), CuratedVectors(ball, deviation)
+        event, count = Gaussian(deviation, ball.diameter), max(2000, samples // (2 if calibration == "tight" else 10))
+        attacks = (
+            (f"vectors in {ball.norm}", "GaussianVectors", "local", _linear(local, ball), 4 * samples),
+            (f"release in {ball.norm}", "CuratedVectors", "central", _released(curated, ball), count),
+        )
+        for name, kind, model, sample, observations in attacks:
+            cases.append(Case(name, kind, model, calibration, epsilon, _DELTA, event, sample, observations))
+    return cases
 
 
 def _linear(privatizer: GaussianVectors, ball: Ball) -> Sampler:

@@ -1,8 +1,9 @@
 """Attacks along the wire: from the client library's sealed reports to what the server holds after opening."""
 
 import asyncio
+import math
 import tempfile
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,21 @@ from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import bucket, sign
 from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed
 from privateer_client.participation import Participation
-from privateer_lab.audit.case import Case
+from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import OpenRound, first_round
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.store import Label, RoundStore
 
-LIMITS = Limits(epsilon=16, delta=0.1, local_epsilon=16, honest_fraction=1.0, min_batch=100)
+LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, curator=True)
+MODELS: dict[str, dict[str, object]] = {
+    "local": {"epsilon": 1.0},
+    "shuffle": {"epsilon": 1.0, "delta": 0.01, "min_batch": 100, "honest_fraction": 1.0},
+    "central": {"epsilon": 1.0, "delta": 1e-6},
+    "none": {},
+}
+"""What an experiment that is attacked promises, by trust model."""
 _BATCH = 100
 _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
@@ -31,15 +39,11 @@ _REWARDS = (1.0, 0.0)
 
 def audit_spec(model: str) -> Spec:
     """The experiment that is attacked."""
-    privacy = {
-        "local": {"model": "local", "epsilon": 1.0},
-        "shuffle": {"model": "shuffle", "epsilon": 1.0, "delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0},
-    }[model]
     return parse_spec(
         {
             "experiment": {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
-            "privacy": privacy,
+            "privacy": {"model": model, **MODELS[model]},
             "algorithm": {"name": "partition"},
         }
     )
@@ -57,8 +61,8 @@ def wire_cases(samples: int) -> list[Case]:
     local, shuffle = (opened(model)[0].policy.terms for model in ("local", "shuffle"))
     batches = max(160, samples // 1000)
     event = ShuffledResponse(shuffle.local_epsilon, shuffle.symbols, shuffle.honest)
-    pure, first, sums = Pure(local.local_epsilon), partial(_statistic, 0), partial(_statistic, 1)
-    kind = "SignedSymbol"
+    pure, kind = Pure(local.local_epsilon), "SignedSymbol"
+    first, sums = _statistics()
     return [
         Case("sealed reports", kind, "local", "tight", 1.0, 0.0, pure, _reports, samples // 20),
         Case("first place of a batch", kind, "shuffle", "tight", 1.0, 0.01, event, first, batches),
@@ -94,8 +98,17 @@ def _reports(who: int, count: int) -> Scores:
     return _held(current, opener, _sealed(current, np.full(count, _REWARDS[who])))
 
 
-def _statistic(which: int, who: int, count: int) -> Scores:
-    return _batches(who, count)[:, which]
+def _statistics() -> tuple[Sampler, Sampler]:
+    """Two statistics of the same batches, which are sealed once; bounds may depend on each other."""
+    batches = cache(_batches)
+
+    def first(who: int, count: int) -> Scores:
+        return np.asarray(batches(who, count)[:, 0])
+
+    def sums(who: int, count: int) -> Scores:
+        return np.asarray(batches(who, count)[:, 1])
+
+    return first, sums
 
 
 def _batches(who: int, count: int) -> Scores:

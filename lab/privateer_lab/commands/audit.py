@@ -44,7 +44,7 @@ def _print(found: list[Finding]) -> None:
     for row in found:
         claimed = "" if row.epsilon is None else f"{row.epsilon:g}" + (f", {row.delta:g}" if row.delta else "")
         proved = "" if row.lower_bound is None else f"{row.lower_bound:.3f}"
-        verdict = "holds" if row.holds else "BROKEN"
+        verdict = row.verdict if row.holds else row.verdict.upper()
         table.add_row(
             row.mechanism, row.model, row.calibration, row.attack, claimed, proved, readable(row.samples), verdict
         )

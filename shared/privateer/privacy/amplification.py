@@ -16,6 +16,8 @@ _TAIL: Final = 1e-20
 """Probability that truncation drops on each side; it is added to delta."""
 _ROUNDING: Final = 1 + 1e-5
 """Covers what floating point loses in differences of binomial tails (measured: below 2e-7)."""
+_WELL_BELOW: Final = 0.9
+"""A bound for fewer people stands for a larger batch if rounding cannot lift it to delta."""
 _BUCKETS: Final = 32
 """Intervals into which the number of blanket messages is rounded down."""
 _RESOLUTION: Final = 1e-3
@@ -112,6 +114,11 @@ def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> N
 
 
 @lru_cache(maxsize=4096)
+def _delta_of(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
+    return shuffled_delta(epsilon, local_epsilon, symbols, batch)
+
+
+@lru_cache(maxsize=4096)
 def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: int, limit: float) -> float:
     """Largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
 
@@ -139,6 +146,10 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: i
     if batch < 1:
         raise SpecError("the amplification counts on no report", field="privacy.honest_fraction", remedy="raise it")
     least = min(epsilon, limit)
+    # More people never harm, so what fewer of them reach needs no new computation; large batches live on this.
+    fewer = 1 << (batch.bit_length() - 1)
+    if _delta_of(epsilon, limit, symbols, fewer) <= _WELL_BELOW * delta:
+        return limit
 
     def margin(local_epsilon: float) -> float:
         return math.log(shuffled_delta(epsilon, local_epsilon, symbols, batch)) - math.log(delta)

@@ -33,7 +33,7 @@ class Gaussian(_Event, frozen=True, tag="gaussian"):
 
 
 class Laplace(_Event, frozen=True, tag="laplace"):
-    """A release of one number, or of several with ``sensitivity`` in L1, with Laplace noise of a scale."""
+    """A release of one number with Laplace noise of a scale; for several numbers use `Pure`, which dominates."""
 
     scale: float
     sensitivity: float = 1.0
@@ -71,7 +71,7 @@ class Approximate(_Event, frozen=True, tag="approximate"):
 
 
 class Sequential(_Event, frozen=True, tag="sequential"):
-    """Events on the same record, each of which may be chosen in view of the results of those before."""
+    """Events on the same record; what one computes may depend on the results before, its parameters may not."""
 
     events: tuple["Event", ...]
 

@@ -141,8 +141,19 @@ class CuratedSums:
         told = contributions.keys >= 0
         keys, groups = contributions.keys[told], contributions.groups[told]
         values = np.rint(contributions.values[told] * UNIT).astype(np.int64)
-        sums, hits = self._summed(keys, groups, values)
+        sums, _ = self._summed(keys, groups, values)
         own = np.bincount(keys * self.layout.groups + groups, minlength=sums.size).reshape(sums.shape)
-        counts = own + rng.multinomial(len(contributions) - hits, self.layout.shares)
+        return self._simulated(sums, own, len(contributions), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
+        """As `simulate`, for people counted by key, group and value 0 or 1, (keys, groups, 2), and those without."""
+        sums, own = UNIT * (counts[..., 1] - counts[..., 0]), counts.sum(axis=-1)
+        return self._simulated(sums, own, int(own.sum()) + without, rng)
+
+    def _simulated(
+        self, sums: NDArray[np.int64], own: NDArray[np.int64], people: int, rng: np.random.Generator
+    ) -> KeyedSums:
+        hits = own.sum(axis=1)
+        counts = own + rng.multinomial(people - hits, self.layout.shares)
         drawn = np.rint(rng.normal(0.0, 1.0, sums.size + len(hits)) * self.deviation * UNIT).astype(np.int64)
-        return self._released(CuratedTotal(len(contributions), sums, counts, hits), drawn)
+        return self._released(CuratedTotal(people, sums, counts, hits), drawn)

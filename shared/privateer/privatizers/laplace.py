@@ -113,12 +113,23 @@ class LaplaceCells:
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellSums:
         """Draw a release: a sum of n geometrics is negative binomial, so people need no noise of their own."""
-        n, shape = len(contributions), self._shape()
+        shape = self._shape()
         size = shape[1] * shape[2]
         who = contributions.keys >= 0
         cells = contributions.keys[who] * shape[2] + contributions.groups[who]
         grid = np.rint(contributions.values[who] * _UNIT)
-        exact = np.stack([np.bincount(cells, grid, size), _UNIT * np.bincount(cells, minlength=size)])
+        people = _UNIT * np.bincount(cells, minlength=size).astype(np.float64)
+        exact = np.stack([np.bincount(cells, grid, size).astype(np.float64), people])
+        return self._simulated(exact, len(contributions), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellSums:
+        """As `simulate`, for people counted by key, group and value 0 or 1, (keys, groups, 2), and those without."""
+        people = counts.sum(axis=-1)
+        exact = _UNIT * np.stack([counts[..., 1], people]).astype(np.float64)
+        return self._simulated(exact, int(people.sum()) + without, rng)
+
+    def _simulated(self, exact: NDArray[np.float64], n: int, rng: np.random.Generator) -> CellSums:
+        shape = self._shape()
         success = -math.expm1(-1.0 / self.scale)
-        noise = rng.negative_binomial(n, success, exact.shape) - rng.negative_binomial(n, success, exact.shape)
-        return self._released(CellTotal(n, (exact + noise).astype(np.int64).reshape(shape)))
+        noise = rng.negative_binomial(n, success, shape) - rng.negative_binomial(n, success, shape)
+        return self._released(CellTotal(n, (exact.reshape(shape) + noise).astype(np.int64)))

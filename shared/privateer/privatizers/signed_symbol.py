@@ -147,7 +147,17 @@ class SignedSymbol:
         Exact in law when slots' hashes are independent between keys: given how many people of each key send a
         bucket's symbol, a report of another key scores 0 but for chance 1/buckets, and then a fair sign.
         """
-        return self._released(_simulated(self, contributions, rng))
+        told = contributions.keys >= 0
+        cells = contributions.keys[told] * self.layout.groups + contributions.groups[told]
+        won = rng.random(len(cells)) < contributions.values[told]
+        size = self.layout.keys * self.layout.groups
+        counts = np.stack([np.bincount(cells[~won], minlength=size), np.bincount(cells[won], minlength=size)], axis=1)
+        shape = (self.layout.keys, self.layout.groups, 2)
+        return self.simulate_counts(counts.reshape(shape), len(contributions) - len(cells), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
+        """As `simulate`, for people counted by key, group and value 0 or 1, (keys, groups, 2), and those without."""
+        return self._released(_simulated(self, counts, without, rng))
 
 
 def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:
@@ -156,14 +166,13 @@ def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int
     return np.where(uniform < values, 1, -1)
 
 
-def _simulated(privatizer: SignedSymbol, people: KeyedValues, rng: np.random.Generator) -> SymbolTotal:
+def _simulated(
+    privatizer: SignedSymbol, counts: NDArray[np.int64], without: int, rng: np.random.Generator
+) -> SymbolTotal:
     layout, response = privatizer.layout, privatizer.response
     shape = (layout.keys, layout.groups)
-    size = shape[0] * shape[1]
-    has_key = people.keys >= 0
-    cells = people.keys[has_key] * layout.groups + people.groups[has_key]
-    won = rng.random(len(cells)) < people.values[has_key]
-    own = np.stack([np.bincount(cells[~won], minlength=size), np.bincount(cells[won], minlength=size)], axis=1)
+    own = counts.reshape(-1, 2)
+    people = int(own.sum()) + without
     # Of the people of a cell: score right, score wrong, symbol of another bucket, symbol 'elsewhere'.
     rest = 2 * (privatizer.buckets - 1) * response.other
     chances = [response.truth, response.other, rest, response.other * privatizer.elsewhere]
@@ -173,14 +182,13 @@ def _simulated(privatizer: SignedSymbol, people: KeyedValues, rng: np.random.Gen
     own_bucketed = sent[..., :3].sum(axis=(1, 2)).reshape(shape).sum(axis=1)
     own_hits = sent[..., :2].sum(axis=(1, 2)).reshape(shape).sum(axis=1)
 
-    without = len(people) - len(cells)
     bucketed_chance = 2 * privatizer.buckets * response.other if privatizer.elsewhere else 1.0
     bucketed = int(own_bucketed.sum()) + int(rng.binomial(without, min(1.0, bucketed_chance)))
-    others = len(people) - own_counts.sum(axis=1)
+    others = people - own_counts.sum(axis=1)
     hits = rng.binomial(bucketed - own_bucketed, 1.0 / privatizer.buckets)
     shares = layout.shares
     hits_by_group = rng.multinomial(hits, shares)
     misses_by_group = rng.multinomial(others - hits, shares)
     sums = own_sums + 2 * rng.binomial(hits_by_group, 0.5) - hits_by_group
-    counts = own_counts + hits_by_group + misses_by_group
-    return SymbolTotal(len(people), sums, counts, hits + own_hits)
+    seen = own_counts + hits_by_group + misses_by_group
+    return SymbolTotal(people, sums, seen, hits + own_hits)

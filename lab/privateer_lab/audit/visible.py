@@ -1,0 +1,141 @@
+"""What services show: to whoever watches the network, and in answers and logs when input is bad."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import httpx
+import msgspec
+
+from privateer.experiment import Spec
+from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of
+from privateer.wire.publication import decode_publication, digest
+from privateer_client.sealing import Sealer
+from privateer_lab.audit.services import Seen, Services, services
+from privateer_lab.audit.wire import audit_spec
+
+_BEYOND: Final = 7
+"""People who report after the first round, so that the next one is seen, too."""
+
+
+def nothing_visible_depends_on_records(model: str) -> bool:
+    """Requests, sizes, headers, answers and the closing of a round are the same for people who differ in everything."""
+    spec = audit_spec(model)
+    left, right = (asyncio.run(_transcript(spec, value)) for value in (0.9, 0.1))
+    return len(left.people) >= 2 * spec.experiment.round_size and left == right
+
+
+class _Transcript(NamedTuple):
+    """What both services tell after each person, what people exchanged with them, and what the shuffler delivered."""
+
+    standing: list[Any]
+    people: list[Seen]
+    deliveries: list[Seen]
+
+
+async def _transcript(spec: Spec, value: float) -> _Transcript:
+    """Every exchange of a round and a little more, and what both services then tell, person by person."""
+    standing: list[Any] = []
+    async with services(spec) as here:
+        for person in range(spec.experiment.round_size + _BEYOND):
+            # Rewards out of bounds, too: clipping must not show.
+            await here.person({"x": value}, 30 * value - 15 if person % 2 else value)
+            standing.append(await _standing(here, spec, person + 1))
+        # How often the shuffler asks for news depends on the machine alone.
+        deliveries = [seen for seen in here.upstream.seen if seen.method == "POST"]
+        return _Transcript(standing, here.people.seen, deliveries)
+
+
+async def _standing(here: Services, spec: Spec, reports: int) -> list[Any]:
+    hosts = ("server", "shuffler") if spec.privacy.model == "shuffle" else ("server",)
+    if reports == spec.experiment.round_size:
+        for host in hosts:
+            await here.reaches(host, 2)
+    stands = [await here.stand(host) for host in hosts]
+    return [{name: value for name, value in stand.items() if name != "digest"} for stand in stands]
+
+
+_SLOT, _KEY = 1_296_126_539, 1_380_010_067
+"""Marks that a record carries, as numbers; as bytes they read KRAM and SEAR."""
+_READING: Final = 0.377_190_542
+_MARKS: Final = (str(_SLOT), f"{_SLOT:x}", str(_KEY), f"{_KEY:x}", "KRAM", "SEAR", str(_READING), "377190542")
+
+
+def services_are_silent() -> bool:
+    """Bad input of every kind at every door, and a good record: no mark of it in any answer, header or log line."""
+    with recorded_logs() as lines:
+        said = asyncio.run(_provoked("central")) + asyncio.run(_provoked("shuffle"))
+    return len(said) > 20 and not any(mark in line for line in [*said, *lines] for mark in _MARKS)
+
+
+async def _provoked(model: str) -> list[str]:
+    said: list[str] = []
+    async with services(audit_spec(model)) as here:
+        publication = await here.ask("GET", "http://server/experiments/audit/policy", headers={"Accept": MEDIA_TYPE})
+        doors = ("http://server/reports", "http://server/batches", "http://shuffler/experiments/audit/reports")
+        for body in _bad_bodies(publication.content):
+            said += [_text(await here.ask("POST", door, content=body)) for door in doors]
+        for page in (
+            "",
+            "/policy",
+            "/state",
+            "/history",
+            "/privacy",
+            f"/policy?wait={_READING}x",
+            f"/policy/{_READING}",
+        ):
+            said.append(_text(await here.ask("GET", f"http://server/experiments/audit{page}")))
+        said += [_text(await here.ask("GET", f"http://{host}/metrics")) for host in ("server", "shuffler")]
+    return said
+
+
+def _bad_bodies(publication: bytes) -> list[bytes]:
+    """A good record, sealed, twice; ones of no key, too long, cut off, not sealed; and what is no envelope at all."""
+    round_ = decode_publication(publication).round
+    header = header_of(round_, digest(publication))
+    sealer, size = Sealer(round_, header), round_.sealed_size
+    good = sealer.seal(struct.pack("<IIH", _SLOT, 0, 1)[: size - 64])
+    strange = sealer.seal(struct.pack("<IIH", _SLOT, _KEY, 1)[: size - 64])
+    long = sealer.seal(struct.pack("<IIH", _SLOT, _KEY, 1) * 3)
+    plain = (struct.pack("<II", _SLOT, _KEY) * size)[:size]
+    wrong = Header("audit", round_.version, header.key_id, b"KRAM" + header.digest[4:])
+    sealed = [good, good, strange, long, long[:size], good[:-1], plain, b""]
+    record = {"x": _READING, "slot": _SLOT, "key": _KEY}
+    return [
+        *(encode_envelope(Envelope(header, one)) for one in sealed),
+        encode_envelope(Envelope(wrong, good)),
+        msgspec.json.encode(record),
+        msgspec.msgpack.encode([record, plain]),
+    ]
+
+
+def _text(response: httpx.Response) -> str:
+    return f"{response.status_code} {dict(response.headers)} {response.text}"
+
+
+class _Everything(logging.Handler):
+    """Keeps what any part of the program logs, tracebacks and arguments included."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.DEBUG)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{self.format(record)} {record.args}")
+
+
+@contextmanager
+def recorded_logs() -> Iterator[list[str]]:
+    """The lines that all loggers write meanwhile, down to the level of debugging."""
+    handler, root = _Everything(), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield handler.lines
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)

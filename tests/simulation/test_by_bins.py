@@ -1,0 +1,107 @@
+"""People drawn by bins have the law of people drawn one by one: releases and regrets, and what is planted is caught.
+
+Fixed seeds; each comparison had a chance of 1e-6 to fail a right implementation when its seed was picked.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privateer.privatizers import privatizer_for
+from privateer_client.population.peaks import Peaks
+from privateer_lab import simulation
+from privateer_lab.cells import Cells
+from privateer_lab.simulation import simulate_once
+from tests.contract.registry import numbers
+from tests.support.specs import SHUFFLE, make_spec
+from tests.support.statistics import FALSE_ALARM, same_law
+
+MODELS = {
+    "local": {"privacy.epsilon": 4.0},
+    "shuffle": SHUFFLE,
+    "central": {"privacy.model": "central", "privacy.delta": 1e-6},
+    "none": {"privacy.model": "none", "privacy.epsilon": None},
+    "published": {"privacy.calibration": "published", "privacy.epsilon": 16.0},
+}
+PEOPLE = {"population.name": "peaks", "experiment.horizon": 12_000, "experiment.round_size": 3000}
+
+
+def spec_of(model: str, **changes: object):
+    return make_spec({**PEOPLE, **MODELS[model], **changes})
+
+
+def advanced(model: str):
+    """A run that has learned three rounds, so that bins are many and some are decided."""
+    run = simulation._Running(spec_of(model), 3, one_by_one=False)
+    for _ in range(3):
+        run.close_round(3000)
+    return run
+
+
+def both_ways(run, rounds: int):
+    """Numbers of releases of one round of 3,000 people, drawn by bins and one by one."""
+    policy = run.policy(3000)
+    one = privatizer_for(policy.layout, policy.terms)
+    by_bins = [numbers(one.simulate_counts(*run.play_bins(policy, 3000, run.cells), run.rng)) for _ in range(rounds)]
+    one_by_one = [numbers(one.simulate(run.play(policy, 3000), run.rng)) for _ in range(rounds)]
+    return np.array(by_bins), np.array(one_by_one)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_round_has_the_law_of_its_people(model):
+    run = advanced(model)
+    assert len(run.state.depths) > 1
+    assert same_law(*both_ways(run, 300))
+
+
+def test_another_arms_reward_is_caught(monkeypatch):
+    """Planted: every arm wins as the first one does."""
+    made = Cells.means
+
+    def wrong(self, policy):
+        means, best = made(self, policy)
+        return means[:, :1].repeat(means.shape[1], axis=1), best
+
+    monkeypatch.setattr(Cells, "means", wrong)
+    assert not same_law(*both_ways(simulation._Running(spec_of("none"), 3, one_by_one=False), 100))
+
+
+@pytest.mark.parametrize("model", ["local", "shuffle"])
+def test_whole_runs_have_the_same_law(model):
+    """40 seeds each way, other seeds: regret, reward and the number of bins at the end."""
+    spec = spec_of(model)
+    runs = [simulate_once(spec, seed) for seed in range(40)]
+    others = [simulate_once(spec, seed, one_by_one=True) for seed in range(100, 140)]
+    for field in ("regret", "reward", "bins"):
+        left, right = ([getattr(run, field) for run in some] for some in (runs, others))
+        assert stats.ks_2samp(left, right).pvalue > FALSE_ALARM
+        assert abs(np.mean(left) - np.mean(right)) < 5.5 * np.hypot(np.std(left), np.std(right)) / np.sqrt(40)
+
+
+def test_means_over_bins_by_a_finer_grid():
+    run = advanced("local")
+    policy = run.policy(3000)
+    means, best = run.cells.means(policy)
+    lower, upper = policy.edges()
+    side = (np.arange(400) + 0.5) / 400
+    grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    for b in range(len(lower)):
+        truth = Peaks(3).means(lower[b] + (upper[b] - lower[b]) * grid)
+        assert means[b] == pytest.approx(truth.mean(axis=0), abs=1e-4)
+        assert best[b] == pytest.approx(truth.max(axis=1).mean(), abs=1e-4)
+
+
+def test_people_are_drawn_one_by_one_where_bins_do_not_tell():
+    for changes in (
+        {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}},
+        {"reward.high": 2.0},
+    ):
+        assert simulation._Running(spec_of("local", **changes), 0, one_by_one=False).cells is None
+
+
+def test_a_hundred_million_people_take_no_more_memory_than_their_bins():
+    """Growing rounds: a run's arrays are bounded by bins, so that this would not end otherwise."""
+    spec = spec_of("central", **{"experiment.horizon": 100_000_000, "experiment.round_growth": 0.5})
+    run = simulate_once(spec, 0)
+    assert run.people == 100_000_000
+    assert run.regret < run.best_constant_regret / 50
