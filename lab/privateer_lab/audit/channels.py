@@ -119,8 +119,8 @@ def _said_by_a_device() -> list[str]:
             said.append(_error_of(lambda: session.report(_REWARD)))
             session.choose({"x": _CONTEXT})
             said.append(_error_of(lambda: session.report(f"{_REWARD}")))  # type: ignore[arg-type]
-            session.report(_REWARD)
-            said += [repr(session), repr(session.__dict__.get("refusal")), _error_of(lambda: session.report(_REWARD))]
+            said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
+            said += [repr(session), repr(session.refusal)]
             told = session._participation.policy.contribute(
                 np.array([[_CONTEXT]]), np.zeros(1, np.uint32), np.array([_REWARD])
             )

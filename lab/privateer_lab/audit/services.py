@@ -11,8 +11,10 @@ import httpx
 from starlette.types import ASGIApp
 
 from privateer.experiment import Spec
+from privateer.wire.batch import SIGNATURE_HEADER
 from privateer_client.client import AsyncClient
 from privateer_client.ledger import Payment
+from privateer_client.session import Outcome
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
@@ -20,38 +22,60 @@ from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 
 _TOKEN: Final = "of-the-audit"  # noqa: S105
-_SECONDS: Final = 30.0
+_SECONDS: Final = 20.0
+"""After which a full round counts as one that did not close."""
+
+
+_OWN: Final = frozenset({"etag", "if-none-match", SIGNATURE_HEADER.lower()})
+"""Headers whose values depend on releases or sealed bytes."""
 
 
 class Seen(NamedTuple):
-    """One exchange, without what is public by its nature: a policy's size and digest depend on releases."""
+    """One exchange: sizes and headers, without those of a policy, which depend on releases."""
 
     host: str
     method: str
     path: str
-    request_headers: tuple[str, ...]
+    request_headers: dict[str, str]
     request_size: int
     status: int
-    response_headers: tuple[str, ...]
+    response_headers: dict[str, str]
     response_size: int
 
 
 class Watched(httpx.AsyncBaseTransport):
-    """Passes requests on to the application of their host, and notes sizes and names of headers."""
+    """Passes requests on to the application of their host, and notes what a watcher of the network sees."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, httpx.ASGITransport] = {}
         self.seen: list[Seen] = []
 
+    @property
+    def taken(self) -> int:
+        """Reports that were acknowledged."""
+        return sum(seen.method == "POST" and seen.status == httpx.codes.ACCEPTED for seen in self.seen)
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answer one request."""
         sent = await request.aread()
         response = await self.hosts[request.url.host].handle_async_request(request)
-        body, path = await response.aread(), request.url.path
-        size = 0 if path.endswith("/policy") else len(body)
-        names = tuple(sorted(request.headers)), tuple(sorted(response.headers))
+        body, own = await response.aread(), _OWN
+        if request.method == "GET" and request.url.path.endswith("/policy"):
+            body, own = b"", own | {"content-length"}
+        told = [
+            {name: "" if name in own else value for name, value in part.headers.items()} for part in (request, response)
+        ]
         self.seen.append(
-            Seen(request.url.host, request.method, path, names[0], len(sent), response.status_code, names[1], size)
+            Seen(
+                host=request.url.host,
+                method=request.method,
+                path=request.url.path,
+                request_headers=told[0],
+                request_size=len(sent),
+                status=response.status_code,
+                response_headers=told[1],
+                response_size=len(body),
+            )
         )
         return response
 
@@ -97,24 +121,33 @@ class Services:
         """An exchange of the audit's own: nobody watches it, and no client logs its address."""
         return await self._quiet.handle_async_request(httpx.Request(method, url, **request))
 
-    async def person(self, context: dict[str, float], reward: float) -> None:
-        """One person takes part by the client library."""
+    async def person(self, context: dict[str, float], reward: float) -> Outcome:
+        """One person takes part by the client library; what became of the report."""
         client = AsyncClient(
             "http://server", shuffler="http://shuffler", limits=LIMITS, ledger=_Purse(), transport=self.people
         )
         async with client:
             session = await client.join(self._spec.experiment.name)
             session.choose(context)
-            await session.report(reward)
+            return await session.report(reward)
 
-    async def stand(self, host: str) -> dict[str, Any]:
-        """What a service tells everybody about the experiment."""
-        return dict((await self.ask("GET", f"http://{host}/experiments/{self._spec.experiment.name}")).json())
+    async def stand(self) -> list[dict[str, Any]]:
+        """What the services that the experiment needs tell everybody about it."""
+        hosts = ("server", "shuffler") if self._spec.privacy.model == "shuffle" else ("server",)
+        page = f"experiments/{self._spec.experiment.name}"
+        told = [dict((await self.ask("GET", f"http://{host}/{page}")).json()) for host in hosts]
+        return [{name: value for name, value in one.items() if name != "digest"} for one in told]
 
-    async def reaches(self, host: str, version: int) -> None:
-        """Wait until a service has published, or knows of, a version."""
+    async def reach(self, version: int) -> None:
+        """Wait until a version is published and the shuffler knows of it.
+
+        Raises
+        ------
+        TimeoutError
+            If it is not.
+        """
         async with asyncio.timeout(_SECONDS):
-            while (await self.stand(host))["version"] < version:
+            while any(one["version"] < version for one in await self.stand()):
                 await asyncio.sleep(0.005)
 
 

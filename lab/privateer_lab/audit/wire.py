@@ -33,6 +33,7 @@ MODELS: dict[str, dict[str, object]] = {
 }
 """What an experiment that is attacked promises, by trust model."""
 _BATCH = 100
+_BATCHES_AT_ONCE = 20
 _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
 
@@ -59,7 +60,7 @@ def opened(model: str) -> tuple[OpenRound, Opener]:
 def wire_cases(samples: int) -> list[Case]:
     """Both trust models of sealed reports."""
     local, shuffle = (opened(model)[0].policy.terms for model in ("local", "shuffle"))
-    batches = max(160, samples // 1000)
+    batches = max(160, samples // 500)
     event = ShuffledResponse(shuffle.local_epsilon, shuffle.symbols, shuffle.honest)
     pure, kind = Pure(local.local_epsilon), "SignedSymbol"
     first, sums = _statistics()
@@ -117,19 +118,26 @@ def _batches(who: int, count: int) -> Scores:
     The person in question arrives first; the others' rewards are half and half.
     """
     current, opener = opened("shuffle")
-    scores = np.empty((count, 2))
-    for row in scores:
-        rewards = (np.arange(_BATCH) % 2).astype(float)
-        rewards[0] = _REWARDS[who]
-        permuted = asyncio.run(_shuffled(current, _sealed(current, rewards)))
-        seen = _held(current, opener, permuted)
-        row[:] = seen[0], seen.sum()
-    return scores
+    rewards = (np.arange(_BATCH) % 2).astype(float)
+    rewards[0] = _REWARDS[who]
+    scores: list[tuple[float, float]] = []
+    while len(scores) < count:
+        sealed = [_sealed(current, rewards) for _ in range(min(_BATCHES_AT_ONCE, count - len(scores)))]
+        for permuted in asyncio.run(_all_shuffled(current, sealed)):
+            seen = _held(current, opener, permuted)
+            scores.append((float(seen[0]), float(seen.sum())))
+    return np.array(scores)
+
+
+async def _all_shuffled(current: OpenRound, batches: list[list[bytes]]) -> list[list[bytes]]:
+    """Side by side, each through a pool of its own, since a pool mostly waits for the disk."""
+    return await asyncio.gather(*(_shuffled(current, sealed) for sealed in batches))
 
 
 async def _shuffled(current: OpenRound, sealed: list[bytes]) -> list[bytes]:
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
-        pool = Pool(RoundStore.create(Path(folder), Label(current.round, current.digest)))
+        label = Label(current.round, current.digest)
+        pool = Pool(await asyncio.to_thread(RoundStore.create, Path(folder), label))
         await pool.hold(sealed)
         batch = await pool.batch()
         await pool.forget()

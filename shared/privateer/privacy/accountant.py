@@ -106,7 +106,9 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
             proof = "analytic Gaussian (Balle and Wang 2018, Theorem 8)"
             return Curve(True, proof, lambda e: _ROUNDING * gaussian_delta(e, deviation, sensitivity))
         case Laplace(scale, sensitivity):
-            return Curve(True, "Laplace noise on one number, in closed form", lambda e: _laplace_delta(e, sensitivity / scale))
+            return Curve(
+                True, "Laplace noise on one number, in closed form", lambda e: _laplace_delta(e, sensitivity / scale)
+            )
         case ShuffledResponse(local_epsilon, symbols, honest):
             proof = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
             return Curve(symbols == 2, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
