@@ -226,7 +226,7 @@ class VectorSymbol:
         aside = rng.normal(size=lifted.shape)
         aside -= np.einsum("nd,nd->n", aside, lifted)[:, None] * lifted
         aside /= np.linalg.norm(aside, axis=1, keepdims=True)
-        return product * lifted + np.sqrt(1 - product**2) * aside
+        return np.asarray(product * lifted + np.sqrt(1 - product**2) * aside)
 
 
 def _summed(named: Array) -> NDArray[np.int64]:
