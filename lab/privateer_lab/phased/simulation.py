@@ -78,8 +78,7 @@ def simulate_once(spec: PhasedSpec, seed: int) -> tuple[Run, tuple[VectorTerms, 
     """
     population, learner = Linear(spec, seed), PhasedLearner(spec)
     lost = np.max(population.values) - population.values
-    rng = np.random.default_rng([seed, 1])
-    draw = int(rng.integers(2**63))
+    draw = int(np.random.default_rng([seed, 1]).integers(2**63))
     state, phases, terms = learner.start(), [], []
     while state.played < spec.experiment.horizon:
         policy = learner.policy(state, state.phase + 1, learner.batch(state), draw)
@@ -87,7 +86,7 @@ def simulate_once(spec: PhasedSpec, seed: int) -> tuple[Run, tuple[VectorTerms, 
         if policy.terms.batch == 0:
             phases.append(_phase(policy, regret, len(state.active)))
             break
-        state = learner.learn(state, policy, _released(spec, policy, population, rng))
+        state = learner.learn(state, policy, _released(spec, policy, population, seed))
         phases.append(_phase(policy, regret, len(state.active)))
         terms.append(policy.terms)
     best = int(np.argmin(lost))
@@ -102,11 +101,13 @@ def simulate_once(spec: PhasedSpec, seed: int) -> tuple[Run, tuple[VectorTerms, 
     return run, tuple(terms)
 
 
-def _released(spec: PhasedSpec, policy: PhasedPolicy, population: Linear, rng: np.random.Generator) -> Any:
+def _released(spec: PhasedSpec, policy: PhasedPolicy, population: Linear, seed: int) -> Any:
+    # People and noise are drawn apart, and by phase: what trust models are compared on is then much the same people.
+    rng, noise = (np.random.default_rng([seed, stream, policy.version]) for stream in (2, 3))
     asked = policy.asked(spec.experiment.people)
     slots = rng.integers(0, 2**32, len(asked), dtype=np.uint32)
     averages = population.averages(len(asked), policy.support, policy.plays, rng)
-    return policy.privatizer.simulate(policy.contribute(slots, averages), rng)
+    return policy.privatizer.simulate(policy.contribute(slots, averages), noise)
 
 
 def _phase(policy: PhasedPolicy, regret: float, active: int) -> Phase:

@@ -75,7 +75,7 @@ class Estimate:
 
     def width(self, differences: Array, log: float) -> Array:
         """What each of ``differences`` (n, rank) is off by at most, with chance 1 - e^-log each; shape (n,)."""
-        variance = np.einsum("nd,de,ne->n", differences, self.covariance, differences)
+        variance = ((differences @ self.covariance) * differences).sum(axis=1)
         linear = self.scale * np.linalg.norm(differences @ self.weights, axis=1) if self.scale else 0.0
         return np.asarray(np.sqrt(2 * log * np.maximum(variance, 0.0)) + linear * log)
 
