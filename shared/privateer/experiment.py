@@ -5,20 +5,17 @@ import tomllib
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
+from privateer.sections import Finite, parse_section
+from privateer.sections import Section as _Section
 
 ARMS_MIN, ARMS_MAX = 2, 16
 FEATURES_MAX = 5
 Model = Literal["local", "shuffle", "central", "none"]
 _DELTA_MIN = {"shuffle": 1e-15, "central": 1e-8}
 """What the accountant certifies; under central the distance of drawn noise from the normal law must be small in it."""
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Feature(_Section):
@@ -313,11 +310,7 @@ def parse_spec(data: dict[str, Any]) -> Spec:
     SpecError
         Naming the first offending field, its constraint and the remedy.
     """
-    try:
-        return Spec.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _as_spec_error(first) from None
+    return parse_section(Spec, data)
 
 
 def read_spec(text: str) -> Spec:
@@ -333,15 +326,3 @@ def read_spec(text: str) -> Spec:
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", field="spec", remedy="see the examples") from None
     return parse_spec(data)
-
-
-def _as_spec_error(first: Any) -> SpecError:
-    field = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "value_error" and ": " in message:
-        inner, message = message.split(": ", 1)
-        field = inner if "." in inner or not field else f"{field}.{inner}"
-    remedies = {"extra_forbidden": "remove it or correct its spelling", "missing": "add it"}
-    if first["type"] == "extra_forbidden":
-        message = "unknown key"
-    return SpecError(message, field=field or "spec", remedy=remedies.get(first["type"], "see docs/configuration.md"))

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from privateer.phased import PhasedSpec
 from privateer_lab.commands.experiments import Json, Set
 from privateer_lab.output import print_json, print_table, progress
+from privateer_lab.phased import simulation as phased
 from privateer_lab.simulation import simulate as runs_of
 from privateer_lab.simulation import summary
-from privateer_lab.specs import load_spec
+from privateer_lab.specs import load_any_spec
 
 
 def register(app: typer.Typer) -> None:
@@ -24,16 +26,19 @@ def register(app: typer.Typer) -> None:
 
 def simulate(
     spec: Annotated[Path, typer.Argument(help="TOML file with a population section.")],
-    users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
+    users: Annotated[int | None, typer.Option(min=1, help="People; default: as the spec says.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
     """Run an experiment in this process."""
-    parsed = load_spec(spec, settings, users)
+    parsed = load_any_spec(spec, settings, users)
     started = time.perf_counter()
-    result = summary(progress(runs_of(parsed, seeds, jobs), seeds, "runs"), started)
+    if isinstance(parsed, PhasedSpec):
+        result = phased.summary(parsed, progress(phased.simulate(parsed, seeds, jobs), seeds, "runs"), started)
+    else:
+        result = summary(progress(runs_of(parsed, seeds, jobs), seeds, "runs"), started)
     result = {"experiment": parsed.experiment.name, **parsed.privacy.model_dump(), **result}
     if as_json:
         print_json(result)
