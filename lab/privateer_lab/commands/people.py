@@ -8,6 +8,9 @@ import typer
 
 from privateer_lab.commands.experiments import Json, Set
 from privateer_lab.output import print_json, print_table, progress
+from privateer_lab.references import chosen
+from privateer_lab.references.run import play, summaries
+from privateer_lab.references.table import print_references
 from privateer_lab.simulation import simulate as runs_of
 from privateer_lab.simulation import summary
 from privateer_lab.specs import load_spec
@@ -28,17 +31,24 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     settings: Set = [],  # noqa: B006 - typer's way to say none
+    reference: Annotated[list[str], typer.Option(help="Another policy beside it, or all; docs/references.md.")] = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
     """Run an experiment in this process."""
     parsed = load_spec(spec, settings, users)
+    names = chosen(reference, parsed)
     started = time.perf_counter()
     result = summary(progress(runs_of(parsed, seeds, jobs), seeds, "runs"), started)
     result = {"experiment": parsed.experiment.name, **parsed.privacy.model_dump(), **result}
+    if names:
+        others = progress(play(parsed, names, seeds, jobs), seeds, "references")
+        result["references"] = summaries(others)
     if as_json:
         print_json(result)
         return
-    print_table(parsed.experiment.name, [(key, value) for key, value in result.items() if key != "runs"])
+    shown = [(key, value) for key, value in result.items() if key not in ("runs", "references")]
+    print_table(parsed.experiment.name, shown)
+    print_references(result)
 
 
 def load(context: typer.Context) -> None:

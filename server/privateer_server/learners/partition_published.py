@@ -58,7 +58,7 @@ class PublishedPartitionLearner:
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
         active = state.active if batch else self._best(state)
-        shares = active / active.sum(axis=1, keepdims=True)
+        shares = self._shares(state) if batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
         return PartitionPolicy(
             version=version,
@@ -82,11 +82,20 @@ class PublishedPartitionLearner:
             counts=state.counts + release.counts,
         )
         mean, radius = self._estimates(state)
+        state = replace(state, active=self._surviving(state, mean, radius))
+        return self._refined(state, radius)
+
+    def _shares(self, state: PublishedState) -> NDArray[np.float64]:
+        """Chance of every arm in each bin, eq. (8)."""
+        return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
+
+    def _surviving(
+        self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Active arms less those that eq. (16) drops."""
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
         explored = state.people >= math.log2(max(2, self.spec.experiment.horizon)) ** 2
-        dropped = explored[:, None] & (lower > mean + 2 * radius)
-        state = replace(state, active=state.active & ~dropped)
-        return self._refined(state, radius)
+        return np.asarray(state.active & ~(explored[:, None] & (lower > mean + 2 * radius)))
 
     def _best(self, state: PublishedState) -> NDArray[np.bool_]:
         mean = np.where(state.active, self._estimates(state)[0], -np.inf)
