@@ -64,7 +64,7 @@ class PublishedPartitionLearner:
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
         active = state.active if batch else self._best(state)
-        shares = active / active.sum(axis=1, keepdims=True)
+        shares = self._shares(state) if batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
         return PartitionPolicy(
             version=version,
@@ -90,10 +90,19 @@ class PublishedPartitionLearner:
             counts=state.counts + which[:, None, None] * release.counts,
         )
         mean, radius = self._estimates(state)
-        lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
-        dropped = lower > mean + 2 * radius
-        state = replace(state, active=state.active & ~dropped)
+        state = replace(state, active=self._surviving(state, mean, radius))
         return self._refined(state, radius)
+
+    def _shares(self, state: PublishedState) -> NDArray[np.float64]:
+        """Chance of every arm in each bin, eq. (8)."""
+        return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
+
+    def _surviving(
+        self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Active arms less those that eq. (16) and (29) drop."""
+        lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
+        return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
     def _best(self, state: PublishedState) -> NDArray[np.bool_]:
         mean = np.where(state.active, self._estimates(state)[0], -np.inf)
