@@ -4,20 +4,19 @@ import math
 import tomllib
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from privateer.errors import SpecError
+from privateer.population import Population
+from privateer.section import Finite
+from privateer.section import Section as _Section
 
 ARMS_MIN, ARMS_MAX = 2, 16
 FEATURES_MAX = 5
 Model = Literal["local", "shuffle", "central", "none"]
 _DELTA_MIN = {"shuffle": 1e-15, "central": 1e-8}
 """What the accountant certifies; under central the distance of drawn noise from the normal law must be small in it."""
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+_POPULATION: TypeAdapter[Population] = TypeAdapter(Population)
 
 
 class Feature(_Section):
@@ -123,21 +122,6 @@ class PartitionAlgorithm(_Section):
     failure: float = Field(default=0.05, gt=0, lt=1)
 
 
-class Population(_Section):
-    """Simulated people; services ignore it.
-
-    Attributes
-    ----------
-    name
-        ``peaks``, ``quadrants`` or ``adult``.
-    path
-        CSV file, for ``adult``.
-    """
-
-    name: Literal["peaks", "quadrants", "adult"]
-    path: str | None = None
-
-
 class Experiment(_Section):
     """What is asked, and of how many.
 
@@ -221,8 +205,21 @@ def parse_spec(data: dict[str, Any]) -> Spec:
     try:
         return Spec.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _as_spec_error(first) from None
+        raise _as_spec_error(error, data) from None
+
+
+def parse_population(table: dict[str, Any]) -> Population:
+    """A population from its table.
+
+    Raises
+    ------
+    SpecError
+        As `parse_spec`.
+    """
+    try:
+        return _POPULATION.validate_python(table)
+    except ValidationError as error:
+        raise _as_spec_error(error, {"population": table}, "population") from None
 
 
 def read_spec(text: str) -> Spec:
@@ -240,13 +237,33 @@ def read_spec(text: str) -> Spec:
     return parse_spec(data)
 
 
-def _as_spec_error(first: Any) -> SpecError:
-    field = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "value_error" and ": " in message:
+def _as_spec_error(error: ValidationError, data: Any, *above: str) -> SpecError:
+    first: Any = error.errors(include_url=False, include_input=False)[0]
+    kind, message = first["type"], str(first["msg"]).removeprefix("Value error, ")
+    field = _dotted((*above, *first["loc"]), data)
+    if kind == "value_error" and ": " in message:
         inner, message = message.split(": ", 1)
         field = inner if "." in inner or not field else f"{field}.{inner}"
-    remedies = {"extra_forbidden": "remove it or correct its spelling", "missing": "add it"}
-    if first["type"] == "extra_forbidden":
+    elif kind == "union_tag_invalid":
+        field, message = f"{field}.name", f"must be one of {first['ctx']['expected_tags']}"
+    elif kind == "union_tag_not_found":
+        field, message = f"{field}.name", "missing"
+    elif kind == "extra_forbidden":
         message = "unknown key"
-    return SpecError(message, field=field or "spec", remedy=remedies.get(first["type"], "see docs/configuration.md"))
+    remedies = {
+        "extra_forbidden": "remove it or correct its spelling",
+        "missing": "add it",
+        "union_tag_not_found": "add it",
+    }
+    return SpecError(message, field=field or "spec", remedy=remedies.get(kind, "see docs/configuration.md"))
+
+
+def _dotted(place: tuple[int | str, ...], data: Any) -> str:
+    """The name of a field as the file has it: without the tags that tell tables of different kinds apart."""
+    parts, here = [], data
+    for part in place:
+        if isinstance(here, dict) and part not in here and here.get("name") == part:
+            continue
+        parts.append(str(part))
+        here = here.get(part) if isinstance(here, dict) else None
+    return ".".join(parts)

@@ -62,7 +62,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
     spec = make_spec(changes)
     with services(tmp_path) as at:
         create(at, spec)
-        result = run_load("test", at.server, at.shuffler, users=people, population="peaks", batch=50, seed=1)
+        result = run_load("test", at.server, at.shuffler, users=people, population={"name": "peaks"}, batch=50, seed=1)
         assert (result.accepted, result.people, dict(result.refused)) == (people, people, {})
         deadline = time.monotonic() + 10
         while facts(at)["status"] != "finished" and time.monotonic() < deadline:
@@ -103,7 +103,7 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
 
         killer = threading.Thread(target=murder)
         killer.start()
-        result = run_load("test", at.server, at.shuffler, users=5000, population="peaks", batch=20, seed=1)
+        result = run_load("test", at.server, at.shuffler, users=5000, population={"name": "peaks"}, batch=20, seed=1)
         killer.join()
         processes.wait(victim)
         lost = sum(result.refused.values())
