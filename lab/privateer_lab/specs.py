@@ -2,19 +2,21 @@
 
 from pathlib import Path
 
+from privateer.errors import SpecError
 from privateer.experiment import Spec, parse_spec
+from privateer.families import AnySpec, parse_any_spec
 from privateer.tables import read_tables
 
 
 def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec:
-    """The spec in a file, with settings applied.
+    """The partition experiment's spec in a file, with settings applied.
 
     Parameters
     ----------
     path
         TOML file.
     settings
-        ``section.key=value`` each; the value as TOML, or a bare string.
+        ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
     users
         The horizon, if given.
 
@@ -27,3 +29,32 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
     if users is not None:
         data.setdefault("experiment", {})["horizon"] = users
     return parse_spec(data)
+
+
+def load_any_spec(path: Path, settings: list[str], users: int | None = None) -> AnySpec:
+    """As `load_spec`, for a spec of any family; of a phased one ``users`` are the population.
+
+    Actions may be in a CSV file, one a line, whose path is relative to the spec's.
+    """
+    data = read_tables(path, settings, "SPEC")
+    phased = data.get("algorithm", {}).get("name") == "phased"
+    if users is not None:
+        data.setdefault("experiment", {})["people" if phased else "horizon"] = users
+    actions = data.get("actions", {})
+    if "path" in actions:
+        data["actions"] = {**actions, "vectors": _rows(path.parent / str(actions["path"]))}
+        del data["actions"]["path"]
+    return parse_any_spec(data)
+
+
+def _rows(path: Path) -> list[list[float]]:
+    """Vectors of a CSV file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [[float(cell) for cell in line.split(",")] for line in lines if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        raise SpecError(f"cannot read {path}", field="actions.path", remedy="give the path of a CSV file") from None
+    except ValueError:
+        raise SpecError(
+            "not numbers", field="actions.path", remedy="write numbers and commas, one action a line"
+        ) from None

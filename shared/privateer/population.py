@@ -1,10 +1,10 @@
 """The ``[population]`` of a spec: which simulated people take part. Services ignore it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from privateer.section import Section
+from privateer.sections import Section, parse_section
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Chance = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -210,3 +210,18 @@ Population = Annotated[
     PeaksPopulation | QuadrantsPopulation | SmoothPopulation | CsvPopulation | AdultPopulation,
     Field(discriminator="name"),
 ]
+
+
+class _Chosen(Section):
+    population: Population
+
+
+def parse_population(table: dict[str, Any]) -> Population:
+    """A population from its table.
+
+    Raises
+    ------
+    SpecError
+        Naming the first offending field, its constraint and the remedy.
+    """
+    return parse_section(_Chosen, {"population": table}).population

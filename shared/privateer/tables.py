@@ -15,7 +15,7 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
     path
         TOML file.
     settings
-        ``section.key=value`` each; the value as TOML, or a bare string.
+        ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
     field
         What the command line calls the file.
 
@@ -36,7 +36,7 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
 
 
 def apply_setting(data: dict[str, Any], setting: str) -> None:
-    """Change tables as ``section.key=value`` says.
+    """Change tables as ``section.key=value`` says; ``section.key=`` removes a key.
 
     Raises
     ------
@@ -52,6 +52,9 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise SpecError(f"{section!r} is not a section", field="--set", remedy="write section.key=value")
+    if not value.strip():
+        table.pop(name, None)
+        return
     try:
         table[name] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer.experiment import Turn
 from privateer.privatizers import privatizer_for
 from privateer_client.population.peaks import Peaks
 from privateer_lab import simulation
@@ -36,7 +37,7 @@ def advanced(model: str):
     """A run that has learned three rounds, so that bins are many and some are decided."""
     run = simulation._Running(spec_of(model), 3, one_by_one=False)
     for _ in range(3):
-        run.close_round(3000)
+        run.close_round(Turn("", run.people, 3000))
     return run
 
 

@@ -1,8 +1,9 @@
 """``audit``: attack the product's own privacy claims."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer.errors import SpecError
@@ -38,14 +39,14 @@ def audit(
 
 
 def _print(found: list[Finding]) -> None:
-    table = Table(title="audit", title_justify="left")
-    for name in ("mechanism", "model", "calibration", "attack", "claimed", "proved", "samples", "verdict"):
-        table.add_column(name, justify="right" if name in ("proved", "samples") else "left")
+    table = Table(title="audit", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("mechanism", "attack", "claimed", "proved", "samples", "verdict"):
+        justify: Literal["left", "right"] = "right" if name in ("proved", "samples") else "left"
+        table.add_column(name, justify=justify, no_wrap=name != "attack")
     for row in found:
         claimed = "" if row.epsilon is None else f"{row.epsilon:g}" + (f", {row.delta:g}" if row.delta else "")
         proved = "" if row.lower_bound is None else f"{row.lower_bound:.3f}"
         verdict = row.verdict if row.holds else row.verdict.upper()
-        table.add_row(
-            row.mechanism, row.model, row.calibration, row.attack, claimed, proved, readable(row.samples), verdict
-        )
+        terms = "" if row.model == "any" else f"{row.model}, {row.calibration}: "
+        table.add_row(row.mechanism, terms + row.attack, claimed, proved, readable(row.samples), verdict)
     screen.print(table)

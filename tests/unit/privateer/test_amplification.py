@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from privateer.errors import SpecError
-from privateer.privacy.amplification import amplified_local_epsilon, shuffled_delta
+from privateer.privacy.amplification import _upper_tail, amplified_local_epsilon, shuffled_delta
 from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
 
 ANCHORS = [
@@ -33,6 +34,14 @@ def test_bound_covers_small_batches_exactly(epsilon, local_epsilon, symbols, bat
         batch = 3
     exact = exact_delta(epsilon, local_epsilon, symbols, batch, slots)
     assert shuffled_delta(epsilon, local_epsilon, symbols, batch) >= exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("half", [10, 1000, 10**5, 5 * 10**6, 10**8, 4 * 10**9])
+def test_tails_keep_their_digits_at_the_centre(half):
+    """By symmetry the tail there is 1/2 and half the central binomial term, which Stirling's series gives."""
+    term = (1 - 1 / (8 * half) + 1 / (128 * half**2)) / math.sqrt(math.pi * half)
+    tail = _upper_tail(np.array([half, half + 1.0]), np.array([2 * half, 2.0 * half]))
+    assert tail == pytest.approx([(1 + term) / 2, (1 - term) / 2], rel=1e-9 if half > 10 else 1e-5)
 
 
 def test_the_enumeration_catches_a_bound_that_is_too_small():
