@@ -124,7 +124,7 @@ class Projection(Section):
     Attributes
     ----------
     numbers
-        Numeric columns, each scaled to [0, 1].
+        Numeric columns, standardized to mean 0 and variance 1.
     categories
         Other columns, one-hot: a column of 0 and 1 for every value that occurs.
     """

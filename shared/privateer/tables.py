@@ -13,7 +13,7 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
     Parameters
     ----------
     path
-        TOML file.
+        TOML file. A relative ``population.path`` in it is relative to it; in a setting, to the working directory.
     settings
         ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
     field
@@ -30,9 +30,25 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
         raise SpecError(f"cannot read {path}", field=field, remedy="give the path of a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", field=str(path), remedy="see the examples") from None
+    for owner in (data, *_tables_of(data.get("sources"))):
+        for population in _tables_of([owner.get("population")]):
+            population.update(_beside(path, population))
     for setting in settings:
         apply_setting(data, setting)
     return data
+
+
+def _tables_of(found: Any) -> list[dict[str, Any]]:
+    """Those in a list that are tables; what is not is for the spec to refuse."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _beside(path: Path, population: dict[str, Any]) -> dict[str, Any]:
+    """A population's files, taken from the directory of the file that names them."""
+    files = population.get("path")
+    return (
+        {"path": ",".join(str(path.parent / one.strip()) for one in files.split(","))} if isinstance(files, str) else {}
+    )
 
 
 def apply_setting(data: dict[str, Any], setting: str) -> None:

@@ -30,7 +30,7 @@ COLUMNS: Final = (
     "native-country",
     "income",
 )
-_PROJECTION: Final = Projection(
+PROJECTION: Final = Projection(
     numbers=("age", "education-num", "capital-gain", "capital-loss", "hours"),
     categories=("workclass", "marital-status", "occupation", "relationship", "race", "sex"),
 )
@@ -50,7 +50,7 @@ def read_adult(section: AdultPopulation, spec: Spec, seed: int) -> Classified:
     if spec.arm_count != 2:
         raise SpecError("population 'adult' has 2", field="experiment.arms", remedy="name two arms")
     table = Table(section.path, header=COLUMNS, remark="|")
-    source = Projected(_PROJECTION, spec, COLUMNS) if section.projected else Named(spec, COLUMNS)
+    source = Projected(PROJECTION, spec, COLUMNS) if section.projected else Named(spec, COLUMNS)
     country = Categories("native-country")
     # The test file's labels end in a dot.
     income = Classes("income", ("<=50K", ">50K"), {"<=50K.": "<=50K", ">50K.": ">50K"})

@@ -12,10 +12,14 @@ from privateer.population import Projection
 from privateer_client.population.column import Categories, Column, Numbers
 
 _BLOCK: Final = 1 << 14
+_INNER: Final = (0.005, 0.995)
 
 
 class Projected:
-    """Features are the leading principal components of numeric columns scaled to [0, 1] and one-hot categories.
+    """Features are the leading principal components of standardized numeric columns and one-hot categories.
+
+    The directions come from the rows themselves, which simulated people may know and real devices may not: an
+    experiment would take them from public data.
 
     Parameters
     ----------
@@ -52,7 +56,7 @@ class Projected:
         return len(self._numbers) + sum(len(column.names) for column in self._categories)
 
     def contexts(self) -> NDArray[np.float64]:
-        """Components, each scaled to [0, 1] over the rows, shape (n, d).
+        """Components, shape (n, d), scaled so that [0, 1] holds 99 in 100 rows; devices clip the others.
 
         Raises
         ------
@@ -65,7 +69,9 @@ class Projected:
         spread = np.sum([(block - mean).T @ (block - mean) for block in self._blocks()], axis=0) / rows
         directions = self._leading(spread)
         scores = np.concatenate([(block - mean) @ directions for block in self._blocks()])
-        return np.asarray((scores - scores.min(axis=0)) / np.ptp(scores, axis=0))
+        low, high = np.quantile(scores, _INNER, axis=0)
+        low, high = np.where(high > low, (low, high), (scores.min(axis=0), scores.max(axis=0)))
+        return np.asarray((scores - low) / (high - low))
 
     def _check_varied(self) -> None:
         constant = [column.name for column in self._numbers if np.ptp(column.values) == 0]
@@ -86,11 +92,11 @@ class Projected:
     def _blocks(self) -> Iterator[NDArray[np.float64]]:
         """The columns, some rows at a time: one-hot they would take many times the memory of the file."""
         numbers = [column.values for column in self._numbers]
-        ranges = [(np.min(values), np.ptp(values)) for values in numbers]
+        units = [(values.mean(), values.std()) for values in numbers]
         codes = [(column.codes, np.arange(len(column.names))) for column in self._categories]
         rows = len(numbers[0]) if numbers else len(codes[0][0])
         for start in range(0, rows, _BLOCK):
             here = slice(start, start + _BLOCK)
-            scaled = [(v[here, None] - low) / width for v, (low, width) in zip(numbers, ranges, strict=True)]
+            scaled = [(v[here, None] - mean) / unit for v, (mean, unit) in zip(numbers, units, strict=True)]
             hot = [(known[here, None] == names).astype(np.float64) for known, names in codes]
             yield np.concatenate([*scaled, *hot], axis=1)

@@ -122,7 +122,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             if path.suffix == ".gz"
             else path.open(encoding="utf-8-sig", newline="") as file
         ):
-            for number, cells in enumerate(csv.reader(file, skipinitialspace=True), 1):
+            for number, cells in enumerate(csv.reader(file, skipinitialspace=True, strict=True), 1):
                 yield number, cells
     except (OSError, EOFError, zlib.error):
         raise SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file") from None
