@@ -118,7 +118,7 @@ def _phase(policy: PhasedPolicy, regret: float, active: int) -> Phase:
 
 
 def simulate(spec: PhasedSpec, seeds: int, jobs: int | None = None) -> Iterator[tuple[Run, tuple[VectorTerms, ...]]]:
-    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes; by default one, or one a core for more than 20 seeds.
+    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes: by default 1 for up to 20 seeds, else one a core.
 
     Raises
     ------
