@@ -63,8 +63,10 @@ class LoadResult:
 class _Driver:
     """People in groups of one upload, some groups at a time, each following the newest policy."""
 
-    def __init__(self, name: str, server: str, shuffler: str | None, population: PopulationSpec, seed: int) -> None:
-        self.name, self.server, self.shuffler = name, server.rstrip("/"), shuffler
+    def __init__(
+        self, name: str, server: str, shuffler: str | None, population: PopulationSpec, seed: int, cohort: str
+    ) -> None:
+        self.name, self.server, self.shuffler, self.cohort = name, server.rstrip("/"), shuffler, cohort
         self.wanted, self.seed = population, seed
         self.rng = np.random.default_rng([seed, 3])
         self.result = LoadResult()
@@ -91,7 +93,7 @@ class _Driver:
     async def _work(self, http: aiohttp.ClientSession, batch: int, bar: Progress, task: TaskID) -> None:
         while self.left > 0:
             part = self._current()
-            if part.asks and self.room <= 0:
+            if part.waits or (part.asks and self.room <= 0):
                 await self._follow(http, part)
                 continue
             people = min(batch, self.left, self.room if part.asks else batch)
@@ -102,11 +104,13 @@ class _Driver:
 
     async def _group(self, http: aiohttp.ClientSession, people: int) -> None:
         part = self._current()
-        contexts, slots, rewards = self._play(part, people)
+        contexts, slots, arms, rewards = self._play(part, people)
         if not part.asks:
             self.result.refused["not-asked"] += people
             return
-        sealed = b"".join(part.reports(contexts, slots, rewards))
+        sealed = b"".join(
+            part.recorded(contexts, slots, arms, rewards) if self.cohort else part.reports(contexts, slots, rewards)
+        )
         accepted, refused = await self._send(http, encode_envelope(Envelope(part.header, sealed)), people)
         self.result.accepted += accepted
         self.result.refused.update(refused)
@@ -120,7 +124,7 @@ class _Driver:
 
     def _play(
         self, part: Participation, people: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64]]:
         """People choose and are rewarded; contexts and rewards scaled to [0, 1], and the sums brought up to date."""
         population, spec = self.people, part.spec
         if population is None:
@@ -129,7 +133,7 @@ class _Driver:
         raw = population.contexts(people, self.rng)
         low, high = np.array([(f.low, f.high) for f in spec.context.features.values()]).T
         contexts = np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0)
-        arms = part.choose(contexts, slots)
+        arms = self._arms(part, contexts, slots)
         means = population.means(raw)
         rewards = population.rewards(raw, arms, self.rng)
         self.result.people += people
@@ -138,7 +142,15 @@ class _Driver:
         self.best += float(np.amax(means, axis=1).sum())
         self.by_arm = self.by_arm + means.sum(axis=0) if self.by_arm.size else means.sum(axis=0)
         scaled = (rewards - spec.reward.low) / (spec.reward.high - spec.reward.low)
-        return contexts, slots, np.clip(scaled, 0.0, 1.0)
+        return contexts, slots, arms, np.clip(scaled, 0.0, 1.0)
+
+    def _arms(self, part: Participation, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """What people play now, or what those of a source have played before."""
+        source = part.spec.source(self.cohort)
+        if source is None:
+            return part.choose(contexts, slots)
+        shares = None if source.shares == "unknown" else np.array(source.shares)
+        return np.asarray(self.rng.choice(part.spec.arm_count, len(contexts), p=shares))
 
     async def _send(self, http: aiohttp.ClientSession, body: bytes, people: int) -> tuple[int, dict[str, int]]:
         """Upload until somebody answers; the same bytes each time, so that nothing counts twice."""
@@ -197,7 +209,7 @@ class _Driver:
             return None
 
     def _join(self, body: bytes) -> None:
-        self.part = Participation(body, self.name, _LIMITS)
+        self.part = Participation(body, self.name, _LIMITS, self.cohort)
         self.room = self.part.round.batch
         self.result.versions += 1
         if self.people is None:
@@ -238,6 +250,7 @@ def run_load(
     concurrency: int = 4,
     batch: int = 100,
     seed: int = 0,
+    cohort: str = "",
 ) -> LoadResult:
     """Drive ``users`` simulated people through an experiment.
 
@@ -249,6 +262,8 @@ def run_load(
         How many people, which ones, the population's file if it has one, and the seed of contexts and rewards.
     concurrency, batch
         Uploads under way at a time, and people in one; 1 as real devices do.
+    cohort
+        The source that these people belong to; empty for the experiment's own people.
 
     Raises
     ------
@@ -256,7 +271,7 @@ def run_load(
         If the experiment is not there, its terms are not what they say, or nobody answers.
     """
     wanted = PopulationSpec.model_validate({"name": population, "path": path})
-    driver = _Driver(name, server, shuffler, wanted, seed)
+    driver = _Driver(name, server, shuffler, wanted, seed, cohort)
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -286,6 +301,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")
     parser.add_argument("--population", default="peaks", choices=["peaks", "quadrants", "adult"])
     parser.add_argument("--path", help="file of the population, for adult")
+    parser.add_argument("--cohort", default="", help="source of these people, who report on arms played before")
     parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -316,6 +332,7 @@ def main(arguments: list[str] | None = None) -> None:
             concurrency=options.concurrency,
             batch=options.batch,
             seed=options.seed,
+            cohort=options.cohort,
         )
     except PrivateerError as error:
         print(f"privateer: {error}", file=sys.stderr)

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from privateer.contributions import KeyedValues
 from privateer.errors import SpecError
-from privateer.experiment import Spec, next_batch
+from privateer.experiment import Source, Spec, Turn, next_turn
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer_client.population import Population, population_for
 from privateer_lab.cells import Cells, can_aggregate
+from privateer_lab.noise import SeededNoise
 from privateer_server.learners import Learner, learner_for
 
 _BY_BINS = 2000
@@ -60,9 +61,11 @@ def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
         Draw people one by one where their sums by bin could be drawn, whose law is the same.
     """
     run = _Running(spec, seed, one_by_one)
-    while batch := next_batch(spec, run.seen):
-        run.close_round(batch)
-    left = spec.experiment.horizon - run.seen
+    turn = next_turn(spec, None)
+    while turn.batch:
+        run.close_round(turn)
+        turn = next_turn(spec, turn)
+    left = spec.experiment.horizon - run.people
     if left:
         run.finish(left)
     return run.outcome()
@@ -79,23 +82,39 @@ class _Running:
         self.rng = np.random.default_rng([seed, 1])
         self.learner: Learner = learner_for(spec)
         self.state = self.learner.start()
-        self.seen = self.people = self.rounds = 0
+        self.sources = {source.name: population_for(_of_source(spec, source), seed) for source in spec.sources}
+        self.people = self.rounds = 0
         self.expected = self.best = self.received = 0.0
         self.by_arm = np.zeros(spec.arm_count)
 
-    def policy(self, batch: int) -> PartitionPolicy:
-        return self.learner.policy(self.state, self.rounds + 1, batch, int(self.rng.integers(2**63)))
+    def policy(self, batch: int, cohort: str = "") -> PartitionPolicy:
+        return self.learner.policy(self.state, self.rounds + 1, batch, int(self.rng.integers(2**63)), cohort)
 
-    def close_round(self, batch: int) -> None:
-        policy = self.policy(batch)
+    def close_round(self, turn: Turn) -> None:
+        policy = self.policy(turn.batch, turn.cohort)
         privatizer = privatizer_for(policy.layout, policy.terms)
-        if self.cells and batch >= _BY_BINS:
-            release = privatizer.simulate_counts(*self.play_bins(policy, batch, self.cells), self.rng)
+        if turn.cohort:
+            release = self.recorded(policy, privatizer, turn.batch)
+        elif self.cells and turn.batch >= _BY_BINS:
+            release = privatizer.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
         else:
-            release = privatizer.simulate(self.play(policy, batch), self.rng)
+            release = privatizer.simulate(self.play(policy, turn.batch), self.rng)
         self.state = self.learner.learn(self.state, policy, release)
-        self.seen += batch
         self.rounds += 1
+
+    def recorded(self, policy: PartitionPolicy, privatizer: Any, people: int) -> Any:
+        """The release of a source's round; randomized report by report, since slots and arms played depend here."""
+        source, population = self.spec.source(policy.cohort), self.sources[policy.cohort]
+        raw = population.contexts(people, self.rng)
+        shares = None if source is None or source.shares == "unknown" else np.array(source.shares)
+        arms = self.rng.choice(self.spec.arm_count, people, p=shares)
+        rewards = self.scaled_rewards(population.rewards(raw, arms, self.rng))
+        slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
+        told = policy.contribute_recorded(scaled(raw, self.spec), slots, arms, rewards)
+        if policy.terms.mechanism == "laplace":
+            return privatizer.simulate(told, self.rng)
+        noise = SeededNoise(self.rng)
+        return privatizer.release(privatizer.add(privatizer.empty(), privatizer.randomize(told, noise)), noise)
 
     def finish(self, people: int) -> None:
         """Let the people who are left play the final policy."""
@@ -136,8 +155,11 @@ class _Running:
         self.expected += float(means[np.arange(people), arms].sum())
         self.best += float(np.amax(means, axis=1).sum())
         self.by_arm += means.sum(axis=0)
+        return replace(told, values=self.scaled_rewards(rewards))
+
+    def scaled_rewards(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
         low, high = self.spec.reward.low, self.spec.reward.high
-        return replace(told, values=np.clip((rewards - low) / (high - low), 0.0, 1.0))
+        return np.clip((rewards - low) / (high - low), 0.0, 1.0)
 
     def outcome(self) -> Run:
         return Run(
@@ -150,6 +172,10 @@ class _Running:
             rounds=self.rounds,
             bins=len(self.state.depths),
         )
+
+
+def _of_source(spec: Spec, source: Source) -> Spec:
+    return spec.model_copy(update={"population": source.population or spec.population})
 
 
 def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:

@@ -35,11 +35,11 @@ from privateer_client.sealing import Sealer
 from privateer_client.session import AsyncSession, Session
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.run import CHANNELS, attacked, mechanisms
+from privateer_lab.noise import SeededNoise
 from privateer_server.api import doors
 from privateer_server.tally import Tally
 from privateer_shuffler.shuffle import Places
 from tests.contract import registry
-from tests.support.noise import SeededNoise
 from tests.unit.lab.test_cli import run
 
 Patch = Callable[[pytest.MonkeyPatch], None]

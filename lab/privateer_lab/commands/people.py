@@ -6,10 +6,15 @@ from typing import Annotated
 
 import typer
 
+from privateer.errors import SpecError
+from privateer.experiment import Spec
 from privateer.phased import PhasedSpec
 from privateer_lab.commands.experiments import Json, Set
 from privateer_lab.output import print_json, print_table, progress
 from privateer_lab.phased import simulation as phased
+from privateer_lab.references import chosen
+from privateer_lab.references.run import play, summaries
+from privateer_lab.references.table import print_references
 from privateer_lab.simulation import simulate as runs_of
 from privateer_lab.simulation import summary
 from privateer_lab.specs import load_any_spec
@@ -30,20 +35,35 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     settings: Set = [],  # noqa: B006 - typer's way to say none
+    reference: Annotated[list[str], typer.Option(help="Another policy beside it, or all; docs/references.md.")] = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
     """Run an experiment in this process."""
     parsed = load_any_spec(spec, settings, users)
+    names = _references(reference, parsed)
     started = time.perf_counter()
     if isinstance(parsed, PhasedSpec):
         result = phased.summary(parsed, progress(phased.simulate(parsed, seeds, jobs), seeds, "runs"), started)
     else:
         result = summary(progress(runs_of(parsed, seeds, jobs), seeds, "runs"), started)
     result = {"experiment": parsed.experiment.name, **parsed.privacy.model_dump(), **result}
+    if names and isinstance(parsed, Spec):
+        others = progress(play(parsed, names, seeds, jobs), seeds, "references")
+        result["references"] = summaries(others)
     if as_json:
         print_json(result)
         return
-    print_table(parsed.experiment.name, [(key, value) for key, value in result.items() if key != "runs"])
+    shown = [(key, value) for key, value in result.items() if key not in ("runs", "references")]
+    print_table(parsed.experiment.name, shown)
+    print_references(result)
+
+
+def _references(names: list[str], spec: Spec | PhasedSpec) -> list[str]:
+    if isinstance(spec, Spec):
+        return chosen(names, spec)
+    if names:
+        raise SpecError("references are for the partition algorithm", field="--reference", remedy="leave it out")
+    return []
 
 
 def load(context: typer.Context) -> None:

@@ -17,7 +17,7 @@ from privateer.privacy.discrete import (
     binomial,
     discrete_laplace,
 )
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 
 mpmath.mp.dps = 60

@@ -11,7 +11,7 @@ from privateer.errors import SpecError
 from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.noise import SecureNoise
 from privateer.privacy.normal import DEVIATION_MIN, EPSILON_MAX, REACH, RoundedNormal, below, sampling_cost
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
 mpmath.mp.dps = 40
 FALSE_ALARM = 1e-6

@@ -11,7 +11,7 @@ from scipy.special import beta, betaincc
 from privateer.contributions import BoundedVectors
 from privateer.privatizers.vector_symbol import VectorSymbol, best_directions, products, symbol_vectors
 from privateer.vectors import Ball
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
 
 mpmath.mp.dps = 25

@@ -1,0 +1,104 @@
+"""References through an experiment's rounds: one pass over the people of a seed for all of them."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privateer.experiment import Spec, next_turn
+from privateer_lab.references import REFERENCES
+from privateer_lab.references.people import GROUP, People
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """One seed's outcome of one reference.
+
+    Attributes
+    ----------
+    regret
+        Sum, over people, of expected reward lost against the best arm.
+    reward
+        Mean reward received by a person, in the reward's own units.
+    """
+
+    name: str
+    seed: int
+    regret: float
+    reward: float
+
+
+def play_once(spec: Spec, names: list[str], seed: int) -> list[ReferenceRun]:
+    """All these references' outcomes with the people of one seed, from the first round to the horizon.
+
+    Parameters
+    ----------
+    spec
+        With a ``population``.
+    names
+        As `privateer_lab.references.chosen` gives them.
+    seed
+        Of people, rewards and what references draw: the same seed gives the same outcomes, whatever the other names.
+    """
+    people = People(spec, seed)
+    playing = {name: REFERENCES[name](spec, seed) for name in names}
+    regret, received = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+    for batch, size in _rounds(spec):
+        for reference in playing.values():
+            reference.open(batch)
+        for start in range(0, size, GROUP):
+            visitors = people.next(min(GROUP, size - start))
+            best = visitors.means.max(axis=1)
+            for name, reference in playing.items():
+                arms = reference.choose(visitors)
+                rewards = people.rewards(visitors, arms)
+                regret[name] += float((best - np.take_along_axis(visitors.means, arms[:, None], axis=1)[:, 0]).sum())
+                received[name] += float(rewards.sum())
+                if batch:
+                    reference.learn(visitors, arms, people.values(rewards))
+        for reference in playing.values() if batch else ():
+            reference.close()
+    horizon = spec.experiment.horizon
+    return [ReferenceRun(name, seed, regret[name], received[name] / horizon) for name in names]
+
+
+def _rounds(spec: Spec) -> Iterator[tuple[int, int]]:
+    """Reports and people of every round; people who are left in the end report nothing."""
+    seen, turn = 0, next_turn(spec, None)
+    while turn.batch:
+        if not turn.cohort:
+            yield turn.batch, turn.batch
+            seen += turn.batch
+        turn = next_turn(spec, turn)
+    if seen < spec.experiment.horizon:
+        yield 0, spec.experiment.horizon - seen
+
+
+def play(spec: Spec, names: list[str], seeds: int, jobs: int | None = None) -> Iterator[list[ReferenceRun]]:
+    """Outcomes of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core)."""
+    jobs = min(seeds, jobs or os.cpu_count() or 1)
+    if jobs == 1:
+        yield from (play_once(spec, names, seed) for seed in range(seeds))
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(play_once, spec, names, seed) for seed in range(seeds)]):
+            yield done.result()
+
+
+def summaries(outcomes: list[list[ReferenceRun]]) -> dict[str, dict[str, Any]]:
+    """Figures of each reference over seeds; regret intervals are 95 % for the mean, by the normal approximation."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in (run.name for run in outcomes[0]):
+        runs = [run for some in outcomes for run in some if run.name == name]
+        regret = np.array([run.regret for run in runs])
+        found[name] = {
+            "regret_mean": float(regret.mean()),
+            "regret_ci95": 1.96 * float(regret.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else None,
+            "regret_worst": float(regret.max()),
+            "reward_mean": float(np.mean([run.reward for run in runs])),
+            "leaks": REFERENCES[name].leaks,
+        }
+    return found
