@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,8 +13,10 @@ from privateer.contributions import BoundedVectors
 from privateer.errors import SpecError
 from privateer.phased import VectorPrivacy
 from privateer.privacy.accountant import account
+from privateer.privacy.certificate import read_certificate, recompute
 from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privatizers.vector_bits import fine_plan
+from privateer.privatizers.vector_certificate import certify_vectors
 from privateer.privatizers.vector_symbol import VectorSymbol
 from privateer.privatizers.vector_terms import VectorTerms, calibrate_vectors
 from privateer.vectors import Ball
@@ -160,3 +163,37 @@ def test_the_worst_projection_of_a_symbol(epsilon, coordinates):
     symbol = VectorSymbol(Ball("l2", 2.0, coordinates), epsilon, 8, 2, 1)
     assert symbol.error / coordinates <= symbol.worst_projection * (1 + 1e-12)
     assert symbol.worst_projection <= symbol.error * (1 + 1e-12) + (coordinates == 1) * symbol.error
+
+
+@pytest.mark.parametrize("trust", TRUST)
+def test_certificates_hold_and_say_what_is_true(trust):
+    terms = [terms_of(trust, people) for people in (40, 60, 300)]
+    certificate = certify_vectors("test", terms)
+    read = read_certificate(msgspec.json.decode(msgspec.json.encode(certificate)))
+    assert read == certificate
+    assert all(verdict.holds for verdict in recompute(certificate))
+    first = certificate.claims[0]
+    if trust == "none":
+        assert first.epsilon is None
+    else:
+        assert first.epsilon == terms[0].epsilon
+        assert first.delta == terms[0].delta or "published" in trust
+        assert first.delta >= max(one.true_delta for one in terms) * (1 - 1e-6)
+    assert [claim.against for claim in certificate.claims[1:]] == {
+        "local": [],
+        "shuffle": ["server and shuffler"],
+    }.get(terms[0].model, ["the server"])
+
+
+def test_a_certificate_of_more_than_is_true_does_not_hold():
+    """Planted: the noise of a weaker promise."""
+    weak = replace(terms_of("central"), deviation=0.9 * terms_of("central").deviation)
+    claims = certify_vectors("test", [replace(terms_of("central"), deviation=weak.deviation)]).claims
+    assert claims[0].delta > terms_of("central").delta
+    forged = replace_claim(certify_vectors("test", [weak]), terms_of("central").delta)
+    assert not recompute(forged)[0].holds
+
+
+def replace_claim(certificate, delta):
+    first = msgspec.structs.replace(certificate.claims[0], delta=delta)
+    return msgspec.structs.replace(certificate, claims=(first, *certificate.claims[1:]))
