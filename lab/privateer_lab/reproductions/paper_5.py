@@ -91,19 +91,16 @@ class Table1:
 
     def verdict(self, rows: list[Row]) -> str:
         """As `Reproduction.verdict`."""
-        told = []
-        for delta in sorted({row["delta"] for row in rows if row["model"] != "none"}):
-            told.append(f"At delta {delta:g}: {_verdict([row for row in rows if row['delta'] == delta])}")
-        return " ".join(told)
+        deltas = sorted({row["delta"] for row in rows if row["model"] != "none"})
+        some = ([row for row in rows if row["delta"] == delta] for delta in deltas)
+        return " ".join(f"At delta {delta:g}: {_verdict(chosen)}" for delta, chosen in zip(deltas, some, strict=True))
 
 
 def _verdict(rows: list[Row]) -> str:
-    told = []
-    for found in figures.verdicts(rows):
-        kept = "the claims hold" if found["private"] else "a claim is false"
-        told.append(
-            f"{found['calibration']} at epsilon {found['epsilon']:g}: shuffle loses "
-            f"{found['shuffle_over_central']:.2f} times central and "
-            f"{found['shuffle_over_uniform']:.2f} of a uniform choice, local {found['local_over_shuffle']:.1f} times shuffle; {kept}."
-        )
-    return " ".join(told)
+    return " ".join(
+        f"{found['calibration']} at epsilon {found['epsilon']:g}: shuffle loses "
+        f"{found['shuffle_over_central']:.2f} times central and {found['shuffle_over_uniform']:.2f} of a uniform choice, "
+        f"local {found['local_over_shuffle']:.1f} times shuffle; "
+        f"{'the claims hold' if found['private'] else 'a claim is false'}."
+        for found in figures.verdicts(rows)
+    )
