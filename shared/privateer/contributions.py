@@ -50,9 +50,11 @@ class KeyedSums:
     gain
         What debiasing divides by.
     hit_own, hit_other
-        Probability of a score other than 0 for a person with the key, and at most for one with another key.
+        Probability of a score other than 0 for a person with the key, and for one with another key.
     noise
         Variance of what a curator added to each of ``sums`` and ``hits``.
+    hit_none
+        Probability of a score other than 0 for a person without a key.
     """
 
     reports: int
@@ -63,6 +65,7 @@ class KeyedSums:
     hit_own: float
     hit_other: float
     noise: float = 0.0
+    hit_none: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -24,6 +24,7 @@ from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import Layout
 from privateer_lab.noise import SeededNoise
 from privateer_server.learners.partition import PartitionLearner
+from privateer_server.learners.partition_proved import ProvedPartitionLearner
 from privateer_server.learners.partition_published import PublishedPartitionLearner
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
@@ -79,10 +80,10 @@ _TRUST: dict[str, dict[str, Any]] = {
     "none": {"privacy.model": "none", "privacy.epsilon": None},
 }
 LEARNERS: dict[type, dict[str, Spec]] = {
-    PartitionLearner: {
-        f"partition-{confidence}-{model}": make_spec({**changes, "algorithm.confidence": confidence})
+    PartitionLearner: {f"partition-practical-{model}": make_spec(changes) for model, changes in _TRUST.items()},
+    ProvedPartitionLearner: {
+        f"partition-proved-{model}": make_spec({**changes, "algorithm.confidence": "proved"})
         for model, changes in _TRUST.items()
-        for confidence in ("practical", "proved")
     },
     PublishedPartitionLearner: {
         "partition-published-local": make_spec({"privacy.epsilon": 16.0, "privacy.calibration": "published"})

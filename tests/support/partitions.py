@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.policies.partition import PartitionPolicy
+from privateer.policies.partition import DEPTH_MAX, PartitionPolicy
 from privateer.privacy.terms import Terms
 from privateer.slots import UNIT, Layout
 
@@ -42,6 +42,7 @@ def make_policy(
     return PartitionPolicy(
         version=1,
         dimension=dimension,
+        axes=rng.integers(0, dimension, DEPTH_MAX),
         depths=depths,
         paths=paths,
         active=active,

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
 from privateer_server.learners.partition import PartitionLearner
+from privateer_server.learners.partition_proved import ProvedPartitionLearner
 from privateer_server.learners.partition_published import PublishedPartitionLearner
 
 
@@ -34,4 +35,4 @@ def learner_for(spec: Spec) -> Learner:
     """The learner that a spec names."""
     if spec.privacy.calibration == "published":
         return PublishedPartitionLearner(spec)
-    return PartitionLearner(spec)
+    return ProvedPartitionLearner(spec) if spec.algorithm.confidence == "proved" else PartitionLearner(spec)

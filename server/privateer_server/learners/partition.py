@@ -1,4 +1,4 @@
-"""The partition bandit, tight: one signed symbol a person, and posteriors that children inherit."""
+"""The partition bandit, tight: one signed symbol a person, and bins that learn from their neighbours."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,55 +6,94 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from privateer.contributions import KeyedSums
 from privateer.experiment import Spec
-from privateer.policies.partition import DEPTH_MAX, PartitionPolicy
+from privateer.policies.partition import DEPTH_MAX, PartitionPolicy, corners
 from privateer.privacy.terms import calibrate
-from privateer.slots import UNIT, Layout
+from privateer.slots import Layout
+from privateer_server.learners.description import describe
+from privateer_server.learners.field import Evidence
+from privateer_server.learners.halving import ancestry, halved
+from privateer_server.learners.masses import weighed
+from privateer_server.learners.shares import best_chances, thresholds
+from privateer_server.learners.smoothness import LENGTHS, SPREADS, Smoothness
 
-_ROOT_VARIANCE: Final = 0.25
-_EXPLORATION: Final = 0.5
-"""Thompson sampling draws with this share of the posterior's standard deviation."""
-_FLOOR: Final = 0.02
-"""Least share of the slots for an active arm, so that no run is stuck on an unlucky start."""
-_DROP: Final = 2.0
-"""Standard deviations of a difference at which an arm is dropped (practical)."""
-_BIAS_DROP: Final = 2.0
-_SPLIT: Final = 0.25
-_CHILD_SPREAD: Final = 1.2
+Array = NDArray[np.float64]
+
+_EXPLORATION: Final = 0.8
+"""Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left."""
+_LEAST_EXPLORATION: Final = 0.05
+_DROP: Final = 2.2
+"""Standard deviations of a difference at which an arm is dropped."""
+_SPLIT: Final = 0.5
+_HALF_KNOWN: Final = 0.6
+"""Deviation of a half's share of people from one half, relative to it, before people are counted."""
 _POOL: Final = 100.0
 """Reports with which the average over keys counts in a key's own share of scored reports."""
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+_NEWS: Final = 1.03
+"""Posteriors are computed again when this many times as many people have reported."""
+_FITTED: Final = 1.25
+"""Smoothness is fitted again when this many times as many people have reported."""
+_FITTED_BINS: Final = 128
+_TOGETHER: Final = 256
+"""Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
 
 
 @dataclass(frozen=True)
 class PartitionState:
-    """What the server knows of the bins.
+    """What the server knows of the bins. Values are 2 mean reward - 1, averaged over a bin.
 
     Attributes
     ----------
-    rounds, seen
-        Closed rounds, and people who reported.
+    rounds, seen, own
+        Closed rounds, people who reported, and those among them who belong to no source.
+    axes
+        Shape (levels,): dimension that each level halves, as far as bins have been halved.
     depths, paths
         Shape (bins,): the bins, as in `PartitionPolicy`, in order.
     active
-        Shape (bins, arms): arms not dropped yet.
+        Shape (bins, arms): arms that are tried.
     precision, moment
-        Shape (bins, arms): posterior precision, and precision times mean, of mass * (2 mean reward - 1).
-    heaviest
-        Shape (bins,): largest weight that a single report has had in ``moment``, over arms.
+        Shape (bins, arms): what reports on the bin say of its values: precision, and precision times mean.
+    past_depths, past_paths, past_precision, past_moment
+        The same of bins that were halved since, shapes (past,) and (past, arms).
+    mass, mass_precision
+        Shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that; own people first.
+    lengths, spread
+        The smoothness in use (`Smoothness`).
+    mean, variance
+        Shape (bins, arms): posterior of the values when ``computed`` people had reported.
+    computed, fitted
+        People who had reported when posteriors were computed and when smoothness was fitted, last.
     """
 
     rounds: int
     seen: int
+    own: int
+    axes: NDArray[np.int64]
     depths: NDArray[np.int64]
     paths: NDArray[np.int64]
     active: NDArray[np.bool_]
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
-    heaviest: NDArray[np.float64]
+    past_depths: NDArray[np.int64]
+    past_paths: NDArray[np.int64]
+    past_precision: NDArray[np.float64]
+    past_moment: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    mass_precision: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    spread: int
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    computed: int
+    fitted: int
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """How values vary over the space."""
+        return Smoothness(self.lengths, self.spread)
 
 
 class PartitionLearner:
@@ -64,21 +103,35 @@ class PartitionLearner:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.proved = spec.algorithm.confidence == "proved"
+        self._cohorts = ["", *(source.name for source in spec.sources)]
 
     def start(self) -> PartitionState:
         """One bin, all arms."""
-        arms = self.spec.arm_count
-        prior = 0.0 if self.proved else 1.0 / _ROOT_VARIANCE
+        arms, cohorts = self.spec.arm_count, len(self._cohorts)
+        none = np.zeros(0, np.int64)
+        length, spread = int(np.argmin(np.abs(LENGTHS - 0.5))), int(np.argmin(np.abs(SPREADS - 0.5)))
         return PartitionState(
             rounds=0,
             seen=0,
+            own=0,
+            axes=none,
             depths=np.zeros(1, np.int64),
             paths=np.zeros(1, np.int64),
             active=np.ones((1, arms), bool),
-            precision=np.full((1, arms), prior),
+            precision=np.zeros((1, arms)),
             moment=np.zeros((1, arms)),
-            heaviest=np.zeros(1),
+            past_depths=none,
+            past_paths=none,
+            past_precision=np.zeros((0, arms)),
+            past_moment=np.zeros((0, arms)),
+            mass=np.ones((cohorts, 1)),
+            mass_precision=np.full((cohorts, 1), math.inf),
+            lengths=np.full(self.spec.dimension, length),
+            spread=spread,
+            mean=np.zeros((1, arms)),
+            variance=np.ones((1, arms)),
+            computed=0,
+            fitted=0,
         )
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
@@ -89,205 +142,166 @@ class PartitionLearner:
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         # Of a source's people, those have something to tell whose arm their slot asks about.
-        telling = float(self._behaviour(cohort).mean())
-        undecided = telling * float((0.5 ** state.depths[bins]).sum())
-        key_share = telling * float(np.max(0.5 ** state.depths[bins], initial=0.0))
+        masses = float(self._behaviour(cohort).mean()) * state.mass[self._cohorts.index(cohort), bins]
+        undecided = min(1.0, float(masses.sum()))
+        key_share = float(np.max(masses, initial=0.0))
         terms = calibrate(self.spec.privacy_of(cohort), batch or self.spec.privacy.min_batch, undecided, key_share)
+        deviation = self._exploration(state) * np.sqrt(state.variance[bins])
+        shares = best_chances(state.mean[bins], deviation, active[bins])
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
+            axes=self._axes(state),
             depths=state.depths,
             paths=state.paths,
             active=active,
             bins=bins,
-            layout=Layout(seed, self._thresholds(state, bins)),
+            layout=Layout(seed, thresholds(shares, active[bins])),
             terms=replace(terms, batch=batch),
             cohort=cohort,
         )
+
+    def _exploration(self, state: PartitionState) -> float:
+        """What is learned serves those to come: less of it when they are fewer than those before."""
+        left = max(0, self.spec.experiment.horizon - state.own)
+        return max(_LEAST_EXPLORATION, _EXPLORATION * math.sqrt(min(1.0, left / max(1, state.own))))
+
+    def _axes(self, state: PartitionState) -> NDArray[np.int64]:
+        rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
+        return np.concatenate([state.axes, rest])
 
     def _behaviour(self, cohort: str) -> NDArray[np.float64]:
         """Share of a source's people who played each arm, (arms,); 1 for people who play what their slot says."""
         source = self.spec.source(cohort)
         return np.ones(self.spec.arm_count) if source is None else np.array(source.shares, dtype=np.float64)
 
-    def _thresholds(self, state: PartitionState, bins: NDArray[np.int64]) -> NDArray[np.uint32]:
-        active = state.active[bins]
-        if self.proved:
-            shares = np.asarray(active / np.maximum(1, active.sum(axis=1, keepdims=True)), dtype=np.float64)
-        else:
-            shares = best_chances(_means(state)[bins], _EXPLORATION / np.sqrt(state.precision[bins]), active)
-            spread = _FLOOR * active
-            shares = np.asarray(spread + shares * (1 - spread.sum(axis=1, keepdims=True)), dtype=np.float64)
-        edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-        # Rounding must not leave a slot to a dropped last arm.
-        last = active.shape[1] - 1 - active[:, ::-1].argmax(axis=1)
-        return np.where(np.arange(active.shape[1] - 1)[None, :] >= last[:, None], np.uint32(UNIT), edges)
-
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
-        """Update posteriors by inverse variance, drop arms, split bins.
+        """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
+        state = self._observed(self._counted(state, policy, release), policy, release)
+        if state.seen < _NEWS * state.computed:
+            return state
+        if state.seen >= _FITTED * state.fitted and len(state.depths) <= _FITTED_BINS:
+            state = self._fitted(state)
+        state = self._halved(self._sifted(self._computed(state)))
+        return replace(state, computed=state.seen)
 
-        A source's estimates are in proportion to the share of its people who played the arm, eq. (26) with weights by
-        inverse variance. Its people may be elsewhere than the experiment's own: their mass in a bin is common to the
-        bin's arms, so it moves differences towards 0 and does not turn them.
+    def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Masses of the bins, where a round's scores tell them."""
+        cohort, bins = self._cohorts.index(policy.cohort), policy.bins
+        telling = policy.layout.shares @ self._behaviour(policy.cohort)
+        mass, precision = state.mass.copy(), state.mass_precision.copy()
+        known = weighed(mass[cohort, bins], precision[cohort, bins], telling, release)
+        mass[cohort, bins], precision[cohort, bins] = known
+        return replace(state, mass=mass, mass_precision=precision)
+
+    def _observed(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Add the round to what is known of values, by inverse variance.
+
+        A source's sums are in proportion to the share of its people who played the arm, eq. (26) with weights by
+        inverse variance.
         """
-        precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
-        variance = self._variance(release, policy.depths[policy.bins])[:, None]
+        bins, cohort = policy.bins, self._cohorts.index(policy.cohort)
+        gain = release.gain * state.mass[cohort, bins, None] * self._behaviour(policy.cohort)
         # A curator's noise is added once to a sum: a report bears its share of it.
-        gain = release.gain * self._behaviour(policy.cohort)
-        weight = gain / (variance + release.noise / np.maximum(1, release.counts))
-        precision[policy.bins] += gain * weight * release.counts
-        moment[policy.bins] += weight * release.sums
-        heaviest[policy.bins] = np.maximum(heaviest[policy.bins], np.max(weight, axis=1, initial=0.0))
-        state = replace(
+        weight = gain / (_variance(release)[:, None] + release.noise / np.maximum(1, release.counts))
+        precision, moment = state.precision.copy(), state.moment.copy()
+        precision[bins] += gain * weight * release.counts
+        moment[bins] += weight * release.sums
+        return replace(
             state,
             rounds=state.rounds + 1,
             seen=state.seen + release.reports,
+            own=state.own + (0 if policy.cohort else release.reports),
             precision=precision,
             moment=moment,
-            heaviest=heaviest,
         )
-        state = replace(state, active=self._surviving(state))
-        return self._split(state)
 
-    def _variance(self, release: KeyedSums, depths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Variance of one report's score at each key: estimated from the hits, or bounded where it must be proved."""
-        if self.proved:
-            mass = self._mass(depths)
-            return np.asarray(mass * max(0.0, release.hit_own - release.hit_other) + release.hit_other)
-        if not len(depths):
-            return np.ones(0)
-        reports = max(1, release.reports)
-        floor = max(release.hit_other / 4, 1 / reports)
-        pooled = max(floor, float(release.hits.mean()) / reports)
-        return np.asarray(np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL)))
+    def _evidence(self, state: PartitionState) -> list[tuple[slice, Evidence]]:
+        """What is known of values, by groups of bins that learn from each other."""
+        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        groups = []
+        for some, past, inside in ancestry(state.depths, state.paths, state.past_depths, state.past_paths, _TOGETHER):
+            shares = inside * state.mass[0, some]
+            shares = shares / shares.sum(axis=1, keepdims=True)
+            information = np.einsum("pi,pk,pj->kij", shares, state.past_precision[past], shares, optimize=True)
+            size = np.arange(some.stop - some.start)
+            information[:, size, size] += state.precision[some].T
+            weighted = state.moment[some].T + state.past_moment[past].T @ shares
+            groups.append((some, Evidence(lower[some], upper[some], information, weighted)))
+        return groups
 
-    def _mass(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Share of people in bins of these depths: exact for uniform contexts, under ``proved`` an upper bound."""
-        bound = self.spec.algorithm.density_bound if self.proved else 1.0
-        return np.asarray(np.minimum(1.0, bound * 0.5**depths))
+    def _fitted(self, state: PartitionState) -> PartitionState:
+        [(_, evidence)] = self._evidence(state)
+        found = evidence.fitted(state.smoothness)
+        return replace(state, lengths=found.lengths, spread=found.spread, fitted=state.seen)
 
-    def _surviving(self, state: PartitionState) -> NDArray[np.bool_]:
-        """Active arms less those that another arm beats by more than chance and the bin's width explain."""
-        mean = _means(state)
-        if self.proved:
-            radius = self._proved_radius(state)
-            best = np.where(state.active, mean - radius, -np.inf).max(axis=1, keepdims=True)
-            gap = best - (mean + radius)
-        else:
-            variance = 1 / state.precision
-            leader = np.where(state.active, mean, -np.inf).argmax(axis=1)[:, None]
-            spread = np.sqrt(variance + np.take_along_axis(variance, leader, axis=1))
-            gap = np.take_along_axis(mean, leader, axis=1) - mean - _DROP * spread
-        return np.asarray(state.active & ~(gap > self._bias(state.depths)[:, None]))
+    def _computed(self, state: PartitionState) -> PartitionState:
+        found = [evidence.posterior(state.smoothness) for _, evidence in self._evidence(state)]
+        means, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return replace(state, mean=means, variance=variances)
 
-    def _bias(self, depths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How far two arms' differences may move within a bin, in units of the estimates."""
-        d = self.spec.dimension
-        if self.proved:
-            levels = depths[:, None] + d - 1 - np.arange(d)[None, :]
-            diameter = np.sqrt((0.25 ** (levels // d)).sum(axis=1))
-            # 2 f - 1 moves by 2 L diameter per arm; a difference of two arms by twice that.
-            return np.asarray(4 * self.spec.algorithm.lipschitz * diameter * self._mass(depths))
-        return _BIAS_DROP * 2.0 ** (-depths / d) * self._mass(depths)
+    def _sifted(self, state: PartitionState) -> PartitionState:
+        """Active arms are those that may be the best at some place of the bin, as far as is known now.
 
-    def _proved_radius(self, state: PartitionState) -> NDArray[np.float64]:
-        """Freedman's bound for a weighted sum of bounded martingale differences, by union over looks, bins and arms.
-
-        The n-th round may spend failure * 6 / (pi n)^2, shared by the at most 2^depth bins of a depth and their arms;
-        a bin of depth s gets the share 2^-(2s+1), which sums to at most 1 over a tree.
+        An arm that was dropped comes back when what its neighbours learn makes it likely again.
         """
-        looks = self.spec.algorithm.failure * 6 / (math.pi * max(1, state.rounds)) ** 2
-        share = looks * 0.5 ** (2.0 * state.depths + 1) / self.spec.arm_count
-        log = np.log(2 / share)[:, None]
-        precision = np.where(state.precision > 0, state.precision, 1.0)
-        radius = np.sqrt(2 * log / precision) + 2 * log * state.heaviest[:, None] / (3 * precision)
-        return np.where(state.precision > 0, radius, np.inf)
+        leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
+        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        within = state.smoothness.within(lower, upper)[:, None]
+        variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
+        gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
+        return replace(state, active=~(gap > _DROP * np.sqrt(variance)))
 
-    def _split(self, state: PartitionState) -> PartitionState:
-        """Halve undecided bins whose arms are known better than the bin is narrow."""
-        if self.proved:
-            radius = np.where(state.active, self._proved_radius(state), 0.0).max(axis=1)
-            ready = 2 * radius < self._bias(state.depths)
-        else:
-            leader = np.where(state.active, _means(state), -np.inf).argmax(axis=1)[:, None]
-            precision = np.take_along_axis(state.precision, leader, axis=1)[:, 0]
-            width = np.sqrt(2 / precision) / (2 * self._mass(state.depths))
-            ready = width < _SPLIT * 2.0 ** (-state.depths / self.spec.dimension)
-        ready &= (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
-        return self._halved(state, ready) if ready.any() else state
-
-    def _halved(self, state: PartitionState, ready: NDArray[np.bool_]) -> PartitionState:
-        copies = np.repeat(np.arange(len(ready)), 1 + ready)
-        fresh = ready[copies]
-        second = np.concatenate([[False], copies[1:] == copies[:-1]])
-        depths = state.depths[copies] + fresh
-        paths = np.where(fresh, 2 * state.paths[copies] + second, state.paths[copies])
-        precision, moment = state.precision[copies], state.moment[copies]
-        if self.proved:
-            precision[fresh], moment[fresh] = 0.0, 0.0
-        else:
-            scale = self._mass(depths[fresh]) * 2.0 ** (-depths[fresh] / self.spec.dimension)
-            mean = moment[fresh] / precision[fresh] / 2
-            precision[fresh] = 1 / (1 / precision[fresh] / 4 + (_CHILD_SPREAD * scale[:, None]) ** 2)
-            moment[fresh] = precision[fresh] * mean
-        return replace(
-            state,
-            depths=depths,
-            paths=paths,
-            active=state.active[copies],
-            precision=precision,
-            moment=moment,
-            heaviest=np.where(fresh, 0.0, state.heaviest[copies]),
+    def _halved(self, state: PartitionState) -> PartitionState:
+        """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
+        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        differences = state.smoothness.halves(lower, upper)
+        leader = state.mean.argmax(axis=1)[:, None]
+        known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
+        ready = known & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        if not ready.any():
+            return state
+        deepest = ready & (state.depths == len(state.axes))
+        if deepest.any():
+            # A new level halves the dimension along which its bins differ most.
+            state = replace(state, axes=np.append(state.axes, differences[deepest].mean(axis=0).argmax()))
+        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
+        mass = state.mass[:, copies] / (1 + fresh)
+        return self._computed(
+            replace(
+                state,
+                depths=depths,
+                paths=paths,
+                active=state.active[copies],
+                precision=state.precision[copies] * ~fresh[:, None],
+                moment=state.moment[copies] * ~fresh[:, None],
+                past_depths=np.append(state.past_depths, state.depths[ready]),
+                past_paths=np.append(state.past_paths, state.paths[ready]),
+                past_precision=np.concatenate([state.past_precision, state.precision[ready]]),
+                past_moment=np.concatenate([state.past_moment, state.moment[ready]]),
+                mass=mass,
+                mass_precision=np.where(fresh, (_HALF_KNOWN * mass) ** -2, state.mass_precision[:, copies]),
+            )
         )
 
     def describe(self, state: PartitionState) -> dict[str, Any]:
-        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
-
-        The scale takes contexts for uniform; where they are not, read the order of the arms and not the distance.
-        """
-        mass = self._mass(state.depths)[:, None]
+        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
         low, high = self.spec.reward.low, self.spec.reward.high
-        error = np.sqrt(1 / np.where(state.precision > 0, state.precision, np.nan))
-        means = low + (high - low) * (_means(state) / mass + 1) / 2
-        errors = (high - low) * error / mass / 2
-        names = self.spec.experiment.arms
-        rows = [
-            {
-                "depth": int(state.depths[b]),
-                "path": int(state.paths[b]),
-                "arms": {
-                    names[k]: {"mean": _rounded(means[b, k]), "standard_error": _rounded(errors[b, k])}
-                    for k in np.flatnonzero(state.active[b])
-                },
-            }
-            for b in range(len(state.depths))
-        ]
-        return {"rounds": state.rounds, "seen": state.seen, "bins": rows}
+        means = low + (high - low) * (state.mean + 1) / 2
+        errors = (high - low) * np.sqrt(state.variance) / 2
+        return describe(state, means, errors, self.spec.experiment.arms)
 
 
-def best_chances(
-    mean: NDArray[np.float64], deviation: NDArray[np.float64], active: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Chance that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
-    draws = mean[:, :, None] + deviation[:, :, None] * _NODES[None, None, :]
-    below = np.ones_like(draws)
-    for rival in range(mean.shape[1]):
-        beaten = ndtr((draws - mean[:, rival, None, None]) / deviation[:, rival, None, None])
-        beaten[:, rival] = 1.0
-        below *= np.where(active[:, rival, None, None], beaten, 1.0)
-    chances = (below @ _WEIGHTS) * active
-    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
-
-
-def _means(state: PartitionState) -> NDArray[np.float64]:
-    """Posterior means, 0 where nothing is known."""
-    return state.moment / np.where(state.precision > 0, state.precision, 1.0)
+def _variance(release: KeyedSums) -> Array:
+    """Variance of one report's score at each key, estimated from the hits."""
+    if not len(release.hits):
+        return np.ones(0)
+    reports = max(1, release.reports)
+    floor = max(release.hit_other / 4, release.hit_none / 4, 1 / reports)
+    pooled = max(floor, float(release.hits.mean()) / reports)
+    return np.asarray(np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL)))
 
 
 def _best_only(state: PartitionState) -> NDArray[np.bool_]:
-    best = np.where(state.active, _means(state), -np.inf).argmax(axis=1)
+    best = np.where(state.active, state.mean, -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])
-
-
-def _rounded(value: float) -> float | None:
-    return round(float(value), 4) if math.isfinite(value) else None

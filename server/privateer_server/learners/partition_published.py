@@ -69,6 +69,7 @@ class PublishedPartitionLearner:
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
+            axes=np.arange(DEPTH_MAX) % self.spec.dimension,
             depths=state.depths,
             paths=state.paths,
             active=active,

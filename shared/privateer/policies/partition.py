@@ -20,7 +20,7 @@ DEPTH_MAX = 40
 class PartitionPolicy:
     """Bins of a dyadic partition (paper 1, Section 2.3.2), their active arms, and who reports about which.
 
-    A bin of depth s is named by its path, s bits: bit i tells the half along dimension i mod d. Cycling through the
+    A bin of depth s is named by its path, s bits: bit i tells the half along dimension ``axes[i]``. Cycling through the
     dimensions always halves a longest edge (the paper's max-edge rule, with ties to the lowest dimension).
 
     Attributes
@@ -29,6 +29,8 @@ class PartitionPolicy:
         Of the policy, from 1.
     dimension
         Number of features, d.
+    axes
+        Shape (`DEPTH_MAX`,), int64: dimension that every level halves.
     depths, paths
         Shape (bins,), int64: the bins in order of their paths.
     active
@@ -45,6 +47,7 @@ class PartitionPolicy:
 
     version: int
     dimension: int
+    axes: NDArray[np.int64]
     depths: NDArray[np.int64]
     paths: NDArray[np.int64]
     active: NDArray[np.bool_]
@@ -67,6 +70,7 @@ class PartitionPolicy:
     def _well_typed(self, arms: int) -> bool:
         bins, keys = self.depths.shape[:1], self.bins.shape[:1]
         expected = (
+            (self.axes, np.int64, (DEPTH_MAX,)),
             (self.depths, np.int64, bins),
             (self.paths, np.int64, bins),
             (self.active, np.bool_, (*bins, arms)),
@@ -74,7 +78,8 @@ class PartitionPolicy:
             (self.layout.thresholds, np.uint32, (*keys, arms - 1)),
         )
         typed = all(array.dtype == dtype and array.shape == shape for array, dtype, shape in expected)
-        return typed and bins > (0,) and self.dimension >= 1 and 0 <= self.layout.seed < 1 << 64
+        named = typed and self.dimension >= 1 and np.min(self.axes) >= 0 and np.max(self.axes) < self.dimension
+        return bool(named) and bins > (0,) and 0 <= self.layout.seed < 1 << 64
 
     def _tiles(self) -> bool:
         if np.min(self.depths) < 0 or np.max(self.depths) > DEPTH_MAX or np.min(self.paths) < 0:
@@ -108,14 +113,11 @@ class PartitionPolicy:
         """Bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
         deepest = int(np.max(self.depths))
         path = np.zeros(len(contexts), dtype=np.int64)
-        cells = [
-            np.minimum((contexts[:, j] * (1 << len(range(j, deepest, self.dimension)))), 2**52).astype(np.int64)
-            for j in range(self.dimension)
-        ]
-        for level in range(deepest):
-            j, shift = level % self.dimension, len(range(level % self.dimension, deepest, self.dimension))
-            top = np.minimum(cells[j], (1 << shift) - 1)
-            path = (path << 1) | ((top >> (shift - 1 - level // self.dimension)) & 1)
+        left = np.bincount(self.axes[:deepest], minlength=contexts.shape[1])
+        cells = np.minimum((contexts * (1 << left)).astype(np.int64), (1 << left) - 1)
+        for axis in self.axes[:deepest]:
+            left[axis] -= 1
+            path = (path << 1) | ((cells[:, axis] >> left[axis]) & 1)
         return np.asarray(np.searchsorted(self._starts, path << (DEPTH_MAX - deepest), side="right") - 1)
 
     @property
@@ -165,15 +167,7 @@ class PartitionPolicy:
 
     def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper corners of the bins, each (bins, d)."""
-        lower = np.zeros((len(self.depths), self.dimension))
-        width = np.ones_like(lower)
-        for level in range(int(np.max(self.depths))):
-            split = np.flatnonzero(self.depths > level)
-            j = level % self.dimension
-            width[split, j] /= 2
-            half = (self.paths[split] >> (self.depths[split] - 1 - level)) & 1
-            lower[split, j] += half * width[split, j]
-        return lower, lower + width
+        return corners(self.depths, self.paths, self.axes, self.dimension)
 
     def describe(self, arm_names: tuple[str, ...]) -> dict[str, Any]:
         """The policy for people and other languages: bins with corners, active arms and the share of each."""
@@ -183,3 +177,18 @@ class PartitionPolicy:
             arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
             rows.append({"lower": low.tolist(), "upper": high.tolist(), "arms": arms})
         return {"algorithm": "partition", "version": self.version, "bins": rows}
+
+
+def corners(
+    depths: NDArray[np.int64], paths: NDArray[np.int64], axes: NDArray[np.int64], dimension: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lower and upper corners of bins, each (bins, d); ``axes`` as in `PartitionPolicy`, or as many as needed."""
+    lower = np.zeros((len(depths), dimension))
+    width = np.ones_like(lower)
+    for level in range(int(np.max(depths, initial=0))):
+        split = np.flatnonzero(depths > level)
+        j = axes[level]
+        width[split, j] /= 2
+        half = (paths[split] >> (depths[split] - 1 - level)) & 1
+        lower[split, j] += half * width[split, j]
+    return lower, lower + width

@@ -137,9 +137,10 @@ class SignedSymbol:
     def _released(self, total: SymbolTotal) -> KeyedSums:
         response = self.response
         own = response.truth + response.other
-        other = max(2 * response.other, own / self.buckets + 2 * response.other * (1 - 1 / self.buckets))
+        other = own / self.buckets + 2 * response.other * (1 - 1 / self.buckets)
+        none = 2 * response.other if self.elsewhere else 1 / self.buckets
         sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)
-        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other)
+        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other, 0.0, none)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
         """Draw a release with the law of randomizing, adding and releasing, without hashing every (report, key).

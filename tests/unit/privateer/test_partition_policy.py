@@ -164,6 +164,10 @@ BROKEN = {
         p, layout=layout(p, changed(p.layout.thresholds, 0, [UNIT, 9 * UNIT]))
     ),
     "falling thresholds that steer": steered,
+    "a level too few": lambda p: replace(p, axes=p.axes[:-1]),
+    "a level along no dimension": lambda p: replace(p, axes=changed(p.axes, 39, 2)),
+    "a level along a negative dimension": lambda p: replace(p, axes=changed(p.axes, 0, -1)),
+    "levels as floats": lambda p: replace(p, axes=p.axes.astype(float)),
     "dimension 0": lambda p: replace(p, dimension=0),
     "negative dimension": lambda p: replace(p, dimension=-2),
     "a seed beyond 64 bits": lambda p: replace(p, layout=replace(p.layout, seed=2**64)),

@@ -117,14 +117,8 @@ def test_what_is_no_report_is_refused(buckets, elsewhere):
 
 @pytest.mark.parametrize(("buckets", "elsewhere"), ALPHABETS)
 def test_released_chances_of_a_score(buckets, elsewhere):
-    """``hit_own`` is exact, ``hit_other`` an upper bound that some other person reaches."""
     one, n = privatizer(1.5, buckets, elsewhere), 200_000
     own = one.release(one.add(one.empty(), one.randomize(people(n, 0), SeededNoise(1))), SeededNoise(0))
     none = one.release(one.add(one.empty(), one.randomize(people(n, -1), SeededNoise(2))), SeededNoise(0))
-    for released, key, chance in ((own, 0, own.hit_own), (own, 1, None), (none, 0, None)):
-        rate = released.hits[key] / n
-        if chance is not None:
-            assert fits([released.hits[key], n - released.hits[key]], [n * chance, n * (1 - chance)])
-        assert chance is not None or rate <= released.hit_other + 6 * 0.5 / np.sqrt(n)
-    reached = max(own.hits[1], none.hits[0]) / n
-    assert reached == pytest.approx(own.hit_other, abs=6 * 0.5 / np.sqrt(n))
+    for released, key, chance in ((own, 0, own.hit_own), (own, 1, own.hit_other), (none, 0, none.hit_none)):
+        assert fits([released.hits[key], n - released.hits[key]], [n * chance, n * (1 - chance)])

@@ -1,0 +1,44 @@
+"""A learner's state for people."""
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Bins(Protocol):
+    """What every partition learner's state has."""
+
+    @property
+    def rounds(self) -> int: ...  # noqa: D102
+    @property
+    def seen(self) -> int: ...  # noqa: D102
+    @property
+    def depths(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def paths(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def active(self) -> NDArray[np.bool_]: ...  # noqa: D102
+
+
+def describe(
+    state: Bins, means: NDArray[np.float64], errors: NDArray[np.float64], names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Each active arm's mean reward with its standard error, bin by bin; ``means`` and ``errors`` (bins, arms)."""
+    rows = [
+        {
+            "depth": int(state.depths[b]),
+            "path": int(state.paths[b]),
+            "arms": {
+                names[k]: {"mean": _rounded(means[b, k]), "standard_error": _rounded(errors[b, k])}
+                for k in np.flatnonzero(state.active[b])
+            },
+        }
+        for b in range(len(state.depths))
+    ]
+    return {"rounds": state.rounds, "seen": state.seen, "bins": rows}
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 4) if math.isfinite(value) else None

@@ -1,0 +1,44 @@
+"""How many people are in a bin: told by the reports that score there, where the alphabet has several buckets."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.contributions import KeyedSums
+
+Array = NDArray[np.float64]
+
+_LEAST: Final = 0.02
+"""No mass falls below this share of what it was thought to be: estimates may be negative."""
+_BLIND: Final = 1e-9
+
+
+def weighed(mass: Array, precision: Array, telling: Array, release: KeyedSums) -> tuple[Array, Array]:
+    """Masses of a round's keys and their precisions, (keys,) each, updated by its hits.
+
+    Parameters
+    ----------
+    mass, precision
+        Before, shape (keys,).
+    telling
+        Share of the people in each bin who told the round of it, shape (keys,).
+    release
+        Hits are scores other than 0. With u the share of people who have any key, a key whose share is m is hit with
+        chance m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key alike and
+        tells nothing.
+    """
+    own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
+    if own < _BLIND or not len(mass):
+        return mass, precision
+    reports = max(1, release.reports)
+    rate = release.hits / reports
+    keys = len(mass)
+    keyed = float(np.clip((rate.sum() - keys * none) / (own + keys * (other - none)), 0.0, 1.0))
+    found = (rate - none - keyed * (other - none)) / own
+    chance = np.clip(rate, 1 / reports, 1.0)
+    noise = (chance * (1 - chance) / reports + 1 / reports**2 + release.noise / reports**2) / own**2
+    gained = telling**2 / noise
+    with np.errstate(invalid="ignore"):
+        updated = np.where(np.isinf(precision), mass, mass + gained / (precision + gained) * (found / telling - mass))
+    return np.clip(updated, _LEAST * mass, 1.0), precision + gained
