@@ -136,7 +136,7 @@ def read_certificate(value: Any) -> Certificate:
         value = value["certificate"]
     try:
         certificate = msgspec.convert(value, Certificate)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise SpecError(f"not a certificate: {error}", field="certificate", remedy="see docs/privacy.md") from None
     if certificate.format != FORMAT or not certificate.claims:
         raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy="ask for a new one")
