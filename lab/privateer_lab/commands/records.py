@@ -66,7 +66,7 @@ def verify(
             rows = [("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta), ("delta", verdict.found)]
             print_table(
                 f"{certificate.experiment}: against {verdict.against}",
-                [*rows, ("holds", "yes" if verdict.holds else "NO")],
+                [*rows, ("proof", verdict.proof), ("holds", "yes" if verdict.holds else "NO")],
             )
         screen.print("assumed: " + "; ".join(certificate.assumes))
     if not all(verdict.holds for verdict in verdicts):

@@ -53,12 +53,17 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A claim recomputed: the delta found at its epsilon, and whether that is within the claim."""
+    """A claim recomputed: the delta found at its epsilon, by which proof, and whether that is within the claim.
+
+    The proof and whether it is exact are the verifier's own: a document may say anything.
+    """
 
     against: str
     epsilon: float | None
     delta: float
     found: float
+    proof: str
+    exact: bool
     holds: bool
 
 
@@ -159,7 +164,10 @@ def recompute(certificate: Certificate) -> list[Verdict]:
 
 
 def _verdict(claim: Claim) -> Verdict:
-    if claim.epsilon is None:
-        return Verdict(claim.against, None, claim.delta, 1.0, claim.delta >= 1.0)
-    found = 1.0 if claim.event is None else account(claim.event).delta(claim.epsilon) + claim.sampling
-    return Verdict(claim.against, claim.epsilon, claim.delta, found, found <= claim.delta * _ROUNDING)
+    if claim.epsilon is None or claim.event is None:
+        nothing = "nothing is computed: the adversary sees the record"
+        return Verdict(claim.against, claim.epsilon, claim.delta, 1.0, nothing, True, claim.delta >= 1.0)
+    curve = account(claim.event)
+    found = curve.delta(claim.epsilon) + claim.sampling
+    holds = found <= claim.delta * _ROUNDING and (curve.exact or not claim.exact)
+    return Verdict(claim.against, claim.epsilon, claim.delta, found, curve.proof, curve.exact, holds)
