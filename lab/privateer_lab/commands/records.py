@@ -31,13 +31,14 @@ def register(_: typer.Typer) -> None:
 def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
     """What an experiment promises to a person: against whom, round by round, and why it is true."""
     record = ask("GET", f"{url}/experiments/{name}/privacy")
+    certificate = read_certificate(record)
     if as_json:
         print_json(record)
         return
-    for claim in record["certificate"]["claims"]:
-        rows = [(key, claim[key]) for key in ("epsilon", "delta", "exact", "proof")]
-        print_table(f"{name}: one person's privacy against {claim['against']}", rows)
-    screen.print("assumed: " + "; ".join(record["certificate"]["assumes"]))
+    for claim in certificate.claims:
+        rows = [(key, getattr(claim, key)) for key in ("epsilon", "delta", "exact", "proof")]
+        print_table(f"{name}: one person's privacy against {claim.against}", rows)
+    screen.print("assumed: " + "; ".join(certificate.assumes))
     if record["rounds"]:
         _print_rounds(record["rounds"])
 
@@ -79,6 +80,8 @@ def ledger(
     as_json: Json = False,
 ) -> None:
     """What this device has spent: experiment by experiment, and together."""
+    if not 0 <= delta < 1:
+        raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     where = path or default_path()
     if not where.is_file():
         raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
@@ -100,10 +103,6 @@ def ledger(
     for payment in payments:
         print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
     print_table("together", spent.items())
-
-
-def _row(payment: Payment) -> dict[str, Any]:
-    return {key: finite(value) if isinstance(value, float) else value for key, value in vars(payment).items()}
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:
