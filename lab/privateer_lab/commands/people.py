@@ -10,7 +10,7 @@ from privateer.errors import SpecError
 from privateer.experiment import Spec
 from privateer.phased import PhasedSpec
 from privateer_lab.commands.experiments import Json, Set
-from privateer_lab.output import print_json, print_table, progress
+from privateer_lab.output import print_json, print_table, progress, screen
 from privateer_lab.parallel import Backend
 from privateer_lab.phased import simulation as phased
 from privateer_lab.references import chosen
@@ -57,8 +57,10 @@ def simulate(
     if as_json:
         print_json(result)
     else:
-        shown = [(key, value) for key, value in result.items() if key not in ("runs", "references")]
+        shown = [(key, value) for key, value in result.items() if not isinstance(value, list | dict)]
         print_table(parsed.experiment.name, shown)
+        for warning in result.get("warnings", []):
+            screen.print(f"warning: {warning}")
         print_references(result)
     if not whole:
         raise typer.Exit(130)
