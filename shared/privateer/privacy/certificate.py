@@ -152,6 +152,23 @@ def read_certificate(value: Any) -> Certificate:
     return certificate
 
 
+def read_certificates(value: Any) -> dict[str, Certificate]:
+    """All certificates of a document by cohort: the experiment's own people's (empty name), and each source's.
+
+    Raises
+    ------
+    SpecError
+        As `read_certificate`, or if the sources of a privacy record are none.
+    """
+    found = {"": read_certificate(value)}
+    sources = value.get("sources", []) if "certificate" in value else []
+    for source in sources if isinstance(sources, list) else [None]:
+        if not (isinstance(source, dict) and isinstance(source.get("name"), str) and "certificate" in source):
+            raise SpecError("not a list of named certificates", field="sources", remedy="ask for a new record")
+        found[source["name"]] = read_certificate(source)
+    return found
+
+
 def _check_claim(claim: Claim) -> None:
     if claim.event is not None:
         check_event(claim.event)

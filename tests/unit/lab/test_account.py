@@ -118,6 +118,23 @@ def certificate(tmp_path: Path, epsilon: float) -> Path:
     return path
 
 
+def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = certificate(tmp_path, 1.0)
+    record = json.loads(path.read_text())
+    false = json.loads(certificate(tmp_path, 0.5).read_text())["certificate"]
+    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": record["certificate"]}]}))
+    assert figures(capsys, "verify", str(path))["sources"][0]["claims"][0]["holds"]
+    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": false}]}))
+    code, out, _ = run(capsys, "account", "verify", str(path))
+    assert code == 1
+    assert "clinic" in out
+    for bad in (3, [3], [{}], [{"name": "clinic"}], [{"name": "clinic", "certificate": {}}]):
+        path.write_text(json.dumps(record | {"sources": bad}))
+        code, _, err = run(capsys, "account", "verify", str(path))
+        assert code == 2
+        assert len(err.splitlines()) == 1
+
+
 def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
     assert [claim["holds"] for claim in found["claims"]] == [True]
