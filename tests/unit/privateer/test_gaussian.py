@@ -14,7 +14,14 @@ from privateer.privacy.gaussian import (
     gaussian_epsilon,
 )
 
-mpmath.mp.dps = 60
+
+@pytest.fixture(autouse=True, scope="module")
+def digits():
+    """Of mpmath, which keeps them for the whole process."""
+    with mpmath.workdps(60):
+        yield
+
+
 GRID = [(e, s) for e in (0.0, 0.01, 0.5, 1.0, 5.0, 20.0) for s in (0.1, 0.3, 1.0, 4.0, 30.0, 1000.0)]
 
 
