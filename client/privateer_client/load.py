@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import aiohttp
@@ -18,8 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from privateer.errors import NotFound, PrivateerError, SpecError, TermsRefused, Unavailable
-from privateer.experiment import Population as PopulationSpec
+from privateer.population import Population as PopulationSpec
+from privateer.population import parse_population
 from privateer.privacy.verification import Limits
+from privateer.tables import apply_setting, read_tables
 from privateer.wire.envelope import MEDIA_TYPE, REPORTS_PER_BODY_MAX, Envelope, encode_envelope
 from privateer.wire.problem import slug_of
 from privateer_client.participation import Participation
@@ -130,7 +133,7 @@ class _Driver:
         if population is None:
             raise Unavailable("no population yet", remedy="try again later")
         slots = part.slots(people)
-        raw = population.contexts(people, self.rng)
+        raw = population.contexts(self.result.people, people, self.rng)
         low, high = np.array([(f.low, f.high) for f in spec.context.features.values()]).T
         contexts = np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0)
         arms = self._arms(part, contexts, slots)
@@ -245,8 +248,7 @@ def run_load(
     shuffler: str | None,
     *,
     users: int,
-    population: str,
-    path: str | None = None,
+    population: dict[str, Any],
     concurrency: int = 4,
     batch: int = 100,
     seed: int = 0,
@@ -258,8 +260,8 @@ def run_load(
     ----------
     name, server, shuffler
         The experiment, and where it is; the shuffler only under shuffle privacy.
-    users, population, path, seed
-        How many people, which ones, the population's file if it has one, and the seed of contexts and rewards.
+    users, population, seed
+        How many people, which ones (the table of a spec), and the seed of contexts and rewards.
     concurrency, batch
         Uploads under way at a time, and people in one; 1 as real devices do.
     cohort
@@ -270,8 +272,7 @@ def run_load(
     PrivateerError
         If the experiment is not there, its terms are not what they say, or nobody answers.
     """
-    wanted = PopulationSpec.model_validate({"name": population, "path": path})
-    driver = _Driver(name, server, shuffler, wanted, seed, cohort)
+    driver = _Driver(name, server, shuffler, parse_population(population), seed, cohort)
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -299,12 +300,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--users", type=int, default=10_000, help="people")
     parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
     parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")
-    parser.add_argument("--population", default="peaks", choices=["peaks", "quadrants", "adult"])
-    parser.add_argument("--path", help="file of the population, for adult")
+    parser.add_argument("--population", default="peaks", help="its name, or a TOML file with a population section")
+    parser.add_argument("--path", help="file of the population, for csv and adult")
+    parser.add_argument("--set", action="append", default=[], metavar="population.KEY=VALUE", help="change the section")
     parser.add_argument("--cohort", default="", help="source of these people, who report on arms played before")
     parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _population(options: argparse.Namespace) -> dict[str, Any]:
+    """The table that ``--population``, ``--path`` and ``--set`` make."""
+    if options.population.endswith(".toml"):
+        tables = read_tables(Path(options.population), [], "--population")
+    else:
+        tables = {"population": {"name": options.population}}
+    if options.path is not None:
+        tables["population"]["path"] = options.path
+    for setting in options.set:
+        apply_setting(tables, setting)
+    return dict(tables["population"])
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:
@@ -327,8 +342,7 @@ def main(arguments: list[str] | None = None) -> None:
             options.url,
             options.shuffler,
             users=options.users,
-            population=options.population,
-            path=options.path,
+            population=_population(options),
             concurrency=options.concurrency,
             batch=options.batch,
             seed=options.seed,

@@ -1,7 +1,7 @@
 """An experiment in one process: the same policies, privatizers and learners, and simulated people."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any, Final
@@ -15,7 +15,7 @@ from privateer.experiment import Source, Spec, Turn, next_turn
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer_client.population import Population, population_for
-from privateer_lab.cells import Cells, can_aggregate
+from privateer_lab.cells import BinLaw, Cells, can_aggregate
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
 from privateer_server.learners import Learner, learner_for
@@ -54,7 +54,9 @@ class Run:
     path: tuple[tuple[int, float, float, float], ...]
 
 
-def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
+def simulate_once(
+    spec: Spec, seed: int, one_by_one: bool = False, watch: Callable[[PartitionPolicy], object] | None = None
+) -> Run:
     """Simulate an experiment from its first round to its horizon.
 
     Parameters
@@ -65,8 +67,10 @@ def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
         Of contexts, rewards, slots and privacy noise: the same seed gives the same run.
     one_by_one
         Draw people one by one where their sums by bin could be drawn, whose law is the same.
+    watch
+        Is called with the policy of every round.
     """
-    run = _Running(spec, seed, one_by_one)
+    run = _Running(spec, seed, one_by_one, watch or (lambda _: None))
     turn = next_turn(spec, None)
     while turn.batch:
         run.close_round(turn)
@@ -80,11 +84,12 @@ def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
 class _Running:
     """A run under way: learner state and sums."""
 
-    def __init__(self, spec: Spec, seed: int, one_by_one: bool) -> None:
-        self.spec, self.seed = spec, seed
+    def __init__(self, spec: Spec, seed: int, one_by_one: bool, watch: Callable[[PartitionPolicy], object]) -> None:
+        self.spec, self.seed, self.watch = spec, seed, watch
         self.population: Population = population_for(spec, seed)
-        by_bins = not one_by_one and can_aggregate(self.population, spec)
-        self.cells = Cells(self.population) if by_bins else None
+        self.cells: Cells | None = None
+        if not one_by_one and can_aggregate(self.population, spec):
+            self.cells = Cells(self.population)
         self.rng = np.random.default_rng([seed, 1])
         self.learner: Learner = learner_for(spec)
         self.state = self.learner.start()
@@ -99,6 +104,7 @@ class _Running:
 
     def close_round(self, turn: Turn) -> None:
         policy = self.policy(turn.batch, turn.cohort)
+        self.watch(policy)
         privatizer = privatizer_for(policy.layout, policy.terms)
         if self.cells and turn.batch >= _BY_BINS and not turn.cohort:
             release = privatizer.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
@@ -116,21 +122,24 @@ class _Running:
 
     def release(self, policy: PartitionPolicy, privatizer: Any, turn: Turn) -> Any:
         """The release of people drawn one by one, in blocks, so that memory does not grow with their number."""
-        play = self.recorded if turn.cohort else self.play
-        told = [min(_BLOCK, turn.batch - start) for start in range(0, turn.batch, _BLOCK)]
-        sampled = policy.terms.mechanism in ("laplace", "signed-symbol") or len(told) == 1
+        starts = range(0, turn.batch, _BLOCK)
+        told = (self.tell(policy, turn, start, min(_BLOCK, turn.batch - start)) for start in starts)
+        sampled = policy.terms.mechanism in ("laplace", "signed-symbol") or len(starts) == 1
         # Of people who report on the past, slots and what they have to tell are not independent.
         if sampled and (policy.terms.mechanism == "laplace" or not turn.cohort):
-            return reduce(merged, (privatizer.simulate(play(policy, people), self.rng) for people in told))
+            return reduce(merged, (privatizer.simulate(block, self.rng) for block in told))
         noise, total = SeededNoise(self.rng), privatizer.empty()
-        for people in told:
-            total = privatizer.add(total, privatizer.randomize(play(policy, people), noise))
+        for block in told:
+            total = privatizer.add(total, privatizer.randomize(block, noise))
         return privatizer.release(total, noise)
 
-    def recorded(self, policy: PartitionPolicy, people: int) -> KeyedValues:
+    def tell(self, policy: PartitionPolicy, turn: Turn, start: int, people: int) -> KeyedValues:
+        return self.recorded(policy, turn.seen + start, people) if turn.cohort else self.play(policy, people)
+
+    def recorded(self, policy: PartitionPolicy, seen: int, people: int) -> KeyedValues:
         """What the next people of a source have to tell of arms that they played before."""
         source, population = self.spec.source(policy.cohort), self.sources[policy.cohort]
-        raw = population.contexts(people, self.rng)
+        raw = population.contexts(seen, people, self.rng)
         shares = None if source is None or source.shares == "unknown" else np.array(source.shares)
         arms = self.rng.choice(self.spec.arm_count, people, p=shares)
         rewards = self.scaled_rewards(population.rewards(raw, arms, self.rng))
@@ -152,22 +161,26 @@ class _Running:
 
         Expected rewards are those of the bins, so regret has the same mean and less spread by chance.
         """
-        means, best = cells.means(policy)
-        visitors = self.rng.multinomial(people, 0.5**policy.depths)
-        played = visitors[:, None] * (np.arange(means.shape[1]) == policy.active.argmax(axis=1)[:, None])
+        phases = cells.population.phases(self.people, people)
+        keyed = sum(self._play_phase(policy, some, cells.law(policy, phase)) for phase, some in phases)
+        return np.asarray(keyed), people - int(np.sum(keyed))
+
+    def _play_phase(self, policy: PartitionPolicy, people: int, law: BinLaw) -> NDArray[np.int64]:
+        """Counts by key, arm and reward of ``people`` of one phase."""
+        visitors = self.rng.multinomial(people, law.masses)
+        played = visitors[:, None] * (np.arange(law.means.shape[1]) == policy.active.argmax(axis=1)[:, None])
         played[policy.bins] = self.rng.multinomial(visitors[policy.bins], policy.layout.shares)
-        wins = self.rng.binomial(played, np.clip(means, 0.0, 1.0))
+        wins = self.rng.binomial(played, np.clip(law.means, 0.0, 1.0))
         self.people += people
         self.received += float(wins.sum())
-        self.expected += float((played * means).sum())
-        self.best += float(visitors @ best)
-        self.by_arm += visitors @ means
-        keyed = np.stack([played - wins, wins], axis=-1)[policy.bins]
-        return keyed, people - int(keyed.sum())
+        self.expected += float((played * law.means).sum())
+        self.best += float(visitors @ law.best)
+        self.by_arm += visitors @ law.means
+        return np.asarray(np.stack([played - wins, wins], axis=-1)[policy.bins])
 
     def play(self, policy: PartitionPolicy, people: int) -> KeyedValues:
         """Let ``people`` play, bring the sums up to date, and return what they have to tell."""
-        raw = self.population.contexts(people, self.rng)
+        raw = self.population.contexts(self.people, people, self.rng)
         slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
         told = policy.contribute(scaled(raw, self.spec), slots, np.zeros(people))
         arms = told.groups

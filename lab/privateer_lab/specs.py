@@ -1,12 +1,11 @@
 """Specs as the command line gets them: a TOML file, and ``--set section.key=value``."""
 
-import tomllib
 from pathlib import Path
-from typing import Any
 
 from privateer.errors import SpecError
 from privateer.experiment import Spec, parse_spec
 from privateer.families import AnySpec, parse_any_spec
+from privateer.tables import read_tables
 
 
 def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec:
@@ -26,7 +25,7 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
     SpecError
         If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid.
     """
-    data = _tables(path, settings)
+    data = read_tables(path, settings, "SPEC")
     if users is not None:
         data.setdefault("experiment", {})["horizon"] = users
     return parse_spec(data)
@@ -37,7 +36,7 @@ def load_any_spec(path: Path, settings: list[str], users: int | None = None) -> 
 
     Actions may be in a CSV file, one a line, whose path is relative to the spec's.
     """
-    data = _tables(path, settings)
+    data = read_tables(path, settings, "SPEC")
     phased = data.get("algorithm", {}).get("name") == "phased"
     if users is not None:
         data.setdefault("experiment", {})["people" if phased else "horizon"] = users
@@ -46,18 +45,6 @@ def load_any_spec(path: Path, settings: list[str], users: int | None = None) -> 
         data["actions"] = {**actions, "vectors": _rows(path.parent / str(actions["path"]))}
         del data["actions"]["path"]
     return parse_any_spec(data)
-
-
-def _tables(path: Path, settings: list[str]) -> dict[str, Any]:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        raise SpecError(f"cannot read {path}", field="SPEC", remedy="give the path of a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"not TOML: {error}", field=str(path), remedy="see the examples") from None
-    for setting in settings:
-        _apply(data, setting)
-    return data
 
 
 def _rows(path: Path) -> list[list[float]]:
@@ -71,22 +58,3 @@ def _rows(path: Path) -> list[list[float]]:
         raise SpecError(
             "not numbers", field="actions.path", remedy="write numbers and commas, one action a line"
         ) from None
-
-
-def _apply(data: dict[str, Any], setting: str) -> None:
-    key, equals, value = setting.partition("=")
-    *sections, name = key.strip().split(".")
-    if not equals or not sections or not name:
-        raise SpecError(f"cannot read {setting!r}", field="--set", remedy="write section.key=value")
-    table = data
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise SpecError(f"{section!r} is not a section", field="--set", remedy="write section.key=value")
-    if not value.strip():
-        table.pop(name, None)
-        return
-    try:
-        table[name] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[name] = value.strip()

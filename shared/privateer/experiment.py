@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
+from privateer.population import Population
 from privateer.sections import Finite, parse_section
 from privateer.sections import Section as _Section
 
@@ -119,21 +120,6 @@ class PartitionAlgorithm(_Section):
     lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
     failure: float = Field(default=0.05, gt=0, lt=1)
-
-
-class Population(_Section):
-    """Simulated people; services ignore it.
-
-    Attributes
-    ----------
-    name
-        ``peaks``, ``quadrants`` or ``adult``.
-    path
-        CSV file, for ``adult``.
-    """
-
-    name: Literal["peaks", "quadrants", "adult"]
-    path: str | None = None
 
 
 class Source(_Section):

@@ -71,7 +71,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
     spec = make_spec(changes)
     with services(tmp_path) as at:
         create(at, spec)
-        result = run_load("test", at.server, at.shuffler, users=people, population="peaks", batch=50, seed=1)
+        result = run_load("test", at.server, at.shuffler, users=people, population={"name": "peaks"}, batch=50, seed=1)
         assert (result.accepted, result.people, dict(result.refused)) == (people, people, {})
         wait_for_the_end(at)
         assert facts(at)["accepted"] == people
@@ -89,7 +89,7 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
     source = {"name": "clinic", "people": 2000, "epsilon": 2.0, "shares": [0.5, 0.3, 0.2]}
     with services(tmp_path) as at:
         create(at, make_spec({**changes, "experiment.horizon": 2000, "sources": [source]}))
-        own = {"population": "peaks", "batch": 50}
+        own = {"population": {"name": "peaks"}, "batch": 50}
         waiting: list[LoadResult] = []
         people = threading.Thread(
             target=lambda: waiting.append(run_load("test", at.server, at.shuffler, users=2000, seed=1, **own))
@@ -133,7 +133,7 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
 
         killer = threading.Thread(target=murder)
         killer.start()
-        result = run_load("test", at.server, at.shuffler, users=5000, population="peaks", batch=20, seed=1)
+        result = run_load("test", at.server, at.shuffler, users=5000, population={"name": "peaks"}, batch=20, seed=1)
         killer.join()
         processes.wait(victim)
         lost = sum(result.refused.values())
