@@ -1,6 +1,5 @@
 """The actions of an experiment: vectors that everybody knows, given or drawn."""
 
-from functools import cached_property
 from typing import Annotated, Final
 
 import numpy as np
@@ -43,31 +42,38 @@ class Actions(Section):
             raise _refused("one of two forms is needed", "give vectors, or count and dimension to draw them")
         if len({len(vector) for vector in self.vectors or ()}) > 1:
             raise _refused("all must have the same number of coordinates", "fill up the shorter ones")
-        if len(self.matrix) == 1:
+        if self.shape[0] == 1:
             raise _refused("a single action leaves nothing to learn", "give two at least")
-        self._check_geometry()
+        self._check_geometry(self.matrix)
         return self
 
-    def _check_geometry(self) -> None:
+    def _check_geometry(self, matrix: Array) -> None:
         """Rows are named from 1, as lines of a file are; actions are public."""
-        lengths = np.linalg.norm(self.matrix, axis=1)
+        lengths = np.linalg.norm(matrix, axis=1)
         longest, shortest = int(np.argmax(lengths)), int(np.argmin(lengths))
         if lengths[longest] > _BALL:
             most = f"{lengths[longest]:.6g}"
             raise _refused(f"action {longest + 1} has length {most}, above 1", f"divide every action by {most}")
         if not lengths[shortest] > 0:
             raise _refused(f"action {shortest + 1} is zero, whose reward is known", "remove it")
-        _, first = np.unique(self.matrix, axis=0, return_index=True)
+        _, first = np.unique(matrix, axis=0, return_index=True)
         if len(first) < len(lengths):
             again = int(np.setdiff1d(np.arange(len(lengths)), first)[0])
             raise _refused(f"action {again + 1} repeats an earlier one", "remove it")
 
-    @cached_property
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of actions and of their coordinates."""
+        if self.vectors is not None:
+            return len(self.vectors), len(self.vectors[0])
+        return self.count or 0, self.dimension or 0
+
+    @property
     def matrix(self) -> Array:
-        """The actions, shape (k, d)."""
+        """The actions, shape (k, d); made anew at every call."""
         if self.vectors is not None:
             return np.array(self.vectors, dtype=np.float64)
-        return sphere(self.count or 0, self.dimension or 0, self.seed)
+        return sphere(*self.shape, self.seed)
 
 
 def sphere(count: int, dimension: int, seed: int) -> Array:

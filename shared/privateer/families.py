@@ -1,12 +1,14 @@
 """Which family of algorithms a spec is of."""
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from privateer.experiment import Spec, parse_spec
+from privateer.errors import SpecError
+from privateer.experiment import Spec
 from privateer.phased import PhasedSpec
 from privateer.sections import parse_section
 
 AnySpec: TypeAlias = Spec | PhasedSpec
+_FAMILIES: Final[dict[str, type[AnySpec]]] = {"partition": Spec, "phased": PhasedSpec}
 
 
 def parse_any_spec(data: dict[str, Any]) -> AnySpec:
@@ -18,6 +20,7 @@ def parse_any_spec(data: dict[str, Any]) -> AnySpec:
         Naming the first offending field, its constraint and the remedy.
     """
     algorithm = data.get("algorithm")
-    if isinstance(algorithm, dict) and algorithm.get("name") == "phased":
-        return parse_section(PhasedSpec, data)
-    return parse_spec(data)
+    name = algorithm.get("name") if isinstance(algorithm, dict) else None
+    if isinstance(name, str) and name not in _FAMILIES:
+        raise SpecError(f"must be one of {', '.join(_FAMILIES)}", field="algorithm.name", remedy="choose one")
+    return parse_section(_FAMILIES[name] if isinstance(name, str) else Spec, data)

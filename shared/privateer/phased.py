@@ -1,7 +1,6 @@
 """The spec of a phased experiment (paper 5): a central entity plays actions that affect everybody, and asks some."""
 
 import math
-from functools import cached_property
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
@@ -188,10 +187,10 @@ class PhasedSpec(Section):
         """The middle of the range of rewards."""
         return (self.reward.high + self.reward.low) / 2
 
-    @cached_property
+    @property
     def first_length(self) -> float:
         """h_1 = 4 d ln ln d + 16, and 16 in up to two dimensions, where the logarithm fails."""
-        dimension = self.actions.matrix.shape[1]
+        dimension = self.actions.shape[1]
         return 4 * dimension * math.log(math.log(dimension)) + 16 if dimension > 2 else 16.0
 
     @property
@@ -202,7 +201,7 @@ class PhasedSpec(Section):
     @property
     def beta(self) -> float:
         """Chance that one comparison fails."""
-        return self.algorithm.beta or 1 / (len(self.actions.matrix) * self.experiment.horizon)
+        return self.algorithm.beta or 1 / (self.actions.shape[0] * self.experiment.horizon)
 
     def clients(self, phase: int) -> int:
         """People whom a phase asks, from phase 1 on."""

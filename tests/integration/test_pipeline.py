@@ -46,7 +46,9 @@ def held(folder: Path) -> int:
     count = 0
     for path in folder.glob("*.db"):
         with closing(sqlite3.connect(path)) as database:
-            count += database.execute("SELECT SUM(taken) FROM place").fetchone()[0]
+            # A shuffler killed while it opened a round leaves a file without tables.
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'place'").fetchone():
+                count += database.execute("SELECT SUM(taken) FROM place").fetchone()[0]
     return count
 
 

@@ -24,8 +24,8 @@ _BATCHES_AT_ONCE = 100
 def phased_cases(samples: int) -> list[Case]:
     """Every trust model with a claim, in both calibrations; published normal noise is private below epsilon 1 alone."""
     promises = (
-        ("local", "tight", 1.0, 0.0, 2 * samples),
-        ("local", "tight", 1.0, 0.25, 2 * samples),
+        ("local", "tight", 1.0, 0.0, samples),
+        ("local", "tight", 1.0, 0.25, samples),
         ("local", "published", 0.9, 1e-6, samples // 4),
         ("central", "tight", 1.0, 1e-6, samples // 2),
         ("central", "published", 0.9, 1e-6, samples // 10),

@@ -58,7 +58,7 @@ def table_1(seeds: int, jobs: int | None = None) -> Iterator[Row]:
 
 
 def regrets(seeds: int, delta: float, epsilons: tuple[float, ...] = EPSILONS, jobs: int | None = None) -> Iterator[Row]:
-    """Figure 2(a): final regret by epsilon, trust model and calibration, with what is sent and the delta that is true."""
+    """Figure 2(a): final regret by epsilon, trust model and calibration, with what is sent and the true delta."""
     for model, calibration in VARIANTS:
         for epsilon in (math.inf,) if model == "none" else epsilons:
             spec, started = section_7(model, calibration, epsilon, delta), time.perf_counter()

@@ -2,7 +2,10 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from privateer.phased import PhasedSpec
+from privateer.privatizers.vector_certificate import certify_vectors
 from privateer.privatizers.vector_terms import VectorTerms
 
 _CLIPPED: Final = 0.01
@@ -14,14 +17,16 @@ def record(spec: PhasedSpec, terms: set[VectorTerms]) -> dict[str, Any]:
 
     A person is in one phase, so the promise of an experiment is its worst phase's (parallel composition).
     """
+    certificate = msgspec.to_builtins(certify_vectors(spec.experiment.name, terms))
     if spec.privacy.model == "none":
-        return {"epsilon": None, "delta": None, "true_delta": None, "holds": None}
+        return {"epsilon": None, "delta": None, "true_delta": None, "holds": None, "certificate": certificate}
     found = max(one.true_delta for one in terms)
     return {
         "epsilon": spec.privacy.epsilon,
         "delta": spec.privacy.delta,
         "true_delta": found,
         "holds": all(one.holds for one in terms),
+        "certificate": certificate,
     }
 
 

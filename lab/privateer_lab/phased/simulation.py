@@ -1,9 +1,7 @@
 """Phased experiments in one process: the same policies, privatizers and learners, and simulated people."""
 
-import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +11,7 @@ from privateer.phased import PhasedSpec
 from privateer.policies.phased import PhasedPolicy
 from privateer.privatizers.vector_terms import VectorTerms
 from privateer_client.population.linear import Linear
+from privateer_lab.parallel import Backend, each
 from privateer_lab.phased.record import record, warnings
 from privateer_server.learners.phased import PhasedLearner
 
@@ -117,21 +116,18 @@ def _phase(policy: PhasedPolicy, regret: float, active: int) -> Phase:
     return Phase(policy.rounds, regret, terms.batch, messages, messages * terms.message_bits, messages * size, active)
 
 
-def simulate(spec: PhasedSpec, seeds: int, jobs: int | None = None) -> Iterator[tuple[Run, tuple[VectorTerms, ...]]]:
-    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes; by default one, or one a core for more than 20 seeds.
+def simulate(
+    spec: PhasedSpec, seeds: int, jobs: int | None = None, backend: Backend = "processes"
+) -> Iterator[tuple[Run, tuple[VectorTerms, ...]]]:
+    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes; by default one, or one a core for many seeds.
 
     Raises
     ------
     SpecError
         If the spec has no population.
     """
-    jobs = min(seeds, jobs or (os.cpu_count() or 1 if seeds > 20 else 1))
-    if jobs == 1:
-        yield from (simulate_once(spec, seed) for seed in range(seeds))
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(simulate_once, spec, seed) for seed in range(seeds)]):
-            yield done.result()
+    jobs = jobs or (None if seeds > 20 else 1)
+    return each(simulate_once, [(spec, seed) for seed in range(seeds)], jobs, backend)
 
 
 def summary(spec: PhasedSpec, done: list[tuple[Run, tuple[VectorTerms, ...]]], started: float) -> dict[str, Any]:

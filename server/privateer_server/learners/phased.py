@@ -130,7 +130,7 @@ class PhasedLearner:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if not self.published or len(state.active) == 1:
             return state.active[[int(np.argmax(state.estimates))]], np.array([left])
-        cut = np.diff(np.minimum(np.cumsum(plays), left), prepend=0)
+        cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
         return support[cut > 0], cut[cut > 0]
 
     def learn(self, state: PhasedState, policy: PhasedPolicy, release: VectorSums) -> PhasedState:

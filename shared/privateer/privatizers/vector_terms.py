@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from privateer.errors import SpecError
@@ -100,9 +101,7 @@ class VectorTerms:
     @property
     def true_delta(self) -> float:
         """Delta that the accountant finds at the promised epsilon; 1 where nothing is promised."""
-        if self.event is None or math.isinf(self.epsilon):
-            return 1.0
-        return min(1.0, account(self.event).delta(self.epsilon) + self.sampling)
+        return _true_delta(self)
 
     @property
     def holds(self) -> bool:
@@ -142,6 +141,13 @@ class VectorTerms:
     def message_bits(self) -> int:
         """Bits that a message carries, as paper 5 counts: 1 of a shuffled bit, else the report's."""
         return 1 if self.mechanism == "bits" else 8 * self.privatizer().report_size
+
+
+@lru_cache(maxsize=4096)
+def _true_delta(terms: VectorTerms) -> float:
+    if terms.event is None or math.isinf(terms.epsilon):
+        return 1.0
+    return min(1.0, account(terms.event).delta(terms.epsilon) + terms.sampling)
 
 
 def _bit_variance(chance: float) -> float:
