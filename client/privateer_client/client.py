@@ -49,12 +49,12 @@ class _Setup:
     def _policy_url(self, name: str) -> str:
         return f"{self._url}/experiments/{name}/policy"
 
-    def _part(self, name: str, response: httpx.Response) -> tuple[Participation, Account, str, str]:
+    def _part(self, name: str, response: httpx.Response, cohort: str) -> tuple[Participation, Account, str, str]:
         if response.status_code == httpx.codes.NOT_FOUND:
             raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
         if not response.is_success:
             raise Unavailable("the server did not publish a policy", remedy="try again later")
-        participation = Participation(response.content, name, self._limits)
+        participation = Participation(response.content, name, self._limits, cohort)
         return participation, self._account, f"{self._url}/{name}", self._door(participation)
 
     def _door(self, participation: Participation) -> str:
@@ -111,8 +111,16 @@ class Client(_Setup):
         self._http = httpx.Client(timeout=timeout, transport=transport, cookies=_no_cookies())
         self._retries = retries
 
-    def join(self, name: str) -> Session:
+    def join(self, name: str, cohort: str = "") -> Session:
         """Fetch the policy of an experiment, check its terms, and start this person's session.
+
+        Parameters
+        ----------
+        name
+            Of the experiment.
+        cohort
+            The source that this person belongs to, whose members report on arms played before; empty for the
+            experiment's own people.
 
         Raises
         ------
@@ -125,7 +133,7 @@ class Client(_Setup):
             response = self._http.get(self._policy_url(name), headers=_ACCEPT)
         except httpx.TransportError:
             raise Unavailable("no answer from the server", remedy="try again later") from None
-        return Session(self._http, self._retries, *self._part(name, response))
+        return Session(self._http, self._retries, *self._part(name, response, cohort))
 
     def close(self) -> None:
         """Close the connections."""
@@ -156,13 +164,13 @@ class AsyncClient(_Setup):
         self._http = httpx.AsyncClient(timeout=timeout, transport=transport, cookies=_no_cookies())
         self._retries = retries
 
-    async def join(self, name: str) -> AsyncSession:
+    async def join(self, name: str, cohort: str = "") -> AsyncSession:
         """As `Client.join`."""
         try:
             response = await self._http.get(self._policy_url(name), headers=_ACCEPT)
         except httpx.TransportError:
             raise Unavailable("no answer from the server", remedy="try again later") from None
-        return AsyncSession(self._http, self._retries, *self._part(name, response))
+        return AsyncSession(self._http, self._retries, *self._part(name, response, cohort))
 
     async def close(self) -> None:
         """Close the connections."""

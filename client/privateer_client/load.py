@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import aiohttp
@@ -18,8 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from privateer.errors import NotFound, PrivateerError, SpecError, TermsRefused, Unavailable
-from privateer.experiment import Population as PopulationSpec
+from privateer.population import Population as PopulationSpec
+from privateer.population import parse_population
 from privateer.privacy.verification import Limits
+from privateer.tables import apply_setting, read_tables
 from privateer.wire.envelope import MEDIA_TYPE, REPORTS_PER_BODY_MAX, Envelope, encode_envelope
 from privateer.wire.problem import slug_of
 from privateer_client.participation import Participation
@@ -63,8 +66,10 @@ class LoadResult:
 class _Driver:
     """People in groups of one upload, some groups at a time, each following the newest policy."""
 
-    def __init__(self, name: str, server: str, shuffler: str | None, population: PopulationSpec, seed: int) -> None:
-        self.name, self.server, self.shuffler = name, server.rstrip("/"), shuffler
+    def __init__(
+        self, name: str, server: str, shuffler: str | None, population: PopulationSpec, seed: int, cohort: str
+    ) -> None:
+        self.name, self.server, self.shuffler, self.cohort = name, server.rstrip("/"), shuffler, cohort
         self.wanted, self.seed = population, seed
         self.rng = np.random.default_rng([seed, 3])
         self.result = LoadResult()
@@ -91,7 +96,7 @@ class _Driver:
     async def _work(self, http: aiohttp.ClientSession, batch: int, bar: Progress, task: TaskID) -> None:
         while self.left > 0:
             part = self._current()
-            if part.asks and self.room <= 0:
+            if part.waits or (part.asks and self.room <= 0):
                 await self._follow(http, part)
                 continue
             people = min(batch, self.left, self.room if part.asks else batch)
@@ -102,11 +107,13 @@ class _Driver:
 
     async def _group(self, http: aiohttp.ClientSession, people: int) -> None:
         part = self._current()
-        contexts, slots, rewards = self._play(part, people)
+        contexts, slots, arms, rewards = self._play(part, people)
         if not part.asks:
             self.result.refused["not-asked"] += people
             return
-        sealed = b"".join(part.reports(contexts, slots, rewards))
+        sealed = b"".join(
+            part.recorded(contexts, slots, arms, rewards) if self.cohort else part.reports(contexts, slots, rewards)
+        )
         accepted, refused = await self._send(http, encode_envelope(Envelope(part.header, sealed)), people)
         self.result.accepted += accepted
         self.result.refused.update(refused)
@@ -120,16 +127,16 @@ class _Driver:
 
     def _play(
         self, part: Participation, people: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.uint32], NDArray[np.int64], NDArray[np.float64]]:
         """People choose and are rewarded; contexts and rewards scaled to [0, 1], and the sums brought up to date."""
         population, spec = self.people, part.spec
         if population is None:
             raise Unavailable("no population yet", remedy="try again later")
         slots = part.slots(people)
-        raw = population.contexts(people, self.rng)
+        raw = population.contexts(self.result.people, people, self.rng)
         low, high = np.array([(f.low, f.high) for f in spec.context.features.values()]).T
         contexts = np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0)
-        arms = part.choose(contexts, slots)
+        arms = self._arms(part, contexts, slots)
         means = population.means(raw)
         rewards = population.rewards(raw, arms, self.rng)
         self.result.people += people
@@ -138,7 +145,15 @@ class _Driver:
         self.best += float(np.amax(means, axis=1).sum())
         self.by_arm = self.by_arm + means.sum(axis=0) if self.by_arm.size else means.sum(axis=0)
         scaled = (rewards - spec.reward.low) / (spec.reward.high - spec.reward.low)
-        return contexts, slots, np.clip(scaled, 0.0, 1.0)
+        return contexts, slots, arms, np.clip(scaled, 0.0, 1.0)
+
+    def _arms(self, part: Participation, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """What people play now, or what those of a source have played before."""
+        source = part.spec.source(self.cohort)
+        if source is None:
+            return part.choose(contexts, slots)
+        shares = None if source.shares == "unknown" else np.array(source.shares)
+        return np.asarray(self.rng.choice(part.spec.arm_count, len(contexts), p=shares))
 
     async def _send(self, http: aiohttp.ClientSession, body: bytes, people: int) -> tuple[int, dict[str, int]]:
         """Upload until somebody answers; the same bytes each time, so that nothing counts twice."""
@@ -197,7 +212,7 @@ class _Driver:
             return None
 
     def _join(self, body: bytes) -> None:
-        self.part = Participation(body, self.name, _LIMITS)
+        self.part = Participation(body, self.name, _LIMITS, self.cohort)
         self.room = self.part.round.batch
         self.result.versions += 1
         if self.people is None:
@@ -233,11 +248,11 @@ def run_load(
     shuffler: str | None,
     *,
     users: int,
-    population: str,
-    path: str | None = None,
+    population: dict[str, Any],
     concurrency: int = 4,
     batch: int = 100,
     seed: int = 0,
+    cohort: str = "",
 ) -> LoadResult:
     """Drive ``users`` simulated people through an experiment.
 
@@ -245,18 +260,19 @@ def run_load(
     ----------
     name, server, shuffler
         The experiment, and where it is; the shuffler only under shuffle privacy.
-    users, population, path, seed
-        How many people, which ones, the population's file if it has one, and the seed of contexts and rewards.
+    users, population, seed
+        How many people, which ones (the table of a spec), and the seed of contexts and rewards.
     concurrency, batch
         Uploads under way at a time, and people in one; 1 as real devices do.
+    cohort
+        The source that these people belong to; empty for the experiment's own people.
 
     Raises
     ------
     PrivateerError
         If the experiment is not there, its terms are not what they say, or nobody answers.
     """
-    wanted = PopulationSpec.model_validate({"name": population, "path": path})
-    driver = _Driver(name, server, shuffler, wanted, seed)
+    driver = _Driver(name, server, shuffler, parse_population(population), seed, cohort)
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -284,11 +300,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--users", type=int, default=10_000, help="people")
     parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
     parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")
-    parser.add_argument("--population", default="peaks", choices=["peaks", "quadrants", "adult"])
-    parser.add_argument("--path", help="file of the population, for adult")
+    parser.add_argument("--population", default="peaks", help="its name, or a TOML file with a population section")
+    parser.add_argument("--path", help="file of the population, for csv and adult")
+    parser.add_argument("--set", action="append", default=[], metavar="population.KEY=VALUE", help="change the section")
+    parser.add_argument("--cohort", default="", help="source of these people, who report on arms played before")
     parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _population(options: argparse.Namespace) -> dict[str, Any]:
+    """The table that ``--population``, ``--path`` and ``--set`` make."""
+    if options.population.endswith(".toml"):
+        tables = read_tables(Path(options.population), [], "--population")
+    else:
+        tables = {"population": {"name": options.population}}
+    if options.path is not None:
+        tables["population"]["path"] = options.path
+    for setting in options.set:
+        apply_setting(tables, setting)
+    return dict(tables["population"])
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:
@@ -311,11 +342,11 @@ def main(arguments: list[str] | None = None) -> None:
             options.url,
             options.shuffler,
             users=options.users,
-            population=options.population,
-            path=options.path,
+            population=_population(options),
             concurrency=options.concurrency,
             batch=options.batch,
             seed=options.seed,
+            cohort=options.cohort,
         )
     except PrivateerError as error:
         print(f"privateer: {error}", file=sys.stderr)

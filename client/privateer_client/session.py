@@ -20,7 +20,8 @@ class Outcome(StrEnum):
     """What became of a report.
 
     ``accepted``: it is durable. ``late``: the round closed between choosing and reporting. ``not-asked``: the
-    experiment is over. ``refused``: the door did not take it. ``unsent``: nobody answered; it may have arrived or not.
+    experiment is over, or it is another cohort's turn. ``refused``: the door did not take it. ``unsent``: nobody
+    answered; it may have arrived or not.
     """
 
     ACCEPTED = "accepted"
@@ -59,8 +60,23 @@ class _Part:
 
     def _pay_and_seal(self, reward: float) -> bytes | None:
         """The body to send, paid for; None if no report is asked for."""
+        if self._participation.cohort:
+            raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
         if self._context is None:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
+        return self._paid(self._context, None, reward)
+
+    def _pay_and_seal_past(self, context: Mapping[str, Any], arm: str, reward: float) -> bytes | None:
+        """As `_pay_and_seal`, for an arm that was played before."""
+        spec = self._participation.spec
+        if not self._participation.cohort:
+            raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
+        if arm not in spec.experiment.arms:
+            raise InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec")
+        played = np.array([spec.experiment.arms.index(arm)])
+        return self._paid(context_vector(context, spec.context.features), played, reward)
+
+    def _paid(self, context: NDArray[np.float64], played: NDArray[np.int64] | None, reward: float) -> bytes | None:
         participation = self._participation
         scaled, self.clipped = scaled_reward(reward, participation.spec.reward)
         if self._account.has_paid(self._identity):
@@ -70,7 +86,11 @@ class _Part:
         terms = participation.terms
         promise = (terms.epsilon, terms.delta, terms.local_epsilon)
         self._account.pay(Payment(self._identity, participation.round.version, terms.model, *promise))
-        (sealed,) = participation.reports(self._context, self._slots, np.array([scaled]))
+        rewards = np.array([scaled])
+        if played is None:
+            (sealed,) = participation.reports(context, self._slots, rewards)
+        else:
+            (sealed,) = participation.recorded(context, self._slots, played, rewards)
         return encode_envelope(Envelope(participation.header, sealed))
 
     def _outcome(self, response: httpx.Response, retried: bool) -> Outcome:
@@ -111,7 +131,28 @@ class Session(_Part):
         AlreadyReported, BudgetExceeded
             If the ledger does not allow it; nothing was sent.
         """
-        body = self._pay_and_seal(reward)
+        return self._send(self._pay_and_seal(reward))
+
+    def report_past(self, context: Mapping[str, Any], arm: str, reward: float) -> Outcome:
+        """As `report`, for a member of a source: on an arm that was played before, which stays secret.
+
+        Parameters
+        ----------
+        context
+            Of the person when the arm was played.
+        arm
+            Its name.
+        reward
+            What came of it.
+
+        Raises
+        ------
+        InputError
+            If the session is not one of a source, or as `choose` and `report`.
+        """
+        return self._send(self._pay_and_seal_past(context, arm, reward))
+
+    def _send(self, body: bytes | None) -> Outcome:
         if body is None:
             return Outcome.NOT_ASKED
         for attempt in range(self._retries + 1):
@@ -133,7 +174,13 @@ class AsyncSession(_Part):
 
     async def report(self, reward: float) -> Outcome:
         """As `Session.report`."""
-        body = self._pay_and_seal(reward)
+        return await self._send(self._pay_and_seal(reward))
+
+    async def report_past(self, context: Mapping[str, Any], arm: str, reward: float) -> Outcome:
+        """As `Session.report_past`."""
+        return await self._send(self._pay_and_seal_past(context, arm, reward))
+
+    async def _send(self, body: bytes | None) -> Outcome:
         if body is None:
             return Outcome.NOT_ASKED
         for attempt in range(self._retries + 1):

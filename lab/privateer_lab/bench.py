@@ -73,7 +73,7 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
 
 
 def _drive(at: tuple[str, str], name: str, users: int, batch: int) -> LoadResult:
-    return run_load(name, *at, users=users, population="peaks", batch=batch, seed=1)
+    return run_load(name, *at, users=users, population={"name": "peaks"}, batch=batch, seed=1)
 
 
 def _create(at: Services, name: str, users: int) -> None:

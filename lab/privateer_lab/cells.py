@@ -1,4 +1,7 @@
-"""Means of a population over bins: what people need not be drawn one by one for."""
+"""A population bin by bin: what people need not be drawn one by one for."""
+
+from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,16 +9,31 @@ from numpy.typing import NDArray
 from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
 from privateer_client.population import Population
+from privateer_client.population.synthetic import Synthetic
 
-_POINTS = 4096
-"""Midpoints in a bin, over all features: means with a kink are off by less than 1e-4, smooth ones by far less."""
+
+@dataclass(frozen=True)
+class BinLaw:
+    """Who comes to the bins of a policy, and what they may expect there.
+
+    Attributes
+    ----------
+    masses
+        Chance of a person to be in each bin, (bins,); their sum is 1.
+    means, best
+        Mean reward of every arm over the people of each bin, (bins, arms), and of each person's best arm, (bins,).
+    """
+
+    masses: NDArray[np.float64]
+    means: NDArray[np.float64]
+    best: NDArray[np.float64]
 
 
 class Cells:
-    """Expected rewards bin by bin, for contexts uniform on the unit cube and rewards of 0 or 1.
+    """Masses and expected rewards bin by bin, for independent people with rewards of 0 or 1.
 
-    Contexts of one bin are alike to a policy, so the rewards of its people who play one arm are independent coins of
-    the arm's mean over the bin: sums over bins have the law of sums over people.
+    Contexts of one bin are alike to a policy, so the rewards of its people who play one arm in one phase are
+    independent coins of the arm's mean over the bin: sums over bins have the law of sums over people.
 
     Parameters
     ----------
@@ -23,31 +41,28 @@ class Cells:
         One for which `can_aggregate` holds.
     """
 
-    def __init__(self, population: Population) -> None:
-        self._population = population
-        self._known: dict[tuple[int, int], tuple[NDArray[np.float64], float]] = {}
-        side = round(_POINTS ** (1 / population.features))
-        axis = (np.arange(side) + 0.5) / side
-        grid = np.meshgrid(*[axis] * population.features, indexing="ij")
-        self._grid = np.stack(grid, axis=-1).reshape(-1, population.features)
+    def __init__(self, population: Synthetic) -> None:
+        self.population = population
+        self._phase = 0
+        self._known: dict[tuple[int, int], tuple[float, NDArray[np.float64], float]] = {}
 
-    def means(self, policy: PartitionPolicy) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean reward of every arm over each bin, (bins, arms), and of the best arm at every point, (bins,)."""
+    def law(self, policy: PartitionPolicy, phase: int) -> BinLaw:
+        """The bins of a policy in a phase of the population."""
+        if phase != self._phase:
+            self._phase = phase
+            self._known.clear()
         names = list(zip(policy.depths.tolist(), policy.paths.tolist(), strict=True))
-        if any(name not in self._known for name in names):
-            lower, upper = policy.edges()
-            for name, low, high in zip(names, lower, upper, strict=True):
-                if name not in self._known:
-                    self._known[name] = self._integral(low, high)
-        found = [self._known[name] for name in names]
-        return np.array([arms for arms, _ in found]), np.array([best for _, best in found])
-
-    def _integral(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        means = self._population.means(low + (high - low) * self._grid)
-        return means.mean(axis=0), float(np.amax(means, axis=1).mean())
+        new = [b for b, name in enumerate(names) if name not in self._known]
+        if new:
+            lower, upper = (corner[new] for corner in policy.edges())
+            masses = self.population.density.masses(lower, upper).tolist()
+            for b, low, high, mass in zip(new, lower, upper, masses, strict=True):
+                self._known[names[b]] = (mass, *self.population.averages(low, high, phase))
+        masses, means, best = (np.array(part) for part in zip(*(self._known[name] for name in names), strict=True))
+        return BinLaw(masses / masses.sum(), means, best)
 
 
-def can_aggregate(population: Population, spec: Spec) -> bool:
-    """Whether people may be drawn by bins: uniform on the cube that the spec scales from, with rewards of 0 or 1."""
+def can_aggregate(population: Population, spec: Spec) -> TypeGuard[Synthetic]:
+    """Whether people may be drawn by bins: independent, on the cube that the spec scales from, rewards of 0 or 1."""
     unit = all((feature.low, feature.high) == (0.0, 1.0) for feature in spec.context.features.values())
-    return population.uniform and unit and (spec.reward.low, spec.reward.high) == (0.0, 1.0)
+    return isinstance(population, Synthetic) and unit and (spec.reward.low, spec.reward.high) == (0.0, 1.0)

@@ -22,7 +22,7 @@ def run_demo(services: Services, users: int) -> None:
         f"epsilon {spec.privacy.bound:g}, delta {spec.privacy.delta:g}"
     )
     screen.print(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
-    result = run_load(name, services.server, services.shuffler, users=users, population="peaks", seed=1)
+    result = run_load(name, services.server, services.shuffler, users=users, population={"name": "peaks"}, seed=1)
     _show(services, spec, result)
 
 

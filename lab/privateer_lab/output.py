@@ -38,14 +38,22 @@ def readable(value: Any) -> str:
 
 
 def progress(items: Iterable[T], total: int, label: str) -> list[T]:
-    """Collect ``items`` behind a progress bar on standard error, shown on a terminal only."""
+    """Collect ``items`` behind a progress bar on standard error, shown on a terminal only.
+
+    Ctrl-C ends it: what has come so far is returned, if anything has, and a line says how much that is.
+    """
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(
         *columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
     ) as bar:
         task = bar.add_task(label, total=total)
-        done = []
-        for item in items:
-            done.append(item)
-            bar.advance(task)
+        done: list[T] = []
+        try:
+            for item in items:
+                done.append(item)
+                bar.advance(task)
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            typer.echo(f"privateer: interrupted after {len(done)} of {total} {label}", err=True)
         return done

@@ -1,26 +1,29 @@
 """An experiment in one process: the same policies, privatizers and learners, and simulated people."""
 
-import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from functools import reduce
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.contributions import KeyedValues
+from privateer.contributions import KeyedValues, merged
 from privateer.errors import SpecError
-from privateer.experiment import Spec, next_batch
+from privateer.experiment import Source, Spec, Turn, next_turn
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer_client.population import Population, population_for
-from privateer_lab.cells import Cells, can_aggregate
+from privateer_lab.cells import BinLaw, Cells, can_aggregate
+from privateer_lab.noise import SeededNoise
+from privateer_lab.parallel import Backend, each
 from privateer_server.learners import Learner, learner_for
 
-_BY_BINS = 2000
+_BY_BINS: Final = 2000
 """Smaller rounds are drawn faster one by one."""
+_BLOCK: Final = 1 << 18
+"""Most people drawn one by one at a time."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,9 @@ class Run:
         Mean reward received by a person, in the reward's own units.
     people, rounds, bins
         People simulated, rounds closed, and bins at the end.
+    path
+        After each round of the experiment's own people, and at the end: people so far, and regret, best constant
+        regret, uniform regret so far.
     """
 
     seed: int
@@ -45,6 +51,7 @@ class Run:
     people: int
     rounds: int
     bins: int
+    path: tuple[tuple[int, float, float, float], ...]
 
 
 def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
@@ -60,9 +67,11 @@ def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
         Draw people one by one where their sums by bin could be drawn, whose law is the same.
     """
     run = _Running(spec, seed, one_by_one)
-    while batch := next_batch(spec, run.seen):
-        run.close_round(batch)
-    left = spec.experiment.horizon - run.seen
+    turn = next_turn(spec, None)
+    while turn.batch:
+        run.close_round(turn)
+        turn = next_turn(spec, turn)
+    left = spec.experiment.horizon - run.people
     if left:
         run.finish(left)
     return run.outcome()
@@ -74,28 +83,63 @@ class _Running:
     def __init__(self, spec: Spec, seed: int, one_by_one: bool) -> None:
         self.spec, self.seed = spec, seed
         self.population: Population = population_for(spec, seed)
-        by_bins = not one_by_one and can_aggregate(self.population, spec)
-        self.cells = Cells(self.population) if by_bins else None
+        self.cells: Cells | None = None
+        if not one_by_one and can_aggregate(self.population, spec):
+            self.cells = Cells(self.population)
         self.rng = np.random.default_rng([seed, 1])
         self.learner: Learner = learner_for(spec)
         self.state = self.learner.start()
-        self.seen = self.people = self.rounds = 0
+        self.sources = {source.name: population_for(_of_source(spec, source), seed) for source in spec.sources}
+        self.people = self.rounds = 0
         self.expected = self.best = self.received = 0.0
         self.by_arm = np.zeros(spec.arm_count)
+        self.path: list[tuple[int, float, float, float]] = []
 
-    def policy(self, batch: int) -> PartitionPolicy:
-        return self.learner.policy(self.state, self.rounds + 1, batch, int(self.rng.integers(2**63)))
+    def policy(self, batch: int, cohort: str = "") -> PartitionPolicy:
+        return self.learner.policy(self.state, self.rounds + 1, batch, int(self.rng.integers(2**63)), cohort)
 
-    def close_round(self, batch: int) -> None:
-        policy = self.policy(batch)
+    def close_round(self, turn: Turn) -> None:
+        policy = self.policy(turn.batch, turn.cohort)
         privatizer = privatizer_for(policy.layout, policy.terms)
-        if self.cells and batch >= _BY_BINS:
-            release = privatizer.simulate_counts(*self.play_bins(policy, batch, self.cells), self.rng)
+        if self.cells and turn.batch >= _BY_BINS and not turn.cohort:
+            release = privatizer.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
         else:
-            release = privatizer.simulate(self.play(policy, batch), self.rng)
+            release = self.release(policy, privatizer, turn)
         self.state = self.learner.learn(self.state, policy, release)
-        self.seen += batch
         self.rounds += 1
+        if not turn.cohort:
+            self.mark()
+
+    def mark(self) -> None:
+        """Note where the run stands."""
+        constant, uniform = self.best - float(np.max(self.by_arm)), self.best - float(self.by_arm.mean())
+        self.path.append((self.people, self.best - self.expected, constant, uniform))
+
+    def release(self, policy: PartitionPolicy, privatizer: Any, turn: Turn) -> Any:
+        """The release of people drawn one by one, in blocks, so that memory does not grow with their number."""
+        starts = range(0, turn.batch, _BLOCK)
+        told = (self.tell(policy, turn, start, min(_BLOCK, turn.batch - start)) for start in starts)
+        sampled = policy.terms.mechanism in ("laplace", "signed-symbol") or len(starts) == 1
+        # Of people who report on the past, slots and what they have to tell are not independent.
+        if sampled and (policy.terms.mechanism == "laplace" or not turn.cohort):
+            return reduce(merged, (privatizer.simulate(block, self.rng) for block in told))
+        noise, total = SeededNoise(self.rng), privatizer.empty()
+        for block in told:
+            total = privatizer.add(total, privatizer.randomize(block, noise))
+        return privatizer.release(total, noise)
+
+    def tell(self, policy: PartitionPolicy, turn: Turn, start: int, people: int) -> KeyedValues:
+        return self.recorded(policy, turn.seen + start, people) if turn.cohort else self.play(policy, people)
+
+    def recorded(self, policy: PartitionPolicy, seen: int, people: int) -> KeyedValues:
+        """What the next people of a source have to tell of arms that they played before."""
+        source, population = self.spec.source(policy.cohort), self.sources[policy.cohort]
+        raw = population.contexts(seen, people, self.rng)
+        shares = None if source is None or source.shares == "unknown" else np.array(source.shares)
+        arms = self.rng.choice(self.spec.arm_count, people, p=shares)
+        rewards = self.scaled_rewards(population.rewards(raw, arms, self.rng))
+        slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
+        return policy.contribute_recorded(scaled(raw, self.spec), slots, arms, rewards)
 
     def finish(self, people: int) -> None:
         """Let the people who are left play the final policy."""
@@ -103,29 +147,35 @@ class _Running:
         if self.cells and people >= _BY_BINS:
             self.play_bins(policy, people, self.cells)
         else:
-            self.play(policy, people)
+            for start in range(0, people, _BLOCK):
+                self.play(policy, min(_BLOCK, people - start))
+        self.mark()
 
     def play_bins(self, policy: PartitionPolicy, people: int, cells: Cells) -> tuple[NDArray[np.int64], int]:
         """As `play` for ``people`` drawn by bins: counts by key, arm and reward, and people without a key.
 
         Expected rewards are those of the bins, so regret has the same mean and less spread by chance.
         """
-        means, best = cells.means(policy)
-        visitors = self.rng.multinomial(people, 0.5**policy.depths)
-        played = visitors[:, None] * (np.arange(means.shape[1]) == policy.active.argmax(axis=1)[:, None])
+        phases = cells.population.phases(self.people, people)
+        keyed = sum(self._play_phase(policy, some, cells.law(policy, phase)) for phase, some in phases)
+        return np.asarray(keyed), people - int(np.sum(keyed))
+
+    def _play_phase(self, policy: PartitionPolicy, people: int, law: BinLaw) -> NDArray[np.int64]:
+        """Counts by key, arm and reward of ``people`` of one phase."""
+        visitors = self.rng.multinomial(people, law.masses)
+        played = visitors[:, None] * (np.arange(law.means.shape[1]) == policy.active.argmax(axis=1)[:, None])
         played[policy.bins] = self.rng.multinomial(visitors[policy.bins], policy.layout.shares)
-        wins = self.rng.binomial(played, np.clip(means, 0.0, 1.0))
+        wins = self.rng.binomial(played, np.clip(law.means, 0.0, 1.0))
         self.people += people
         self.received += float(wins.sum())
-        self.expected += float((played * means).sum())
-        self.best += float(visitors @ best)
-        self.by_arm += visitors @ means
-        keyed = np.stack([played - wins, wins], axis=-1)[policy.bins]
-        return keyed, people - int(keyed.sum())
+        self.expected += float((played * law.means).sum())
+        self.best += float(visitors @ law.best)
+        self.by_arm += visitors @ law.means
+        return np.asarray(np.stack([played - wins, wins], axis=-1)[policy.bins])
 
     def play(self, policy: PartitionPolicy, people: int) -> KeyedValues:
         """Let ``people`` play, bring the sums up to date, and return what they have to tell."""
-        raw = self.population.contexts(people, self.rng)
+        raw = self.population.contexts(self.people, people, self.rng)
         slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
         told = policy.contribute(scaled(raw, self.spec), slots, np.zeros(people))
         arms = told.groups
@@ -136,20 +186,29 @@ class _Running:
         self.expected += float(means[np.arange(people), arms].sum())
         self.best += float(np.amax(means, axis=1).sum())
         self.by_arm += means.sum(axis=0)
+        return replace(told, values=self.scaled_rewards(rewards))
+
+    def scaled_rewards(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
         low, high = self.spec.reward.low, self.spec.reward.high
-        return replace(told, values=np.clip((rewards - low) / (high - low), 0.0, 1.0))
+        return np.clip((rewards - low) / (high - low), 0.0, 1.0)
 
     def outcome(self) -> Run:
+        _, regret, constant, uniform = self.path[-1]
         return Run(
             seed=self.seed,
-            regret=self.best - self.expected,
-            uniform_regret=self.best - float(self.by_arm.mean()),
-            best_constant_regret=self.best - float(np.max(self.by_arm)),
+            regret=regret,
+            uniform_regret=uniform,
+            best_constant_regret=constant,
             reward=self.received / self.people,
             people=self.people,
             rounds=self.rounds,
             bins=len(self.state.depths),
+            path=tuple(self.path),
         )
+
+
+def _of_source(spec: Spec, source: Source) -> Spec:
+    return spec.model_copy(update={"population": source.population or spec.population})
 
 
 def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
@@ -159,7 +218,7 @@ def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
     return np.asarray(np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0))
 
 
-def simulate(spec: Spec, seeds: int, jobs: int | None = None) -> Iterator[Run]:
+def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:
     """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core).
 
     Raises
@@ -169,13 +228,7 @@ def simulate(spec: Spec, seeds: int, jobs: int | None = None) -> Iterator[Run]:
     """
     if spec.population is None:
         raise SpecError("missing", field="population", remedy="add [population] name = 'peaks' to the spec")
-    jobs = min(seeds, jobs or os.cpu_count() or 1)
-    if jobs == 1:
-        yield from (simulate_once(spec, seed) for seed in range(seeds))
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(simulate_once, spec, seed) for seed in range(seeds)]):
-            yield done.result()
+    return each(simulate_once, [(spec, seed) for seed in range(seeds)], jobs, backend)
 
 
 def summary(runs: list[Run], started: float) -> dict[str, Any]:
@@ -194,5 +247,9 @@ def summary(runs: list[Run], started: float) -> dict[str, Any]:
         "seeds": len(runs),
         "users_per_second": people / wall,
         "wall_seconds": wall,
-        "runs": [asdict(run) for run in sorted(runs, key=lambda run: run.seed)],
+        "runs": [_row(run) for run in sorted(runs, key=lambda run: run.seed)],
     }
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in asdict(run).items() if name != "path"}

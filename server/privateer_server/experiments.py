@@ -177,8 +177,9 @@ def _check_calibration(spec: Spec) -> None:
 def _check_batches(spec: Spec, sealed_size: int, bytes_max: int) -> None:
     """Refuse an experiment that would come to a batch that no request may carry, and stand still."""
     growth, size = spec.experiment.round_growth, spec.experiment.round_size
-    # A batch is at most growth times the people before it, and both together at most the horizon.
-    largest = max(size, math.floor(growth / (1 + growth) * spec.experiment.horizon))
+    cohort = max([spec.experiment.horizon, *(source.people for source in spec.sources)])
+    # A batch is at most growth times the people before it, and both together at most the cohort.
+    largest = max(size, math.floor(growth / (1 + growth) * cohort))
     if spec.privacy.model == "shuffle" and largest * sealed_size > bytes_max - _HEADER_BYTES:
         raise SpecError(
             f"rounds of {largest} reports exceed the {bytes_max} bytes that this server takes at once",

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from privateer.codec import decode, encode
-from privateer.experiment import Spec, next_batch
+from privateer.experiment import Spec, Turn, next_turn
 from privateer.policies.partition import PartitionPolicy
 from privateer.privacy.noise import SecureNoise
 from privateer.privatizers import privatizer_for
@@ -29,7 +29,7 @@ class OpenRound:
     policy, state
         The policy that lives for the round, and the learner state that made it.
     people
-        Sum of the batches of earlier rounds.
+        Sum of the batches of earlier rounds of the policy's cohort.
     received, total
         Reports counted, and their sums.
     taken
@@ -71,7 +71,7 @@ def first_round(spec: Spec, public_key: bytes) -> OpenRound:
     SpecError
         If no report of the round's batch can keep the promise.
     """
-    return _publish(spec, learner_for(spec).start(), 1, 0, public_key)
+    return _publish(spec, learner_for(spec).start(), 1, next_turn(spec, None), public_key)
 
 
 def following_round(closed: OpenRound) -> OpenRound:
@@ -85,24 +85,25 @@ def following_round(closed: OpenRound) -> OpenRound:
         release = closed.privatizer.release(closed.total, SecureNoise())
         state = learner_for(closed.spec).learn(state, closed.policy, release)
     # Batches count, not the good reports in them: the schedule of rounds is then fixed by the spec alone.
-    people = closed.people + closed.round.batch
-    return _publish(closed.spec, state, closed.round.version + 1, people, closed.round.public_key)
+    turn = next_turn(closed.spec, Turn(closed.policy.cohort, closed.people, closed.round.batch))
+    return _publish(closed.spec, state, closed.round.version + 1, turn, closed.round.public_key)
 
 
-def _publish(spec: Spec, state: Any, version: int, people: int, public_key: bytes) -> OpenRound:
-    batch = next_batch(spec, people)
-    policy = learner_for(spec).policy(state, version, batch, secrets.randbits(64))
+def _publish(spec: Spec, state: Any, version: int, turn: Turn, public_key: bytes) -> OpenRound:
+    batch = turn.batch
+    policy = learner_for(spec).policy(state, version, batch, secrets.randbits(64), turn.cohort)
     privatizer = privatizer_for(policy.layout, policy.terms)
     sealed_size = SEAL_SIZE + REPORT_ID_SIZE + privatizer.report_size
     facts = Round(spec.experiment.name, version, spec.privacy.model, batch, sealed_size, public_key)
     body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy)))
-    return OpenRound(spec, facts, digest(body), body, policy, state, people, 0, privatizer.empty(), False)
+    return OpenRound(spec, facts, digest(body), body, policy, state, turn.seen, 0, privatizer.empty(), False)
 
 
 def record(current: OpenRound) -> RoundRecord:
     """A round as the store keeps it."""
     policy = current.policy
-    summary = {"bins": len(policy.depths), "undecided": len(policy.bins), "terms": policy.terms}
+    counts = {"bins": len(policy.depths), "undecided": len(policy.bins)}
+    summary = {"cohort": policy.cohort, **counts, "terms": policy.terms}
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,

@@ -1,6 +1,7 @@
 """What people have to tell before it is randomized. This never leaves a device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,3 +118,15 @@ class CellSums:
     reports: int
     rewards: NDArray[np.float64]
     counts: NDArray[np.float64]
+
+
+S = TypeVar("S", KeyedSums, CellSums)
+
+
+def merged(left: S, right: S) -> S:
+    """The release of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
+    reports = left.reports + right.reports
+    if isinstance(left, CellSums) and isinstance(right, CellSums):
+        return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)
+    sums, counts, hits = left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
+    return replace(left, reports=reports, sums=sums, counts=counts, hits=hits)

@@ -2,22 +2,21 @@
 
 import math
 import tomllib
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
+from privateer.population import Population
+from privateer.sections import Finite, parse_section
+from privateer.sections import Section as _Section
 
 ARMS_MIN, ARMS_MAX = 2, 16
 FEATURES_MAX = 5
 Model = Literal["local", "shuffle", "central", "none"]
 _DELTA_MIN = {"shuffle": 1e-15, "central": 1e-8}
 """What the accountant certifies; under central the distance of drawn noise from the normal law must be small in it."""
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Feature(_Section):
@@ -123,19 +122,29 @@ class PartitionAlgorithm(_Section):
     failure: float = Field(default=0.05, gt=0, lt=1)
 
 
-class Population(_Section):
-    """Simulated people; services ignore it.
+class Source(_Section):
+    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data).
 
     Attributes
     ----------
     name
-        ``peaks``, ``quadrants`` or ``adult``.
-    path
-        CSV file, for ``adult``.
+        Lower-case letters, digits and dashes.
+    people
+        How many may report.
+    epsilon
+        What it is promised, in place of the experiment's epsilon; the rest of the promise is the same.
+    shares
+        Share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
+        behaviour policy. Their arms themselves are secret.
+    population
+        The cohort in simulation; the experiment's own if there is none.
     """
 
-    name: Literal["peaks", "quadrants", "adult"]
-    path: str | None = None
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    people: int = Field(ge=1, le=1_000_000_000)
+    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
+    population: Population | None = None
 
 
 class Experiment(_Section):
@@ -178,6 +187,7 @@ class Spec(_Section):
     reward: Reward = Reward()
     privacy: Privacy
     algorithm: PartitionAlgorithm
+    sources: tuple[Source, ...] = Field(default=(), max_length=16)
     population: Population | None = None
 
     @model_validator(mode="after")
@@ -187,6 +197,43 @@ class Spec(_Section):
         if self.experiment.round_size > self.experiment.horizon:
             raise ValueError("experiment.round_size: must be at most experiment.horizon")
         return self
+
+    @model_validator(mode="after")
+    def _sources_agree(self) -> "Spec":
+        if len({source.name for source in self.sources}) != len(self.sources):
+            raise ValueError("sources: names must be distinct")
+        for source in self.sources:
+            where = f"sources.{source.name}"
+            if (source.epsilon is None) != (self.privacy.epsilon is None):
+                raise ValueError(f"{where}.epsilon: must be given just where privacy.epsilon is")
+            if self.privacy.model == "shuffle" and self.privacy.local_epsilon_max < (source.epsilon or 0.0):
+                raise ValueError(f"{where}.epsilon: must be at most privacy.local_epsilon_max")
+            self._check_shares(source, where)
+        return self
+
+    def _check_shares(self, source: Source, where: str) -> None:
+        if source.shares == "unknown":
+            if self.privacy.calibration == "published":
+                return
+            raise ValueError(f"{where}.shares: must be public: what is learned of an arm is in proportion to them")
+        if len(source.shares) != self.arm_count or abs(sum(source.shares) - 1) > 1e-6:
+            raise ValueError(f"{where}.shares: must be one for each arm, with a sum of 1")
+
+    @property
+    def cohorts(self) -> tuple[Source, ...]:
+        """Sources in the order of their turns: the most informative reports first; as listed under ``published``."""
+        if self.privacy.calibration == "published":
+            return self.sources
+        return tuple(sorted(self.sources, key=lambda source: -(source.epsilon or 0.0)))
+
+    def source(self, cohort: str) -> Source | None:
+        """The source of this name; none for the experiment's own people, or a name that is not there."""
+        return next((source for source in self.sources if source.name == cohort), None)
+
+    def privacy_of(self, cohort: str) -> Privacy:
+        """What a person of a cohort is promised; ``cohort`` is empty for the experiment's own people."""
+        source = self.source(cohort)
+        return self.privacy if source is None else self.privacy.model_copy(update={"epsilon": source.epsilon})
 
     @property
     def dimension(self) -> int:
@@ -199,12 +246,43 @@ class Spec(_Section):
         return len(self.experiment.arms)
 
 
-def next_batch(spec: Spec, seen: int) -> int:
-    """Reports of the round that starts after ``seen`` people; 0 when the experiment is over.
+@dataclass(frozen=True)
+class Turn:
+    """Whose round it is.
+
+    Attributes
+    ----------
+    cohort
+        A source's name; empty for the experiment's own people.
+    seen
+        People of the cohort in earlier rounds.
+    batch
+        Reports of the round; 0 when the experiment is over.
+    """
+
+    cohort: str
+    seen: int
+    batch: int
+
+
+def next_turn(spec: Spec, last: Turn | None) -> Turn:
+    """The turn after ``last``, or the first one: sources one after the other, then the experiment's own people."""
+    cohorts = [source.name for source in spec.cohorts] + [""]
+    cohort, seen = (cohorts[0], 0) if last is None else (last.cohort, last.seen + last.batch)
+    batch = _batch(spec, cohort, seen)
+    while cohort and not batch:
+        cohort, seen = cohorts[cohorts.index(cohort) + 1], 0
+        batch = _batch(spec, cohort, seen)
+    return Turn(cohort, seen, batch)
+
+
+def _batch(spec: Spec, cohort: str, seen: int) -> int:
+    """Reports of the round that starts after ``seen`` people of the cohort; 0 when it has had its turn.
 
     A last round too small for the promise is left out: under shuffle, one below ``min_batch``.
     """
-    left = spec.experiment.horizon - seen
+    source = spec.source(cohort)
+    left = (spec.experiment.horizon if source is None else source.people) - seen
     wanted = max(spec.experiment.round_size, math.floor(spec.experiment.round_growth * seen))
     batch = min(wanted, left)
     return 0 if spec.privacy.model == "shuffle" and batch < spec.privacy.min_batch else batch
@@ -218,11 +296,7 @@ def parse_spec(data: dict[str, Any]) -> Spec:
     SpecError
         Naming the first offending field, its constraint and the remedy.
     """
-    try:
-        return Spec.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _as_spec_error(first) from None
+    return parse_section(Spec, data)
 
 
 def read_spec(text: str) -> Spec:
@@ -238,15 +312,3 @@ def read_spec(text: str) -> Spec:
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", field="spec", remedy="see the examples") from None
     return parse_spec(data)
-
-
-def _as_spec_error(first: Any) -> SpecError:
-    field = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "value_error" and ": " in message:
-        inner, message = message.split(": ", 1)
-        field = inner if "." in inner or not field else f"{field}.{inner}"
-    remedies = {"extra_forbidden": "remove it or correct its spelling", "missing": "add it"}
-    if first["type"] == "extra_forbidden":
-        message = "unknown key"
-    return SpecError(message, field=field or "spec", remedy=remedies.get(first["type"], "see docs/configuration.md"))

@@ -22,9 +22,9 @@ from privateer.privatizers.curated import CuratedSums
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import Layout
+from privateer_lab.noise import SeededNoise
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.learners.partition_published import PublishedPartitionLearner
-from tests.support.noise import SeededNoise
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -10,10 +10,10 @@ import pytest
 
 from privateer.codec import decode, encode
 from privateer.contributions import KeyedValues
+from privateer_lab.noise import SeededNoise
 from tests.contract import registry
 from tests.contract.registry import Case
 from tests.contract.vectors import VECTORS
-from tests.support.noise import SeededNoise
 from tests.support.partitions import same
 from tests.support.statistics import centred, realised_epsilon, same_law
 

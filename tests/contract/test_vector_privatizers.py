@@ -9,8 +9,8 @@ from privateer.errors import BatchRefused, InputError, OutOfRange
 from privateer.privatizers.vector_laplace import LaplaceVectors
 from privateer.privatizers.vector_shares import ShareVectors
 from privateer.privatizers.vector_symbol import VectorSymbol
+from privateer_lab.noise import SeededNoise
 from tests.contract.vectors import CASES, PEOPLE, ball_of, people, spread, truth
-from tests.support.noise import SeededNoise
 from tests.support.partitions import same
 from tests.support.statistics import centred, same_law
 

@@ -24,7 +24,13 @@ def test_adult_over_http_beats_the_best_constant(tmp_path: Path) -> None:
         assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
         paths = f"{data},{data.with_name('adult.test.gz')}"
         result = run_load(
-            "adult-shuffle", at.server, at.shuffler, users=48842, population="adult", path=paths, batch=50, seed=0
+            "adult-shuffle",
+            at.server,
+            at.shuffler,
+            users=48842,
+            population={"name": "adult", "path": paths},
+            batch=50,
+            seed=0,
         )
     assert result.people == 48842
     assert result.accepted > 45000

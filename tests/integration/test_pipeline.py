@@ -16,7 +16,7 @@ import pytest
 from privateer.experiment import Spec
 from privateer.privacy.certificate import read_certificate, recompute
 from privateer_client import Client, Ledger, Outcome
-from privateer_client.load import run_load
+from privateer_client.load import LoadResult, run_load
 from privateer_lab.services import Processes, Services, free_port, running
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -34,12 +34,21 @@ def facts(at: Services) -> dict[str, object]:
     return dict(httpx.get(f"{at.server}/experiments/test").json())
 
 
+def wait_for_the_end(at: Services) -> None:
+    """Batches arrive some time after the shuffler took their last report."""
+    deadline = time.monotonic() + 30
+    while facts(at)["status"] != "finished" and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def held(folder: Path) -> int:
     """Reports in the rounds of a shuffler that has stopped."""
     count = 0
     for path in folder.glob("*.db"):
         with closing(sqlite3.connect(path)) as database:
-            count += database.execute("SELECT SUM(taken) FROM place").fetchone()[0]
+            # A shuffler killed while it opened a round leaves a file without tables.
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'place'").fetchone():
+                count += database.execute("SELECT SUM(taken) FROM place").fetchone()[0]
     return count
 
 
@@ -62,11 +71,9 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
     spec = make_spec(changes)
     with services(tmp_path) as at:
         create(at, spec)
-        result = run_load("test", at.server, at.shuffler, users=people, population="peaks", batch=50, seed=1)
+        result = run_load("test", at.server, at.shuffler, users=people, population={"name": "peaks"}, batch=50, seed=1)
         assert (result.accepted, result.people, dict(result.refused)) == (people, people, {})
-        deadline = time.monotonic() + 10
-        while facts(at)["status"] != "finished" and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for_the_end(at)
         assert facts(at)["accepted"] == people
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
             privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
@@ -75,6 +82,29 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED
+
+
+@pytest.mark.parametrize("changes", [SHUFFLED, LOCAL])
+def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, changes: dict[str, object]) -> None:
+    source = {"name": "clinic", "people": 2000, "epsilon": 2.0, "shares": [0.5, 0.3, 0.2]}
+    with services(tmp_path) as at:
+        create(at, make_spec({**changes, "experiment.horizon": 2000, "sources": [source]}))
+        own = {"population": {"name": "peaks"}, "batch": 50}
+        waiting: list[LoadResult] = []
+        people = threading.Thread(
+            target=lambda: waiting.append(run_load("test", at.server, at.shuffler, users=2000, seed=1, **own))
+        )
+        people.start()
+        told = run_load("test", at.server, at.shuffler, users=2000, seed=2, cohort="clinic", **own)
+        people.join()
+        assert [(run.accepted, dict(run.refused)) for run in (told, *waiting)] == [(2000, {})] * 2
+        wait_for_the_end(at)
+        history = httpx.get(f"{at.server}/experiments/test/history").json()["rounds"]
+        counts = [(row["cohort"], row["received"]) for row in history if row["batch"]]
+        assert sum(count for cohort, count in counts if cohort) == sum(count for cohort, count in counts if not cohort)
+        privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
+        for record in (privacy, *privacy["sources"]):
+            assert all(verdict.holds for verdict in recompute(read_certificate(record)))
 
 
 def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
@@ -103,7 +133,7 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
 
         killer = threading.Thread(target=murder)
         killer.start()
-        result = run_load("test", at.server, at.shuffler, users=5000, population="peaks", batch=20, seed=1)
+        result = run_load("test", at.server, at.shuffler, users=5000, population={"name": "peaks"}, batch=20, seed=1)
         killer.join()
         processes.wait(victim)
         lost = sum(result.refused.values())

@@ -35,11 +35,11 @@ from privateer_client.sealing import Sealer
 from privateer_client.session import AsyncSession, Session
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.run import CHANNELS, attacked, mechanisms
+from privateer_lab.noise import SeededNoise
 from privateer_server.api import doors
 from privateer_server.tally import Tally
 from privateer_shuffler.shuffle import Places
 from tests.contract import registry
-from tests.support.noise import SeededNoise
 from tests.unit.lab.test_cli import run
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -52,7 +52,7 @@ def audited(capsys: pytest.CaptureFixture[str], *names: str, samples: int = 20_0
 
 
 def test_every_privatizer_is_attacked() -> None:
-    assert {kind.__name__ for kind in registry.privatizers()} | {CHANNELS} == mechanisms()
+    assert {kind.__name__ for kind in registry.privatizers()} | {CHANNELS, "PhasedPolicy"} == mechanisms()
 
 
 def claims_of_experiments() -> set[tuple[str, str, str]]:

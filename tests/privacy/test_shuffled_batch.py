@@ -17,7 +17,7 @@ from privateer.experiment import Privacy
 from privateer.privacy.terms import calibrate
 from privateer.privatizers import privatizer_for
 from privateer.slots import Layout, bucket, sign
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 
 BATCH, BATCHES = 200, 20_000

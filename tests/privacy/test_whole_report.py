@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from privateer.privatizers import privatizer_for
+from privateer_lab.noise import SeededNoise
 from privateer_server.learners import learner_for
-from tests.support.noise import SeededNoise
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import independent, realised_epsilon

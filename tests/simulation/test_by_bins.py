@@ -3,10 +3,13 @@
 Fixed seeds; each comparison had a chance of 1e-6 to fail a right implementation when its seed was picked.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from privateer.experiment import Turn
 from privateer.privatizers import privatizer_for
 from privateer_client.population.peaks import Peaks
 from privateer_lab import simulation
@@ -34,7 +37,7 @@ def advanced(model: str):
     """A run that has learned three rounds, so that bins are many and some are decided."""
     run = simulation._Running(spec_of(model), 3, one_by_one=False)
     for _ in range(3):
-        run.close_round(3000)
+        run.close_round(Turn("", run.people, 3000))
     return run
 
 
@@ -56,13 +59,13 @@ def test_a_round_has_the_law_of_its_people(model):
 
 def test_another_arms_reward_is_caught(monkeypatch):
     """Planted: every arm wins as the first one does."""
-    made = Cells.means
+    made = Cells.law
 
-    def wrong(self, policy):
-        means, best = made(self, policy)
-        return means[:, :1].repeat(means.shape[1], axis=1), best
+    def wrong(self, policy, phase):
+        law = made(self, policy, phase)
+        return replace(law, means=law.means[:, :1].repeat(law.means.shape[1], axis=1))
 
-    monkeypatch.setattr(Cells, "means", wrong)
+    monkeypatch.setattr(Cells, "law", wrong)
     assert not same_law(*both_ways(simulation._Running(spec_of("none"), 3, one_by_one=False), 100))
 
 
@@ -81,14 +84,14 @@ def test_whole_runs_have_the_same_law(model):
 def test_means_over_bins_by_a_finer_grid():
     run = advanced("local")
     policy = run.policy(3000)
-    means, best = run.cells.means(policy)
+    law = run.cells.law(policy, 0)
     lower, upper = policy.edges()
     side = (np.arange(400) + 0.5) / 400
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     for b in range(len(lower)):
         truth = Peaks(3).means(lower[b] + (upper[b] - lower[b]) * grid)
-        assert means[b] == pytest.approx(truth.mean(axis=0), abs=1e-4)
-        assert best[b] == pytest.approx(truth.max(axis=1).mean(), abs=1e-4)
+        assert law.means[b] == pytest.approx(truth.mean(axis=0), abs=1e-4)
+        assert law.best[b] == pytest.approx(truth.max(axis=1).mean(), abs=1e-4)
 
 
 def test_people_are_drawn_one_by_one_where_bins_do_not_tell():

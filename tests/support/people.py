@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privateer.codec import decode, encode
 from privateer.contributions import CellSums, KeyedSums
-from privateer.experiment import Spec, next_batch
+from privateer.experiment import Spec, next_turn
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer_server.learners import learner_for
@@ -35,8 +35,8 @@ def rounds(
     """
     rng = np.random.default_rng(seed)
     learner = learner_for(spec)
-    state, seen, version = learner.start(), 0, 0
-    while batch := next_batch(spec, seen):
+    state, turn, version = learner.start(), next_turn(spec, None), 0
+    while batch := turn.batch:
         version += 1
         state = decode(encode(state), learner.state_type)
         policy = decode(encode(learner.policy(state, version, batch, int(rng.integers(2**63)))), PartitionPolicy)
@@ -48,7 +48,7 @@ def rounds(
         privatizer = privatizer_for(policy.layout, policy.terms)
         release = privatizer.simulate(policy.contribute(contexts, slots, rewards), rng)
         state = learner.learn(state, policy, release)
-        seen += batch
+        turn = next_turn(spec, turn)
         yield Round(policy, release, state)
 
 

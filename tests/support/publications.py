@@ -6,7 +6,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.codec import encode
-from privateer.experiment import Spec, next_batch
+from privateer.experiment import Spec, next_turn
 from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer.wire.publication import Publication, Round, encode_publication
@@ -28,11 +28,13 @@ def published(
     terms: dict[str, Any] | None = None,
     round_: dict[str, Any] | None = None,
     shown: Spec | None = None,
+    cohort: str | None = None,
 ) -> bytes:
     """An encoded publication of a spec's first round; ``terms``, ``round_`` and ``shown`` lie about it."""
     learner = learner_for(spec)
-    batch = next_batch(spec, 0) if batch is None else batch
-    policy: PartitionPolicy = learner.policy(learner.start(), 1, batch, 7)
+    turn = next_turn(spec, None)
+    batch = turn.batch if batch is None else batch
+    policy: PartitionPolicy = learner.policy(learner.start(), 1, batch, 7, turn.cohort if cohort is None else cohort)
     size = 64 + privatizer_for(policy.layout, policy.terms).report_size
     policy = replace(policy, terms=replace(policy.terms, **(terms or {})))
     facts = {

@@ -11,7 +11,7 @@ from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
 from privateer.wire.publication import Publication, decode_publication, digest
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 

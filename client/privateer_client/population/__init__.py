@@ -7,13 +7,20 @@ from numpy.typing import NDArray
 
 from privateer.errors import SpecError
 from privateer.experiment import Spec
-from privateer_client.population.adult import Adult
+from privateer.population import AdultPopulation, CsvPopulation, PeaksPopulation, QuadrantsPopulation, SmoothPopulation
+from privateer_client.population.adult import read_adult
+from privateer_client.population.classified import read_classified
+from privateer_client.population.density import density_for
+from privateer_client.population.drift import drift_for
+from privateer_client.population.function import Function
 from privateer_client.population.peaks import Peaks
 from privateer_client.population.quadrants import Quadrants
+from privateer_client.population.smooth import Smooth
+from privateer_client.population.synthetic import Synthetic
 
 
 class Population(Protocol):
-    """People drawn one after the other; contexts and rewards in their own units."""
+    """People one after the other; features and rewards in their own units."""
 
     @property
     def arms(self) -> int:
@@ -25,17 +32,12 @@ class Population(Protocol):
         """Number of features."""
         ...
 
-    @property
-    def uniform(self) -> bool:
-        """Whether contexts are uniform on the unit cube, and rewards 0 or 1."""
-        ...
-
-    def contexts(self, people: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Contexts of the next people, shape (n, d)."""
+    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Contexts of the people after the first ``seen``, shape (n, d + more): what no device sees comes last."""
         ...
 
     def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Expected reward of every arm, shape (n, arms)."""
+        """Expected reward of every arm, for contexts as `contexts` gives them; shape (n, arms)."""
         ...
 
     def rewards(
@@ -48,27 +50,40 @@ class Population(Protocol):
 def population_for(spec: Spec, seed: int) -> Population:
     """The population that a spec names.
 
+    Parameters
+    ----------
+    spec
+        With a ``population``.
+    seed
+        Of the order of people who are read from a file.
+
     Raises
     ------
     SpecError
-        If it names none, or one with other arms or features than the spec's.
+        If it names none, one with other arms or features than the spec's, or a file that cannot be used.
     """
-    chosen = spec.population
-    if chosen is None:
+    section = spec.population
+    if section is None:
         raise SpecError("missing", field="population", remedy="add [population] name = 'peaks'")
-    population = _made(chosen.name, spec.arm_count, chosen.path, seed)
+    if isinstance(section, AdultPopulation):
+        return read_adult(section, spec, seed)
+    if isinstance(section, CsvPopulation):
+        return read_classified(section, spec, seed)
+    function = _function(section, spec)
+    density = density_for(section.density, function.features)
+    return Synthetic(function, density, drift_for(section.drift))
+
+
+def _function(section: PeaksPopulation | QuadrantsPopulation | SmoothPopulation, spec: Spec) -> Function:
+    if isinstance(section, SmoothPopulation):
+        return Smooth(section.function, section.shape, spec.arm_count, spec.dimension)
+    made = Peaks(spec.arm_count) if isinstance(section, PeaksPopulation) else Quadrants()
     for field, has, wants in (
-        ("experiment.arms", spec.arm_count, population.arms),
-        ("context.features", spec.dimension, population.features),
+        ("experiment.arms", spec.arm_count, made.arms),
+        ("context.features", spec.dimension, made.features),
     ):
         if has != wants:
-            raise SpecError(f"population {chosen.name!r} has {wants}, not {has}", field=field, remedy="make them agree")
-    return population
-
-
-def _made(name: str, arms: int, path: str | None, seed: int) -> Population:
-    if name == "adult":
-        if path is None:
-            raise SpecError("missing", field="population.path", remedy="give the path of the UCI Adult file")
-        return Adult(path, seed)
-    return Peaks(arms) if name == "peaks" else Quadrants()
+            raise SpecError(
+                f"population {section.name!r} has {wants}, not {has}", field=field, remedy="make them agree"
+            )
+    return made

@@ -3,30 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.population.bernoulli import played
-
 
 class Peaks:
-    """Contexts uniform on the unit square; arm k of K peaks at k/(K+1), k = 1..K (the authors' code)."""
+    """On the unit square, arm k of K peaks at k/(K+1), k = 1..K (the authors' code)."""
 
     features = 2
-    uniform = True
 
     def __init__(self, arms: int) -> None:
         self.arms = arms
-
-    def contexts(self, people: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Shape (n, 2)."""
-        return rng.random((people, 2))
 
     def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
         """2e/(1+e) with e = exp(-2 K^2 (x1 - k/(K+1))^2), shape (n, K)."""
         centres = np.arange(1, self.arms + 1) / (self.arms + 1)
         bell = np.exp(-2.0 * self.arms**2 * (contexts[:, :1] - centres) ** 2)
         return np.asarray(2 * bell / (1 + bell))
-
-    def rewards(
-        self, contexts: NDArray[np.float64], arms: NDArray[np.int64], rng: np.random.Generator
-    ) -> NDArray[np.float64]:
-        """Shape (n,), 0 or 1."""
-        return played(self.means(contexts), arms, rng)

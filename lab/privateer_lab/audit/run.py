@@ -8,6 +8,7 @@ from privateer_lab.audit.case import Case
 from privateer_lab.audit.channels import channels
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.keyed import keyed_cases
+from privateer_lab.audit.phased import phased_cases
 from privateer_lab.audit.shuffled import shuffled_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
@@ -48,7 +49,13 @@ class Finding:
 
 def cases(samples: int) -> list[Case]:
     """All attacks, with about ``samples`` observations of each neighbour where these are cheap."""
-    return [*wire_cases(samples), *keyed_cases(samples), *shuffled_cases(samples), *vector_cases(samples)]
+    return [
+        *wire_cases(samples),
+        *keyed_cases(samples),
+        *shuffled_cases(samples),
+        *vector_cases(samples),
+        *phased_cases(samples),
+    ]
 
 
 def mechanisms() -> set[str]:

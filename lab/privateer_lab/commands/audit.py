@@ -30,6 +30,8 @@ def audit(
         raise SpecError("no such mechanism", field="--mechanism", remedy=f"one of {', '.join(sorted(known))}")
     total, findings = run_audit(samples, set(mechanism) or known)
     found = progress(findings, total, "attacks")
+    if len(found) < total:
+        raise typer.Exit(130)
     result = summary(found)
     print_json(result) if as_json else _print(found)
     if not result["holds"]:

@@ -8,7 +8,7 @@ import typer
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.partition_map import draw
 from privateer_lab.rest import ask
-from privateer_lab.specs import load_spec
+from privateer_lab.specs import load_any_spec
 
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -32,7 +32,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
-    parsed = load_spec(spec, settings).model_copy(update={"population": None})
+    parsed = load_any_spec(spec, settings).model_copy(update={"population": None})
     body = parsed.model_dump(mode="json", exclude_none=True)
     answer = ask("POST", f"{url}/experiments", json=body, headers={"Authorization": f"Bearer {token}"})
     print_json(answer) if as_json else screen.print(

@@ -6,14 +6,19 @@ from typing import Annotated
 
 import typer
 
+from privateer.errors import SpecError
+from privateer.experiment import Spec
+from privateer.phased import PhasedSpec
 from privateer_lab.commands.experiments import Json, Set
-from privateer_lab.output import print_json, print_table, progress
+from privateer_lab.output import print_json, print_table, progress, screen
+from privateer_lab.parallel import Backend
+from privateer_lab.phased import simulation as phased
 from privateer_lab.references import chosen
 from privateer_lab.references.run import play, summaries
 from privateer_lab.references.table import print_references
 from privateer_lab.simulation import simulate as runs_of
 from privateer_lab.simulation import summary
-from privateer_lab.specs import load_spec
+from privateer_lab.specs import load_any_spec
 
 
 def register(app: typer.Typer) -> None:
@@ -27,28 +32,46 @@ def register(app: typer.Typer) -> None:
 
 def simulate(
     spec: Annotated[Path, typer.Argument(help="TOML file with a population section.")],
-    users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
+    users: Annotated[int | None, typer.Option(min=1, help="People; default: as the spec says.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
     reference: Annotated[list[str], typer.Option(help="Another policy beside it, or all; docs/references.md.")] = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
     """Run an experiment in this process."""
-    parsed = load_spec(spec, settings, users)
-    names = chosen(reference, parsed)
+    parsed = load_any_spec(spec, settings, users)
+    names = _references(reference, parsed)
     started = time.perf_counter()
-    result = summary(progress(runs_of(parsed, seeds, jobs), seeds, "runs"), started)
+    if isinstance(parsed, PhasedSpec):
+        phases = progress(phased.simulate(parsed, seeds, jobs, backend), seeds, "runs")
+        result = phased.summary(parsed, phases, started)
+    else:
+        result = summary(progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs"), started)
+    whole = result["seeds"] == seeds
     result = {"experiment": parsed.experiment.name, **parsed.privacy.model_dump(), **result}
-    if names:
-        others = progress(play(parsed, names, seeds, jobs), seeds, "references")
+    if names and isinstance(parsed, Spec) and whole:
+        others = progress(play(parsed, names, seeds, jobs, backend), seeds, "references")
         result["references"] = summaries(others)
     if as_json:
         print_json(result)
-        return
-    shown = [(key, value) for key, value in result.items() if key not in ("runs", "references")]
-    print_table(parsed.experiment.name, shown)
-    print_references(result)
+    else:
+        shown = [(key, value) for key, value in result.items() if not isinstance(value, list | dict)]
+        print_table(parsed.experiment.name, shown)
+        for warning in result.get("warnings", []):
+            screen.print(f"warning: {warning}")
+        print_references(result)
+    if not whole:
+        raise typer.Exit(130)
+
+
+def _references(names: list[str], spec: Spec | PhasedSpec) -> list[str]:
+    if isinstance(spec, Spec):
+        return chosen(names, spec)
+    if names:
+        raise SpecError("references are for the partition algorithm", field="--reference", remedy="leave it out")
+    return []
 
 
 def load(context: typer.Context) -> None:

@@ -24,14 +24,14 @@ class AuthorsLearner(PublishedPartitionLearner):
 
     def _shares(self, state: PublishedState) -> NDArray[np.float64]:
         mean, _ = self._estimates(state)
-        return favoured_shares(mean, state.active, state.people >= warm_start(self.spec))
+        return favoured_shares(mean, state.active, state.people[0] >= warm_start(self.spec))
 
     def _surviving(
         self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
         band = np.maximum(radius, 2.0 ** (-state.depths / self.spec.dimension)[:, None])
         lower = np.where(state.active, mean - band, -np.inf).max(axis=1, keepdims=True)
-        explored = state.people >= warm_start(self.spec)
+        explored = state.people[0] >= warm_start(self.spec)
         return np.asarray(state.active & ~(explored[:, None] & (lower > mean + band)))
 
 
@@ -48,7 +48,7 @@ class Ldpmab(Reference):
 
     def __init__(self, spec: Spec, seed: int) -> None:
         local = Privacy(model="local", epsilon=spec.privacy.epsilon, calibration="published")
-        super().__init__(spec.model_copy(update={"privacy": local}), seed)
+        super().__init__(spec.model_copy(update={"privacy": local, "sources": ()}), seed)
         self.learner = AuthorsLearner(self.spec)
         self.state = self.learner.start()
         self.policy: PartitionPolicy

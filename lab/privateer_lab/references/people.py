@@ -29,11 +29,12 @@ class People:
         self._spec, self._seed = spec, seed
         self._population = population_for(spec, seed)
         self._rng = np.random.default_rng([seed, 3])
-        self._groups = 0
+        self._groups = self._seen = 0
 
     def next(self, people: int) -> Visitors:
         """The next people; call with at most `GROUP`."""
-        raw = self._population.contexts(people, self._rng)
+        raw = self._population.contexts(self._seen, people, self._rng)
+        self._seen += people
         visitors = Visitors(self._groups, raw, scaled(raw, self._spec), self._population.means(raw))
         self._groups += 1
         return visitors

@@ -1,14 +1,13 @@
 """References through an experiment's rounds: one pass over the people of a seed for all of them."""
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from privateer.experiment import Spec, next_batch
+from privateer.experiment import Spec, next_turn
+from privateer_lab.parallel import Backend, each
 from privateer_lab.references import REFERENCES
 from privateer_lab.references.people import GROUP, People
 
@@ -67,23 +66,21 @@ def play_once(spec: Spec, names: list[str], seed: int) -> list[ReferenceRun]:
 
 def _rounds(spec: Spec) -> Iterator[tuple[int, int]]:
     """Reports and people of every round; people who are left in the end report nothing."""
-    seen = 0
-    while batch := next_batch(spec, seen):
-        yield batch, batch
-        seen += batch
+    seen, turn = 0, next_turn(spec, None)
+    while turn.batch:
+        if not turn.cohort:
+            yield turn.batch, turn.batch
+            seen += turn.batch
+        turn = next_turn(spec, turn)
     if seen < spec.experiment.horizon:
         yield 0, spec.experiment.horizon - seen
 
 
-def play(spec: Spec, names: list[str], seeds: int, jobs: int | None = None) -> Iterator[list[ReferenceRun]]:
+def play(
+    spec: Spec, names: list[str], seeds: int, jobs: int | None = None, backend: Backend = "processes"
+) -> Iterator[list[ReferenceRun]]:
     """Outcomes of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core)."""
-    jobs = min(seeds, jobs or os.cpu_count() or 1)
-    if jobs == 1:
-        yield from (play_once(spec, names, seed) for seed in range(seeds))
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(play_once, spec, names, seed) for seed in range(seeds)]):
-            yield done.result()
+    return each(play_once, [(spec, names, seed) for seed in range(seeds)], jobs, backend)
 
 
 def summaries(outcomes: list[list[ReferenceRun]]) -> dict[str, dict[str, Any]]:

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from privateer.experiment import Spec
 from privateer.privacy.certificate import certify
-from privateer.privacy.terms import Terms
+from privateer.privacy.terms import Terms, calibrate
 from privateer.wire.publication import decode_publication, digest
 from privateer_server.experiments import Experiment
 from privateer_server.learners import learner_for
@@ -70,29 +71,39 @@ def history(rounds: list[RoundRecord]) -> list[dict[str, Any]]:
 def privacy(experiment: Experiment, rounds: list[RoundRecord]) -> dict[str, Any]:
     """What is promised to a person, round by round, against whom, and a certificate that recomputes it."""
     spec = experiment.spec
-    terms = [_terms(row) for row in rounds if row.batch] or [experiment.current.policy.terms]
-    certificate = certify(spec.experiment.name, spec.privacy.bound, spec.privacy.delta, terms)
+    asked = [(row, msgspec.json.decode(row.summary)) for row in rounds if row.batch]
+    promises = {
+        cohort: _promise(spec, cohort, [(row, facts["terms"]) for row, facts in asked if facts["cohort"] == cohort])
+        for cohort in dict.fromkeys(facts["cohort"] for _, facts in asked)
+    }
+    own = promises.pop("", None) or _promise(spec, "", [])
+    told = {"experiment": spec.experiment.name, "model": spec.privacy.model, "reports_per_person": 1}
+    sources = [{"name": cohort, **promise} for cohort, promise in promises.items()]
+    return told | own | ({"sources": sources} if spec.sources else {})
+
+
+def _promise(spec: Spec, cohort: str, rounds: list[tuple[RoundRecord, dict[str, Any]]]) -> dict[str, Any]:
+    """What a cohort's people are promised, and a certificate of its rounds so far, or of the first to come."""
+    promised = spec.privacy_of(cohort)
+    first = calibrate(promised, spec.experiment.round_size, 1.0, 1.0)
+    terms = [_terms(facts) for _, facts in rounds] or [first]
+    certificate = certify(spec.experiment.name, promised.bound, promised.delta, terms)
     return {
-        "experiment": spec.experiment.name,
-        "model": spec.privacy.model,
-        "epsilon": spec.privacy.epsilon,
-        "delta": spec.privacy.delta,
-        "reports_per_person": 1,
-        "rounds": [_cost(row) for row in rounds if row.batch],
+        "epsilon": promised.epsilon,
+        "delta": promised.delta,
+        "rounds": [_cost(row, facts) for row, facts in rounds],
         "certificate": msgspec.to_builtins(certificate),
     }
 
 
-def _terms(row: RoundRecord) -> Terms:
-    facts = msgspec.json.decode(row.summary)["terms"]
+def _terms(facts: dict[str, Any]) -> Terms:
     # JSON has no infinity: where records are sent there is no local promise.
     unbounded = {name: math.inf for name in ("epsilon", "local_epsilon") if facts[name] is None}
     return Terms(**(facts | unbounded))
 
 
-def _cost(row: RoundRecord) -> dict[str, Any]:
+def _cost(row: RoundRecord, facts: dict[str, Any]) -> dict[str, Any]:
     """A round's mechanism, and the sizes that it reached; a release below the honest minimum was refused."""
-    facts = msgspec.json.decode(row.summary)["terms"]
     kept = ("mechanism", "local_epsilon", "buckets", "elsewhere", "deviation", "honest")
     return {
         "version": row.version,

@@ -17,8 +17,8 @@ class Learner(Protocol):
         """The state before any report."""
         ...
 
-    def policy(self, state: Any, version: int, batch: int, seed: int) -> PartitionPolicy:
-        """The policy that lives for one round of ``batch`` reports (0: the final one); ``seed`` is public."""
+    def policy(self, state: Any, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+        """The policy that lives for one round of ``batch`` reports of a cohort (0: the final one); ``seed`` public."""
         ...
 
     def learn(self, state: Any, policy: PartitionPolicy, release: Any) -> Any:

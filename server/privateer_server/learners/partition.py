@@ -81,16 +81,18 @@ class PartitionLearner:
             heaviest=np.zeros(1),
         )
 
-    def policy(self, state: PartitionState, version: int, batch: int, seed: int) -> PartitionPolicy:
+    def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; slots are shared out by Thompson sampling.
 
         At the end (``batch`` 0) every bin plays its best arm.
         """
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
-        undecided = float((0.5 ** state.depths[bins]).sum())
-        key_share = float(np.max(0.5 ** state.depths[bins], initial=0.0))
-        terms = calibrate(self.spec.privacy, batch or self.spec.privacy.min_batch, undecided, key_share)
+        # Of a source's people, those have something to tell whose arm their slot asks about.
+        telling = float(self._behaviour(cohort).mean())
+        undecided = telling * float((0.5 ** state.depths[bins]).sum())
+        key_share = telling * float(np.max(0.5 ** state.depths[bins], initial=0.0))
+        terms = calibrate(self.spec.privacy_of(cohort), batch or self.spec.privacy.min_batch, undecided, key_share)
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
@@ -100,7 +102,13 @@ class PartitionLearner:
             bins=bins,
             layout=Layout(seed, self._thresholds(state, bins)),
             terms=replace(terms, batch=batch),
+            cohort=cohort,
         )
+
+    def _behaviour(self, cohort: str) -> NDArray[np.float64]:
+        """Share of a source's people who played each arm, (arms,); 1 for people who play what their slot says."""
+        source = self.spec.source(cohort)
+        return np.ones(self.spec.arm_count) if source is None else np.array(source.shares, dtype=np.float64)
 
     def _thresholds(self, state: PartitionState, bins: NDArray[np.int64]) -> NDArray[np.uint32]:
         active = state.active[bins]
@@ -116,12 +124,18 @@ class PartitionLearner:
         return np.where(np.arange(active.shape[1] - 1)[None, :] >= last[:, None], np.uint32(UNIT), edges)
 
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
-        """Update posteriors by inverse variance, drop arms, split bins."""
+        """Update posteriors by inverse variance, drop arms, split bins.
+
+        A source's estimates are in proportion to the share of its people who played the arm, eq. (26) with weights by
+        inverse variance. Its people may be elsewhere than the experiment's own: their mass in a bin is common to the
+        bin's arms, so it moves differences towards 0 and does not turn them.
+        """
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         variance = self._variance(release, policy.depths[policy.bins])[:, None]
         # A curator's noise is added once to a sum: a report bears its share of it.
-        weight = release.gain / (variance + release.noise / np.maximum(1, release.counts))
-        precision[policy.bins] += release.gain * weight * release.counts
+        gain = release.gain * self._behaviour(policy.cohort)
+        weight = gain / (variance + release.noise / np.maximum(1, release.counts))
+        precision[policy.bins] += gain * weight * release.counts
         moment[policy.bins] += weight * release.sums
         heaviest[policy.bins] = np.maximum(heaviest[policy.bins], np.max(weight, axis=1, initial=0.0))
         state = replace(

@@ -1,4 +1,4 @@
-"""The partition bandit as published: paper 1, Algorithm 2, eq. (8) to (17), with honest noise for every cell."""
+"""The partition bandit as published: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,9 +19,10 @@ _CONFIDENCE: Final = 2.0
 
 @dataclass(frozen=True)
 class PublishedState:
-    """Bins as in `PartitionPolicy`, with noisy sums; shapes (bins,) and (bins, arms).
+    """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
 
-    ``people`` counts those who reported while the bin was active: eq. (9).
+    ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
+    ``counts`` are (cohorts, bins, arms).
     """
 
     rounds: int
@@ -35,7 +36,7 @@ class PublishedState:
 
 
 class PublishedPartitionLearner:
-    """Algorithm 2 with the authors' constants, which learn where the paper's own do not.
+    """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
     that; a bin is refined when all its active arms are narrow, where the paper asks for one.
@@ -45,14 +46,19 @@ class PublishedPartitionLearner:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+        self._cohorts = ["", *(source.name for source in spec.sources)]
+        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
+        told = sum(source.people for source in spec.sources)
+        self._log = math.log2(max(2, spec.experiment.horizon, told))
 
     def start(self) -> PublishedState:
         """One bin, all arms."""
-        shape = (1, self.spec.arm_count)
+        arms, cohorts = self.spec.arm_count, len(self._cohorts)
         zero = np.zeros(1, np.int64)
-        return PublishedState(0, 0, zero, zero, np.ones(shape, bool), zero, np.zeros(shape), np.zeros(shape))
+        sums = np.zeros((cohorts, 1, arms))
+        return PublishedState(0, 0, zero, zero, np.ones((1, arms), bool), np.zeros((cohorts, 1), np.int64), sums, sums)
 
-    def policy(self, state: PublishedState, version: int, batch: int, seed: int) -> PartitionPolicy:
+    def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
@@ -68,18 +74,20 @@ class PublishedPartitionLearner:
             active=active,
             bins=np.arange(len(state.depths)),
             layout=Layout(seed, edges),
-            terms=replace(calibrate(self.spec.privacy, batch, 1.0, 1.0), batch=batch),
+            terms=replace(calibrate(self.spec.privacy_of(cohort), batch, 1.0, 1.0), batch=batch),
+            cohort=cohort,
         )
 
-    def learn(self, state: PublishedState, _policy: PartitionPolicy, release: CellSums) -> PublishedState:
-        """Add the round's sums, eq. (13), drop arms, eq. (16), and refine bins."""
+    def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
+        """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
+        which = np.arange(len(self._cohorts)) == self._cohorts.index(policy.cohort)
         state = replace(
             state,
             rounds=state.rounds + 1,
             seen=state.seen + release.reports,
-            people=state.people + release.reports,
-            rewards=state.rewards + release.rewards,
-            counts=state.counts + release.counts,
+            people=state.people + which[:, None] * release.reports,
+            rewards=state.rewards + which[:, None, None] * release.rewards,
+            counts=state.counts + which[:, None, None] * release.counts,
         )
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
@@ -92,27 +100,30 @@ class PublishedPartitionLearner:
     def _surviving(
         self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Active arms less those that eq. (16) drops."""
+        """Active arms less those that eq. (16) and (29) drop."""
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
-        explored = state.people >= math.log2(max(2, self.spec.experiment.horizon)) ** 2
-        return np.asarray(state.active & ~(explored[:, None] & (lower > mean + 2 * radius)))
+        return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
     def _best(self, state: PublishedState) -> NDArray[np.bool_]:
         mean = np.where(state.active, self._estimates(state)[0], -np.inf)
         return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 
     def _estimates(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimates of eq. (13) and radii of eq. (14).
+        """Estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
 
-        Estimates are clipped to the range of rewards, since ratios of noise are wild; the radius is infinite where the
-        noisy count is not positive.
+        A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
+        of noise are wild; the radius is infinite where the weighted count is not positive.
         """
-        some = state.counts > 0
-        count = np.where(some, state.counts, 1.0)
-        noise = state.people[:, None] / self.spec.privacy.bound**2
-        factor = _CONFIDENCE * math.log2(max(2, self.spec.experiment.horizon))
-        radius = np.sqrt(factor * np.maximum(noise, state.counts)) / np.abs(count)
-        return np.where(some, np.clip(state.rewards / count, 0.0, 1.0), 0.0), np.where(some, radius, np.inf)
+        explored = state.people >= self._log**2
+        people = np.maximum(state.people, 1)
+        weights = np.minimum(np.abs((self._epsilons**2 / people)[..., None] * state.counts), explored[..., None])
+        count = (weights * state.counts).sum(axis=0)
+        some = count > 0
+        count = np.where(some, count, 1.0)
+        spread = np.maximum((people / self._epsilons**2)[..., None], state.counts)
+        radius = np.sqrt(_CONFIDENCE * self._log * (weights**2 * spread).sum(axis=0)) / count
+        mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
+        return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
 
     def _refined(self, state: PublishedState, radius: NDArray[np.float64]) -> PublishedState:
         tau = 2.0 ** (-state.depths / self.spec.dimension)
@@ -127,9 +138,9 @@ class PublishedPartitionLearner:
             depths=state.depths[copies] + fresh,
             paths=np.where(fresh, 2 * state.paths[copies] + second, state.paths[copies]),
             active=state.active[copies],
-            people=state.people[copies] * keep,
-            rewards=state.rewards[copies] * keep[:, None],
-            counts=state.counts[copies] * keep[:, None],
+            people=state.people[:, copies] * keep,
+            rewards=state.rewards[:, copies] * keep[:, None],
+            counts=state.counts[:, copies] * keep[:, None],
         )
 
     def describe(self, state: PublishedState) -> dict[str, Any]:

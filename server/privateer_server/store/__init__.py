@@ -14,7 +14,7 @@ class RoundRecord:
     version, batch, digest
         As published.
     people
-        Sum of the batches of earlier rounds.
+        Sum of the batches of earlier rounds of the same cohort.
     received
         Reports counted in ``total``.
     taken

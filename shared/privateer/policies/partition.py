@@ -39,6 +39,8 @@ class PartitionPolicy:
         Keys are the entries of ``bins``, groups are arms: the arm of a slot in a bin is public.
     terms
         How reports of this version are randomized.
+    cohort
+        Whose turn it is to report: a source's name; empty for the experiment's own people.
     """
 
     version: int
@@ -49,6 +51,7 @@ class PartitionPolicy:
     bins: NDArray[np.int64]
     layout: Layout
     terms: Terms
+    cohort: str = ""
 
     def check(self, arms: int) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
@@ -133,6 +136,25 @@ class PartitionPolicy:
         """What n people have to tell: bin (key), arm (group) and reward in [0, 1]; arms as `choose` gave them."""
         bins = self.locate(contexts)
         return KeyedValues(slots, self._key_of_bin[bins], self._arms(bins, slots), rewards)
+
+    def contribute_recorded(
+        self,
+        contexts: NDArray[np.float64],
+        slots: NDArray[np.uint32],
+        arms: NDArray[np.int64],
+        rewards: NDArray[np.float64],
+    ) -> KeyedValues:
+        """What n people of a source have to tell of arms (n,) that they played before, which stay secret.
+
+        A slot asks about one arm of every bin, and those who played another have nothing to tell. The published
+        mechanism tells of every arm.
+        """
+        bins = self.locate(contexts)
+        keys = self._key_of_bin[bins]
+        if self.terms.mechanism == "laplace":
+            return KeyedValues(slots, keys, arms, rewards)
+        asked = self._arms(bins, slots)
+        return KeyedValues(slots, np.where(asked == arms, keys, -1), asked, rewards)
 
     def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper corners of the bins, each (bins, d)."""

@@ -85,6 +85,33 @@ def _trials(epsilon: float, delta: float, levels: int, coordinates: int) -> int:
     return found
 
 
+@lru_cache(maxsize=4096)
+def shuffled_bits_each(epsilon: float, delta: float, levels: int, coordinates: int, people: int) -> int:
+    """Number of fair bits in a coordinate that hide it if each of ``people`` adds so many; certified.
+
+    The fewest, or where that is above 10^4, up to one part in 10^4 more: quicker than `shuffled_bits_trials`.
+
+    Raises
+    ------
+    SpecError
+        As `shuffled_bits_trials`.
+    """
+    guess = 4 * levels**2 * coordinates * gaussian_deviation(epsilon, delta) ** 2
+    if guess > TRIALS_MAX:
+        raise SpecError("more than 10^10 bits a coordinate", field="epsilon", remedy="raise it, or lower the levels")
+    bits = max(1, math.ceil(guess / people))
+
+    def hides(each: int) -> bool:
+        return shuffled_bits_delta(epsilon, each * people, 0.5, levels, coordinates) <= delta
+
+    # Binomial noise is close to normal noise, and seldom hides as much with fewer bits than that guess.
+    while bits > 1 and bits * people > guess * 1.0001 and hides(bits - 1):
+        bits -= 1
+    while not hides(bits):
+        bits += max(1, bits // 10_000)
+    return bits
+
+
 def shuffled_bits_chance(epsilon: float, delta: float, levels: int, coordinates: int, trials: int) -> float:
     """Smallest chance at which ``trials`` bits in a coordinate hide it, rounded up to four digits; certified.
 

@@ -62,7 +62,7 @@ class Verdict(msgspec.Struct, frozen=True):
     holds: bool
 
 
-_ASSUMES: Final = {
+ASSUMES: Final = {
     "local": ("devices run the client library",),
     "shuffle": (
         "devices run the client library",
@@ -85,40 +85,42 @@ def certify(experiment: str, epsilon: float, delta: float, rounds: Iterable[Term
     distinct = sorted(set(rounds), key=repr)
     model = distinct[0].model
     claims = tuple(_CLAIMS[model](distinct, epsilon, delta))
-    return Certificate(FORMAT, experiment, claims, _ASSUMES[model])
+    return Certificate(FORMAT, experiment, claims, ASSUMES[model])
 
 
-def _claim(against: str, epsilon: float, delta: float, events: set[Event], sampling: float = 0.0) -> Claim:
+def claim_of(against: str, epsilon: float, delta: float, events: set[Event], sampling: float = 0.0) -> Claim:
+    """A claim about a person who is in one round, whichever: ``events`` are what the rounds' adversary sees."""
     ordered = tuple(sorted(events, key=repr))
     event = ordered[0] if len(ordered) == 1 else Parallel(ordered)
     curve = account(event)
     return Claim(against, epsilon, delta, event, sampling, curve.proof, curve.exact)
 
 
-def _nothing(against: str) -> Claim:
+def nothing_claimed(against: str) -> Claim:
+    """No claim, against somebody who sees the record."""
     return Claim(against, None, 1.0, None, 0.0, "nothing is claimed: it sees the record", exact=True)
 
 
 def _local(rounds: list[Terms], epsilon: float, _: float) -> list[Claim]:
     events: set[Event] = {Pure(terms.local_epsilon) for terms in rounds}
-    return [_claim("everybody together", epsilon, 0.0, events)]
+    return [claim_of("everybody together", epsilon, 0.0, events)]
 
 
 def _shuffle(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:
     batch: set[Event] = {ShuffledResponse(t.local_epsilon, t.symbols, t.honest) for t in rounds}
     alone: set[Event] = {Pure(terms.local_epsilon) for terms in rounds}
     local_epsilon = max(terms.local_epsilon for terms in rounds)
-    return [_claim("the server", epsilon, delta, batch), _claim("server and shuffler", local_epsilon, 0.0, alone)]
+    return [claim_of("the server", epsilon, delta, batch), claim_of("server and shuffler", local_epsilon, 0.0, alone)]
 
 
 def _central(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:
     events: set[Event] = {Gaussian(terms.deviation, SENSITIVITY) for terms in rounds}
-    readers = _claim("readers of what is published", epsilon, delta, events, SAMPLING)
-    return [readers, _nothing("the server")]
+    readers = claim_of("readers of what is published", epsilon, delta, events, SAMPLING)
+    return [readers, nothing_claimed("the server")]
 
 
 def _none(_rounds: list[Terms], _epsilon: float, _delta: float) -> list[Claim]:
-    return [_nothing("readers of what is published"), _nothing("the server")]
+    return [nothing_claimed("readers of what is published"), nothing_claimed("the server")]
 
 
 _CLAIMS: Final = {"local": _local, "shuffle": _shuffle, "central": _central, "none": _none}

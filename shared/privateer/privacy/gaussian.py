@@ -10,12 +10,18 @@ from privateer.errors import SpecError
 
 _ROUNDING: Final = 1e-9
 """Relative margin that covers what floating point loses."""
+_LAST_DIGITS: Final = 2.0**-49
+"""Relative error of a logarithm of a normal tail, its argument's rounding included."""
+_LOG_MIN: Final = -700.0
+"""Smaller tails are taken for e^-700: normal noise is private with no epsilon at delta 0."""
 DELTA_MIN: Final = 1e-15
 """Below it nothing is certified."""
 
 
 def gaussian_delta(epsilon: float, deviation: float, sensitivity: float = 1.0) -> float:
-    """Delta at ``epsilon`` of adding normal noise, exact (Balle and Wang 2018, Theorem 8).
+    """Delta at ``epsilon`` of adding normal noise, exact up to last digits, which are rounded up; above 0 always.
+
+    Balle and Wang 2018, Theorem 8.
 
     Parameters
     ----------
@@ -34,15 +40,16 @@ def gaussian_delta(epsilon: float, deviation: float, sensitivity: float = 1.0) -
     Notes
     -----
     With D the sensitivity and s the deviation: Phi(D/2s - epsilon s/D) - e^epsilon Phi(-D/2s - epsilon s/D), computed
-    from logarithms so that small values keep their digits.
+    from logarithms so that small values keep their digits. Their difference loses digits where the noise is huge; by as
+    much it is rounded up.
     """
     _check("epsilon", epsilon, least=0.0)
     _check("deviation", deviation)
     _check("sensitivity", sensitivity)
     half, slope = sensitivity / (2 * deviation), epsilon * deviation / sensitivity
     own, other = float(log_ndtr(half - slope)), float(log_ndtr(-half - slope))
-    difference = epsilon + other - own
-    return 0.0 if difference >= 0 or own < -700 else min(1.0, math.exp(own) * -math.expm1(difference))
+    difference = min(0.0, epsilon + other - own) - _LAST_DIGITS * (epsilon + abs(other) + abs(own))
+    return min(1.0, math.exp(max(own, _LOG_MIN)) * -math.expm1(difference))
 
 
 def gaussian_epsilon(delta: float, deviation: float, sensitivity: float = 1.0) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import BatchRefused, OutOfRange, SpecError
-from privateer.privacy.binomial import shuffled_bits_chance, shuffled_bits_trials
+from privateer.privacy.binomial import shuffled_bits_chance, shuffled_bits_each, shuffled_bits_trials
 from privateer.privacy.discrete import binomial
 from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.noise import NoiseSource
@@ -130,6 +130,24 @@ def plan(ball: Ball, epsilon: float, delta: float, least: int, calibration: str 
         return BinomialPlan(ball, levels, bits, 0.5, least)
     chance = shuffled_bits_chance(epsilon, delta, levels, ball.coordinates, least)
     return BinomialPlan(ball, levels, 1, chance, least)
+
+
+def fine_plan(ball: Ball, epsilon: float, delta: float, least: int, share: float = 1 / 32) -> BinomialPlan:
+    """As the tight `plan`, but with so many levels that rounding is at most ``share`` of the noise's variance.
+
+    Levels and bits both grow: for fewer people than coordinates the same, for many a few times more messages.
+
+    Raises
+    ------
+    SpecError
+        If the promise is out of the certified range.
+    """
+    deviation = gaussian_deviation(epsilon, delta)
+    # Rounding is 1 / bits of the noise, both as bounds: a level's square over 4, each person, and for each bit.
+    levels = math.ceil(math.sqrt(least / (4 * share * ball.coordinates)) / deviation)
+    levels = min(_LEVELS_MAX, max(4, levels))
+    bits = shuffled_bits_each(epsilon, delta, levels, ball.coordinates, least)
+    return BinomialPlan(ball, levels, bits, 0.5, least)
 
 
 def _fitting(epsilon: float, delta: float, coordinates: int, least: int) -> tuple[int, int]:

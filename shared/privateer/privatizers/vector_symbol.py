@@ -106,6 +106,17 @@ class VectorSymbol:
         """Variance of one report, all coordinates together, for the vectors for which it is largest."""
         return max(self.variance(0.0), self.variance(1.0))
 
+    @cached_property
+    def worst_projection(self) -> float:
+        """Largest variance of one report along a direction of length 1, whatever the vector and the direction.
+
+        With a the share of the lifted vector along the direction, a named direction's square along it has the mean
+        square * a^2 + (1 - square) / d * (1 - a^2), from which the mean's square is taken: linear in a^2.
+        """
+        d, gain = self.ball.coordinates, self.response.gain
+        square = gain * products(d + 1, self.directions, self.chosen)[1] + (1 - gain) / (d + 1)
+        return self.scale**2 * max((1 - square) / d, square - (self.ball.radius / self.scale) ** 2)
+
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
         """Reports of n people, shape (n,), dtype `REPORT`."""
         reports = np.empty(len(contributions), dtype=REPORT)

@@ -11,7 +11,7 @@ from privateer.wire.envelope import decode_envelope
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.publications import published, shuffle_spec
-from tests.support.specs import make_spec
+from tests.support.specs import SHUFFLE, make_spec
 
 Answer = Callable[[httpx.Request], httpx.Response]
 CONTEXT = {"x1": 0.3, "x2": 0.9}
@@ -124,6 +124,64 @@ def test_a_finished_experiment_chooses_and_costs_nothing(ledger: Path) -> None:
     assert session.report(1.0) is Outcome.NOT_ASKED
     assert not service.sent
     assert Ledger(ledger).payments() == []
+
+
+SOURCE = {"name": "clinic", "people": 2000, "epsilon": 1.0, "shares": [0.5, 0.25, 0.25]}
+
+
+def test_people_of_a_source_report_on_arms_they_played_before(ledger: Path) -> None:
+    service = Service(published(make_spec({"sources": [SOURCE]})), httpx.Response(202))
+    session = client(service, ledger).join("test", cohort="clinic")
+    assert session.report_past(CONTEXT, "arm-1", 1.0) is Outcome.ACCEPTED
+    assert len(service.sent) == 1
+    with pytest.raises(AlreadyReported):
+        session.report_past(CONTEXT, "arm-1", 1.0)
+
+
+def test_it_is_one_cohorts_turn(ledger: Path) -> None:
+    """Others choose, and pay and send nothing."""
+    service = Service(published(make_spec({"sources": [SOURCE]})))
+    session = client(service, ledger).join("test")
+    assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
+    assert session.report(1.0) is Outcome.NOT_ASKED
+    later = Service(published(make_spec({"sources": [SOURCE]}), cohort=""))
+    assert client(later, ledger).join("test", cohort="clinic").report_past(CONTEXT, "arm-1", 0.0) is Outcome.NOT_ASKED
+    assert not service.sent
+    assert not later.sent
+    assert Ledger(ledger).payments() == []
+
+
+@pytest.mark.parametrize("sizes", [{}, SHUFFLE])
+def test_a_source_pays_its_own_epsilon_and_limits_hold_for_it(ledger: Path, sizes: dict[str, object]) -> None:
+    costly = make_spec({**sizes, "sources": [SOURCE | {"epsilon": 2.0}]})
+    device = client(Service(published(costly)), ledger, shuffler="http://m")
+    with pytest.raises(TermsRefused) as refusal:
+        device.join("test", cohort="clinic")
+    assert refusal.value.field == "epsilon"
+    assert device.join("test").choose(CONTEXT)
+
+
+def test_a_source_whose_terms_are_another_cohorts_is_refused(ledger: Path) -> None:
+    """Planted: the server publishes the source's turn with twice the epsilon it was promised."""
+    lie = published(make_spec({"sources": [SOURCE]}), terms={"local_epsilon": 2.0})
+    with pytest.raises(TermsRefused) as refusal:
+        client(Service(lie), ledger).join("test", cohort="clinic")
+    assert refusal.value.field == "local_epsilon"
+
+
+def test_wrong_reports_of_sources_name_the_remedy(ledger: Path) -> None:
+    device = client(Service(published(make_spec({"sources": [SOURCE]}))), ledger)
+    with pytest.raises(InputError, match="no such source"):
+        device.join("test", cohort="clinics")
+    with pytest.raises(InputError, match="join with cohort"):
+        device.join("test").report_past(CONTEXT, "arm-1", 1.0)
+    member = device.join("test", cohort="clinic")
+    with pytest.raises(InputError, match="report_past"):
+        member.report(1.0)
+    with pytest.raises(InputError) as error:
+        member.report_past(CONTEXT, "secret-arm", 1.0)
+    assert error.value.field == "arm"
+    assert "secret-arm" not in str(error.value)
 
 
 def test_the_application_names_the_shuffler(ledger: Path) -> None:

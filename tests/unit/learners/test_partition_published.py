@@ -1,6 +1,7 @@
 """The published learner: estimates and radii of the paper's equations, dropping and refining."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,39 @@ def test_radius_is_that_of_the_paper():
     assert radius[0, 2] == pytest.approx(math.sqrt(32 * 75) / 0.5)
 
 
+SOURCE = {"name": "clinic", "people": 1 << 12, "epsilon": 4.0, "shares": "unknown"}
+
+
+def test_sources_are_weighted_as_in_the_paper():
+    """Eq. (26) to (28): a cohort weighs epsilon^2 * count / people, at most 1, and nothing before log2(n)^2 people."""
+    learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
+    sums = {
+        "rewards": np.array([[[30.0, 6.0]], [[90.0, 40.0]]]),
+        "counts": np.array([[[60.0, 30.0]], [[100.0, 100.0]]]),
+    }
+    state = replace(learner.start(), people=np.array([[600], [600]]), **sums)
+    mean, radius = learner._estimates(state)
+    # The source weighs 1, since 16 * 100 / 600 is more; the own people 4 * 60 / 600 for the first arm.
+    assert mean[0] == pytest.approx([(90 + 0.4 * 30) / (100 + 0.4 * 60), (40 + 0.2 * 6) / (100 + 0.2 * 30)])
+    spread = 32 * (1 * 100 + 0.4**2 * 150)
+    assert radius[0, 0] == pytest.approx(math.sqrt(spread) / (100 + 0.4 * 60))
+
+
+def test_a_release_counts_for_its_cohort():
+    learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
+    policy = learner.policy(learner.start(), 1, 600, 5, "clinic")
+    state = learner.learn(learner.start(), policy, CellSums(600, np.array([[3.0, 2.0]]), np.array([[5.0, 5.0]])))
+    assert state.people.tolist() == [[0], [600]]
+    assert state.rewards.tolist() == [[[0.0, 0.0]], [[3.0, 2.0]]]
+
+
+def test_a_source_of_few_people_has_no_weight():
+    learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
+    policy = learner.policy(learner.start(), 1, 200, 5, "clinic")
+    state = learner.learn(learner.start(), policy, CellSums(200, np.array([[90.0, 40.0]]), np.array([[100.0, 100.0]])))
+    assert np.isinf(learner._estimates(state)[1]).all()
+
+
 def test_a_clear_loser_is_dropped_after_exploration():
     _, state = learned([90_000.0, 10_000.0, 88_000.0], [100_000.0] * 3, 300_000)
     assert state.active.all(axis=0).tolist() == [True, False, True]
@@ -53,7 +87,9 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, batch):
         state = learner.learn(state, policy, CellSums(batch, counts * rng.random(shape), counts))
         assert state.seen == before.seen + batch
         assert state.active.any(axis=1).all()
-        assert len(state.people) == len(state.depths) == len(state.rewards) == len(state.counts)
+        bins = len(state.depths)
+        assert state.people.shape == (1, bins)
+        assert state.rewards.shape == state.counts.shape == (1, bins, arms)
         assert np.isfinite(state.rewards).all()
         parent = (
             np.searchsorted(before.paths << (40 - before.depths), state.paths << (40 - state.depths), side="right") - 1

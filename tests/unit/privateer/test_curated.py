@@ -13,7 +13,7 @@ from privateer.privacy.curator import SENSITIVITY, curator_delta, curator_deviat
 from privateer.privacy.gaussian import gaussian_delta
 from privateer.privatizers.curated import CuratedSums
 from privateer.slots import Layout
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
 LAYOUT = Layout(5, np.array([[30_000], [20_000], [65_536]], np.uint32))
 SLOT = 77

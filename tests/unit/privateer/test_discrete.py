@@ -17,10 +17,15 @@ from privateer.privacy.discrete import (
     binomial,
     discrete_laplace,
 )
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 
-mpmath.mp.dps = 60
+
+@pytest.fixture(autouse=True, scope="module")
+def digits():
+    """Of mpmath, which keeps them for the whole process."""
+    with mpmath.workdps(60):
+        yield
 
 
 def law(scale: float, reach: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import SpecError
-from privateer.experiment import next_batch, parse_spec, read_spec
+from privateer.experiment import next_turn, parse_spec, read_spec
 from tests.support.specs import SHUFFLE, make_spec, tables
 
 BAD = [
@@ -134,10 +134,11 @@ def test_round_trip_through_json():
 
 
 def rounds(spec):
-    seen = 0
-    while batch := next_batch(spec, seen):
-        yield batch
-        seen += batch
+    turn = next_turn(spec, None)
+    while turn.batch:
+        yield turn.batch
+        turn = next_turn(spec, turn)
+    assert turn == next_turn(spec, turn)
 
 
 def test_fixed_rounds_end_at_the_horizon():
@@ -158,7 +159,57 @@ def test_a_last_round_below_min_batch_is_left_out():
     changes = {**SHUFFLE, "privacy.min_batch": 600, "experiment.horizon": 2500}
     assert list(rounds(make_spec(changes))) == [1000, 1000]
     assert list(rounds(make_spec({**changes, "privacy.min_batch": 500}))) == [1000, 1000, 500]
-    assert next_batch(make_spec(changes), 2500) == 0
+
+
+def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
+    return {"name": name, "people": people, "epsilon": epsilon, "shares": list(shares)}
+
+
+def turns(spec):
+    turn = next_turn(spec, None)
+    while turn.batch:
+        yield turn.cohort, turn.seen, turn.batch
+        turn = next_turn(spec, turn)
+
+
+def test_sources_have_their_turn_first_the_best_protected_last():
+    spec = make_spec({"experiment.horizon": 1000, "sources": [source("weak", 1000, 0.5), source("clinic", 1500)]})
+    assert list(turns(spec)) == [("clinic", 0, 1000), ("clinic", 1000, 500), ("weak", 0, 1000), ("", 0, 1000)]
+
+
+def test_a_source_is_left_out_where_it_cannot_fill_a_batch():
+    changes = {**SHUFFLE, "privacy.min_batch": 600, "experiment.horizon": 1000}
+    spec = make_spec({**changes, "sources": [source(people=500), source("large", 1300)]})
+    assert list(turns(spec)) == [("large", 0, 1000), ("", 0, 1000)]
+
+
+def test_a_source_is_promised_its_own_epsilon():
+    spec = make_spec({"sources": [source()]})
+    assert [spec.privacy_of(cohort).epsilon for cohort in ("", "clinic")] == [1.0, 2.0]
+    assert spec.privacy_of("clinic").model == "local"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sources": [source(), source()]}, "sources"),
+        ({"sources": [source(shares=(0.5, 0.5))]}, "sources.clinic.shares"),
+        ({"sources": [source(shares=(0.5, 0.5, 0.5))]}, "sources.clinic.shares"),
+        ({"sources": [source() | {"shares": "unknown"}]}, "sources.clinic.shares"),
+        ({"sources": [source(epsilon=None)]}, "sources.clinic.epsilon"),
+        ({**SHUFFLE, "sources": [source(epsilon=9.0)]}, "sources.clinic.epsilon"),
+        ({"sources": [source(name="Clinic")]}, "sources.0.name"),
+    ],
+)
+def test_sources_that_cannot_be_are_refused(changes, field):
+    with pytest.raises(SpecError) as error:
+        make_spec(changes)
+    assert error.value.field == field
+
+
+def test_arms_of_an_unknown_policy_are_learned_from_as_published_only():
+    spec = make_spec({"privacy.calibration": "published", "sources": [source() | {"shares": "unknown"}]})
+    assert spec.cohorts[0].shares == "unknown"
 
 
 @given(

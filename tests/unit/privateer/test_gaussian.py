@@ -7,6 +7,8 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
 from privateer.errors import SpecError
+from privateer.privacy.accountant import account
+from privateer.privacy.events import Gaussian
 from privateer.privacy.gaussian import (
     classic_gaussian_deviation,
     gaussian_delta,
@@ -14,7 +16,14 @@ from privateer.privacy.gaussian import (
     gaussian_epsilon,
 )
 
-mpmath.mp.dps = 60
+
+@pytest.fixture(autouse=True, scope="module")
+def digits():
+    """Of mpmath, which keeps them for the whole process."""
+    with mpmath.workdps(60):
+        yield
+
+
 GRID = [(e, s) for e in (0.0, 0.01, 0.5, 1.0, 5.0, 20.0) for s in (0.1, 0.3, 1.0, 4.0, 30.0, 1000.0)]
 
 
@@ -74,3 +83,24 @@ def test_numbers_out_of_range_are_refused(bad):
             gaussian_delta(*arguments)
     with pytest.raises(SpecError):
         gaussian_epsilon(bad, 1.0)
+
+
+HUGE = [(0.0, 1e9), (1e-9, 1e9), (0.0, 1e12), (1e-12, 1e12), (1e-4, 1e5), (20.0, 1e9)]
+
+
+@pytest.mark.parametrize(("epsilon", "deviation"), HUGE)
+def test_huge_noise_is_rounded_up(epsilon, deviation):
+    """The two tails agree in nearly all digits; what is lost must not make delta smaller."""
+    assert mpmath.mpf(gaussian_delta(epsilon, deviation)) >= precise(epsilon, deviation)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("delta", [1e-15, 1e-12, 1e-9])
+def test_the_deviation_keeps_a_tiny_promise(epsilon, delta):
+    assert precise(epsilon, gaussian_deviation(epsilon, delta)) <= mpmath.mpf(delta)
+
+
+@pytest.mark.parametrize(("epsilon", "deviation"), [(64.0, 10.0), (64.0, 1e12), (1.0, 1e3)])
+def test_normal_noise_is_never_pure(epsilon, deviation):
+    assert gaussian_delta(epsilon, deviation) > 0
+    assert account(Gaussian(deviation)).epsilon(0.0) == math.inf

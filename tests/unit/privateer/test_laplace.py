@@ -10,7 +10,7 @@ from privateer.errors import OutOfRange, SpecError
 from privateer.privatizers import laplace
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.slots import Layout
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536]], np.uint32)
 

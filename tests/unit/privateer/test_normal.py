@@ -11,9 +11,16 @@ from privateer.errors import SpecError
 from privateer.privacy.gaussian import gaussian_deviation
 from privateer.privacy.noise import SecureNoise
 from privateer.privacy.normal import DEVIATION_MIN, EPSILON_MAX, REACH, RoundedNormal, below, sampling_cost
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
-mpmath.mp.dps = 40
+
+@pytest.fixture(autouse=True, scope="module")
+def digits():
+    """Of mpmath, which keeps them for the whole process."""
+    with mpmath.workdps(40):
+        yield
+
+
 FALSE_ALARM = 1e-6
 
 

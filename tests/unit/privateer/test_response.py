@@ -11,7 +11,7 @@ import pytest
 
 from privateer.errors import SpecError
 from privateer.privacy.response import RandomizedResponse, SubsetResponse, uniform_below
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 
 WORD = 1 << 64

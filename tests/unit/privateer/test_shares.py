@@ -15,7 +15,7 @@ from privateer.privacy.events import ShuffledBits
 from privateer.privatizers.vector_bits import BinomialPlan, BitVectors, plan
 from privateer.privatizers.vector_shares import ShareVectors, share_vectors, shares_needed
 from privateer.vectors import Ball, VectorTotal
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
 
 def convolved(law: np.ndarray, times: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from privateer.contributions import KeyedValues
 from privateer.errors import OutOfRange
 from privateer.privatizers.signed_symbol import REPORT, SignedSymbol, bernoulli
 from privateer.slots import Layout, bucket, sign
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536], [0, 30_000]], np.uint32)

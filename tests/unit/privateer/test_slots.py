@@ -7,7 +7,7 @@ from privateer import slots
 from privateer.contributions import KeyedValues
 from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.slots import UNIT, Layout, bucket, sign
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits, independent
 
 MASK = (1 << 64) - 1

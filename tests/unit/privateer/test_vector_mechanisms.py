@@ -18,7 +18,7 @@ from privateer.privatizers.vector_laplace import LaplaceVectors
 from privateer.privatizers.vector_shares import ShareVectors
 from privateer.privatizers.vector_symbol import VectorSymbol
 from privateer.vectors import Ball
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import realised_epsilon
 
 

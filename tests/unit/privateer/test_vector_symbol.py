@@ -11,10 +11,15 @@ from scipy.special import beta, betaincc
 from privateer.contributions import BoundedVectors
 from privateer.privatizers.vector_symbol import VectorSymbol, best_directions, products, symbol_vectors
 from privateer.vectors import Ball
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
 
-mpmath.mp.dps = 25
+
+@pytest.fixture(autouse=True, scope="module")
+def digits():
+    """Of mpmath, which keeps them for the whole process."""
+    with mpmath.workdps(25):
+        yield
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 6, 401, 60_001])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privateer.errors import InputError, SpecError
 from privateer.vectors import Ball
-from tests.support.noise import SeededNoise
+from privateer_lab.noise import SeededNoise
 
 
 def hostile(ball: Ball) -> np.ndarray:

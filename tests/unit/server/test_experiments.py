@@ -108,6 +108,21 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
     assert all(verdict.holds for verdict in recompute(certificate))
 
 
+async def test_privacy_states_what_each_source_is_promised(api: Api) -> None:
+    sources = [{"name": "clinic", "people": 200, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]
+    assert (await api.create(SMALL | {"sources": sources})).status_code == 201
+    record = (await api.client.get("/experiments/test/privacy")).json()
+    (source,) = record["sources"]
+    assert (record["epsilon"], source["name"], source["epsilon"]) == (1.0, "clinic", 2.0)
+    assert record["rounds"] == []
+    assert [round_["local_epsilon"] for round_ in source["rounds"]] == [2.0]
+    for told, epsilon in ((record, 1.0), (source, 2.0)):
+        (claim,) = read_certificate(told).claims
+        assert claim.epsilon == epsilon
+    summary = (await api.client.get("/experiments/test/history")).json()["rounds"][0]
+    assert summary["cohort"] == "clinic"
+
+
 @pytest.mark.parametrize("model", ["local", "central", "none"])
 async def test_privacy_of_other_models(api: Api, model: str) -> None:
     promise = {"local": (1.0, 0.0), "central": (1.0, 1e-6), "none": (None, 0.0)}[model]

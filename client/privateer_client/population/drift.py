@@ -1,0 +1,57 @@
+"""Mean rewards that move, by a step every so many people: within a phase everybody is alike."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.population import SlideDrift, SwapDrift
+from privateer_client.population.function import Function
+
+
+class Drift(Protocol):
+    """A law of motion. The people after the first ``i * period`` are in phase i, up to the next ``period``."""
+
+    period: int
+
+    def means(
+        self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Expected reward of every arm for contexts (n, d) in phases (n,); shape (n, arms)."""
+        ...
+
+
+class Swap:
+    """In phase i, arm k of K has the mean rewards that arm k + i (mod K) began with."""
+
+    def __init__(self, period: int) -> None:
+        self.period = period
+
+    def means(
+        self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Shape (n, arms)."""
+        turned = (np.arange(function.arms) + phases.astype(np.int64)[:, None]) % function.arms
+        return np.asarray(np.take_along_axis(function.means(contexts), turned, axis=1))
+
+
+class Slide:
+    """In phase i, mean rewards at x1 are those that x1 - i step began with, folded back into [0, 1] at its ends."""
+
+    def __init__(self, period: int, step: float) -> None:
+        self.period, self.step = period, step
+
+    def means(
+        self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Shape (n, arms)."""
+        moved = contexts.copy()
+        moved[:, 0] = 1 - np.abs(1 - (contexts[:, 0] - self.step * phases) % 2)
+        return function.means(moved)
+
+
+def drift_for(section: SwapDrift | SlideDrift | None) -> Drift | None:
+    """The drift that a spec names."""
+    if section is None:
+        return None
+    return Swap(section.period) if isinstance(section, SwapDrift) else Slide(section.period, section.step)

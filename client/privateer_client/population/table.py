@@ -1,0 +1,144 @@
+"""Reading CSV files row by row: what is wrong is named by row and column, and no message carries a value."""
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import SpecError
+from privateer_client.memory import available_memory, check_memory
+from privateer_client.population.column import Column, Unfit
+
+FIELD: Final = "population.path"
+_MISSING: Final = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"))
+_COPIES: Final = 3
+"""The columns, one copy as contexts in another order, and what growing takes for a moment."""
+_SAMPLE: Final = 2**18
+
+
+class Table:
+    """CSV files with the same columns, one after the other.
+
+    Parameters
+    ----------
+    path
+        Their paths, separated by commas; plain or gzipped (``.gz``).
+    header
+        Names of the columns, if the files have no header.
+    remark
+        Rows that start with this are left out.
+
+    Raises
+    ------
+    SpecError
+        If a file cannot be read, has no header, or another one than the first.
+    """
+
+    def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
+        self.paths = [Path(part.strip()) for part in path.split(",")]
+        self._headless = header is not None
+        self._remark = remark
+        headers = [header or self._header_of(file) for file in self.paths]
+        self.header = tuple(headers[0])
+        for other, file in zip(headers, self.paths, strict=True):
+            if tuple(other) != self.header:
+                raise SpecError(f"{file} has other columns than {self.paths[0]}", field=FIELD, remedy="make them alike")
+
+    def fill(self, columns: Sequence[Column], *, complete: Sequence[str] = (), drop: bool = False) -> None:
+        """Read all rows into columns.
+
+        Parameters
+        ----------
+        columns
+            Each of a name in the header.
+        complete
+            More columns that must have a value.
+        drop
+            Leave out rows with a missing value, instead of refusing them.
+
+        Raises
+        ------
+        SpecError
+            Naming the first row and column that cannot be used, or the memory that it would take.
+        """
+        width = _COPIES * sum(column.bytes_per_row for column in columns)
+        check_memory(self._rows_about() * width, what="the file", field=FIELD, remedy="use fewer rows or columns")
+        most = available_memory() / width
+        where = [self.header.index(column.name) for column in columns]
+        also = [self.header.index(name) for name in complete]
+        for path in self.paths:
+            for number, cells in self._rows(path):
+                gap = next((i for i in (*where, *also) if cells[i] in _MISSING), None)
+                if gap is None:
+                    _add(columns, [cells[i] for i in where], number, path)
+                elif not drop:
+                    remedy = "fill it in, or set population.missing = 'drop' to leave such rows out"
+                    raise _wrong(number, self.header[gap], path, "has no value", remedy)
+                if number > most:
+                    check_memory(2 * number * width, what="the file", field=FIELD, remedy="use fewer rows or columns")
+
+    def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
+        """Rows with their numbers, from 1 and with the header counted, as a spreadsheet shows them."""
+        for number, cells in _lines(path):
+            if not cells or (number == 1 and not self._headless):
+                continue
+            if self._remark and cells[0].startswith(self._remark):
+                continue
+            if len(cells) != len(self.header):
+                message = f"row {number} of {path} has {len(cells)} columns, not {len(self.header)}"
+                raise SpecError(message, field=FIELD, remedy="correct or remove it")
+            yield number, [cell.strip() for cell in cells]
+
+    def _header_of(self, path: Path) -> list[str]:
+        names = [name.strip() for name in next((cells for _, cells in _lines(path)), [])]
+        if not names or not all(names) or len(set(names)) < len(names):
+            remedy = "begin it with a row of distinct names, one a column"
+            raise SpecError(f"{path} has no header", field=FIELD, remedy=remedy)
+        return names
+
+    def _rows_about(self) -> float:
+        return sum(_rows_about(path) for path in self.paths)
+
+
+def _add(columns: Sequence[Column], cells: list[str], number: int, path: Path) -> None:
+    for column, cell in zip(columns, cells, strict=True):
+        try:
+            column.add(cell)
+        except Unfit as error:
+            raise _wrong(number, column.name, path, error.what, error.remedy) from None
+
+
+def _wrong(number: int, column: str, path: Path, what: str, remedy: str) -> SpecError:
+    return SpecError(f"row {number}, column {column!r} of {path} {what}", field=FIELD, remedy=remedy)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    number = 0
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig", newline="") as file
+        ):
+            for number, cells in enumerate(csv.reader(file, skipinitialspace=True, strict=True), 1):
+                yield number, cells
+    except (OSError, EOFError, zlib.error):
+        raise SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path} is not UTF-8 text", field=FIELD, remedy="save it as UTF-8") from None
+    except csv.Error:
+        message = f"row {number + 1} of {path} is not CSV"
+        raise SpecError(message, field=FIELD, remedy="quote it, or separate its values by commas") from None
+
+
+def _rows_about(path: Path) -> float:
+    """Rows of a file, by those in its first 256 KiB."""
+    try:
+        with path.open("rb") as file:
+            sample = file.read(_SAMPLE)
+            text = zlib.decompressobj(31).decompress(sample) if path.suffix == ".gz" else sample
+    except (OSError, zlib.error):
+        raise SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file") from None
+    return (text.count(b"\n") + 1) * path.stat().st_size / max(1, len(sample))

@@ -1,0 +1,40 @@
+"""Figures, without a display; written as PNG and as vectors side by side."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+COLOURS: Final = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555")
+_STYLE: Final[Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "privateer",
+}
+
+
+def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
+    """A figure with a row of axes; ``axes[0]``, ``axes[1]``, ..."""
+    with plt.rc_context(_STYLE):
+        figure, axes = plt.subplots(1, count, figsize=(1.2 + 3.6 * count, height), squeeze=False)
+    figure.suptitle(title, fontsize=11, x=0.02, ha="left")
+    return figure, axes[0]
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write ``stem.png`` and ``stem.svg``, which differ from run to run only as their figures do; close the figure."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    for path in paths:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    plt.close(figure)
+    return paths

@@ -1,0 +1,145 @@
+"""Runs over many settings of a spec, in one tidy table that an interrupted sweep goes on with."""
+
+import csv
+import hashlib
+import io
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from privateer.errors import SpecError
+from privateer.experiment import Spec
+from privateer_lab.parallel import Backend, each
+from privateer_lab.simulation import Run, simulate_once
+
+_FIGURES: Final = tuple(field.name for field in fields(Run) if field.name not in ("seed", "path"))
+CELLS_MAX: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row to be: swept settings, the seed, and the spec that they make."""
+
+    settings: tuple[str, ...]
+    spec: Spec
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the row is of: the same spec and seed give the same row, whatever the sweep."""
+        return hashlib.sha256(self.spec.model_dump_json().encode()).hexdigest()[:16], self.seed
+
+
+def parse_axes(options: list[str]) -> dict[str, list[str]]:
+    """Keys and their values from ``section.key=value,value`` options.
+
+    Raises
+    ------
+    SpecError
+        If an option is not of that form, or a key comes twice.
+    """
+    axes: dict[str, list[str]] = {}
+    for option in options:
+        key, equals, values = option.partition("=")
+        if not equals or "." not in key or key in axes or not all(value.strip() for value in values.split(",")):
+            raise SpecError(
+                f"cannot read {option!r}", field="--vary", remedy="write section.key=value,value once for each key"
+            )
+        axes[key.strip()] = [value.strip() for value in values.split(",")]
+    return axes
+
+
+def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell]:
+    """All rows of a sweep.
+
+    Raises
+    ------
+    SpecError
+        If there are more than `CELLS_MAX`.
+    """
+    found = [Cell(settings, spec, seed) for settings, spec in made for seed in range(seeds)]
+    if len(found) > CELLS_MAX:
+        raise SpecError(f"{len(found)} runs are above {CELLS_MAX}", field="--vary", remedy="sweep fewer values")
+    return found
+
+
+def combinations(axes: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Values of each combination, and the ``section.key=value`` settings that make it."""
+    for values in itertools.product(*axes.values()):
+        yield values, [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
+
+
+class Journal:
+    """A CSV file that rows are appended to as they come, each in one write.
+
+    Parameters
+    ----------
+    path
+        Of the file; a row cut off at the end, by a kill, is dropped.
+    axes
+        Swept keys: the first columns.
+
+    Raises
+    ------
+    SpecError
+        If the file holds another table.
+    """
+
+    def __init__(self, path: Path, axes: Iterable[str]) -> None:
+        self.path = path
+        self.columns = [*axes, "seed", *_FIGURES, "spec"]
+        self._done = self._recover()
+
+    def _recover(self) -> set[tuple[str, int]]:
+        if not self.path.exists() or not self.path.stat().st_size:
+            self.path.write_text(_line(self.columns), encoding="utf-8")
+            return set()
+        text = self.path.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        rows = list(csv.reader(io.StringIO(whole)))
+        if not rows or rows[0] != self.columns:
+            raise SpecError(f"{self.path} holds another table", field="--out", remedy="name another file")
+        if whole != text:
+            os.truncate(self.path, len(whole.encode()))
+        seed, spec = self.columns.index("seed"), self.columns.index("spec")
+        return {(row[spec], int(row[seed])) for row in rows[1:]}
+
+    def missing(self, wanted: list[Cell]) -> list[Cell]:
+        """Rows that are not there yet."""
+        return [cell for cell in wanted if cell.key not in self._done]
+
+    def append(self, cell: Cell, run: Run) -> None:
+        """Add a row."""
+        digest, seed = cell.key
+        figures = [getattr(run, name) for name in _FIGURES]
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            file.write(_line([*cell.settings, seed, *figures, digest]))
+
+
+def _line(values: list[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
+
+
+def run_cell(cell: Cell) -> tuple[Cell, Run]:
+    """Simulate one row."""
+    return cell, simulate_once(cell.spec, cell.seed)
+
+
+def sweep(wanted: list[Cell], journal: Journal, jobs: int | None, backend: Backend) -> Iterator[Cell]:
+    """Fill in the rows that are missing, one by one as they come."""
+    for cell, run in each(run_cell, [(cell,) for cell in journal.missing(wanted)], jobs, backend):
+        journal.append(cell, run)
+        yield cell
+
+
+def write_parquet(journal: Path, path: Path) -> None:
+    """The table of a journal as Parquet, with numbers for what looks like numbers."""
+    from pyarrow import csv as tables
+    from pyarrow import parquet
+
+    parquet.write_table(tables.read_csv(journal), path)

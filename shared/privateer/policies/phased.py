@@ -1,0 +1,113 @@
+"""The policy of phased elimination: which actions are played in a phase, who is asked, and what they tell."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.contributions import BoundedVectors
+from privateer.errors import InputError, Malformed
+from privateer.privatizers.vector_terms import VectorTerms
+from privateer.sampling import drawn
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PhasedPolicy:
+    """One phase (paper 5, Algorithm 1, lines 4 to 7).
+
+    Attributes
+    ----------
+    version
+        The phase, from 1.
+    active
+        Shape (a,), int64: rows of the actions that may still be the best, rising.
+    support
+        Shape (s,), int64: rows of the actions that are played, rising.
+    plays
+        Shape (s,), int64: how often each is played, T(x).
+    seed, start
+        The public draw of who is asked, and its first place; see `privateer.sampling.drawn`.
+    middle
+        Of the range of rewards.
+    terms
+        How reports are randomized, and how many people are asked: 0 in the last phase, from which nothing is learned.
+    """
+
+    version: int
+    active: Indices
+    support: Indices
+    plays: Indices
+    seed: int
+    start: int
+    middle: float
+    terms: VectorTerms
+
+    @property
+    def rounds(self) -> int:
+        """Length of the phase: how often any action is played."""
+        return int(self.plays.sum())
+
+    @property
+    def privatizer(self) -> Any:
+        """What randomizes, adds up and releases the phase's vectors."""
+        return self.terms.privatizer()
+
+    def check(self, actions: int) -> None:
+        """Refuse a policy that no learner makes.
+
+        Raises
+        ------
+        Malformed
+            If an array has the wrong shape or range, or the terms are for another number of actions.
+        """
+        arrays = (self.active, self.support, self.plays)
+        typed = all(array.dtype == np.int64 and array.ndim == 1 and len(array) for array in arrays)
+        if not (typed and self._consistent(actions)):
+            raise Malformed("not a phased policy", remedy="fetch the policy again")
+
+    def _consistent(self, actions: int) -> bool:
+        rising = all(bool((np.diff(rows) > 0).all()) for rows in (self.active, self.support))
+        within = int(self.active[0]) >= 0 and int(self.active[-1]) < actions
+        played = bool(np.isin(self.support, self.active).all()) and bool((self.plays >= 1).all())
+        sizes = len(self.plays) == len(self.support) == self.terms.coordinates
+        return rising and within and played and sizes and self.start >= 0 and self.terms.batch >= 0
+
+    def asked(self, people: int) -> Indices:
+        """Who of a population is asked, shape (batch,); nobody is asked in two phases."""
+        return drawn(self.seed, people, self.start, self.terms.batch)
+
+    def contribute(self, slots: NDArray[np.uint32], averages: NDArray[np.float64]) -> BoundedVectors:
+        """What n people have to tell: everybody's average reward of each action played, less the middle of the range.
+
+        The privatizer clips it to the range before anything else happens to it.
+
+        Parameters
+        ----------
+        slots
+            Shape (n,).
+        averages
+            Shape (n, s), in the rewards' own units; column j of action ``support[j]``.
+
+        Raises
+        ------
+        InputError
+            If the shape is another.
+        """
+        if averages.ndim != 2 or averages.shape[1] != len(self.support):
+            raise InputError(
+                f"must be {len(self.support)} averages", field="rewards", remedy="report one for each action played"
+            )
+        return BoundedVectors(slots, averages - self.middle)
+
+    def describe(self) -> dict[str, Any]:
+        """The phase for people and other languages; actions by their rows, from 0."""
+        return {
+            "algorithm": "phased",
+            "version": self.version,
+            "active": self.active.tolist(),
+            "plays": dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True)),
+            "clients": self.terms.batch,
+        }

@@ -1,0 +1,67 @@
+"""Sections of a specification: tables of a TOML file, checked, with errors that name the field."""
+
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from privateer.errors import SpecError
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table with known keys only; it does not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+S = TypeVar("S", bound=Section)
+_REMEDIES: Final = {
+    "extra_forbidden": "remove it or correct its spelling",
+    "missing": "add it",
+    "union_tag_not_found": "add it",
+}
+
+
+def parse_section(kind: type[S], data: dict[str, Any]) -> S:
+    """A section, or a whole spec, from the tables of a TOML file.
+
+    Raises
+    ------
+    SpecError
+        Naming the first offending field, its constraint and the remedy.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise _as_spec_error(first, data) from None
+
+
+def _as_spec_error(first: Any, data: dict[str, Any]) -> SpecError:
+    kind, field = first["type"], _dotted(first["loc"], data)
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if kind == "value_error" and ": " in message:
+        inner, message = message.split(": ", 1)
+        field = inner if "." in inner or not field else f"{field}.{inner}"
+    if kind == "extra_forbidden":
+        message = "unknown key"
+    elif kind == "union_tag_invalid":
+        field, message = f"{field}.name", f"must be one of {first['ctx']['expected_tags']}"
+    elif kind == "union_tag_not_found":
+        field, message = f"{field}.name", "missing"
+    return SpecError(message, field=field or "spec", remedy=_REMEDIES.get(kind, "see docs/configuration.md"))
+
+
+def _dotted(place: tuple[int | str, ...], data: Any) -> str:
+    """The name of a field as the file has it: without the names that tell tables of several kinds apart."""
+    parts, here = [], data
+    for part in place:
+        if isinstance(here, dict) and part not in here and here.get("name") == part:
+            continue
+        parts.append(str(part))
+        if isinstance(here, dict):
+            here = here.get(part)
+        elif isinstance(here, list) and isinstance(part, int):
+            here = here[part]
+    return ".".join(parts)

@@ -1,0 +1,77 @@
+"""The tables of a TOML file, and ``--set section.key=value``."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from privateer.errors import SpecError
+
+
+def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
+    """The tables of a file, with settings applied.
+
+    Parameters
+    ----------
+    path
+        TOML file. A relative ``population.path`` in it is relative to it; in a setting, to the working directory.
+    settings
+        ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
+    field
+        What the command line calls the file.
+
+    Raises
+    ------
+    SpecError
+        If the file is missing or not TOML, or a setting is not ``section.key=value``.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise SpecError(f"cannot read {path}", field=field, remedy="give the path of a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"not TOML: {error}", field=str(path), remedy="see the examples") from None
+    for owner in (data, *_tables_of(data.get("sources"))):
+        for population in _tables_of([owner.get("population")]):
+            population.update(_beside(path, population))
+    for setting in settings:
+        apply_setting(data, setting)
+    return data
+
+
+def _tables_of(found: Any) -> list[dict[str, Any]]:
+    """Those in a list that are tables; what is not is for the spec to refuse."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _beside(path: Path, population: dict[str, Any]) -> dict[str, Any]:
+    """A population's files, taken from the directory of the file that names them."""
+    files = population.get("path")
+    return (
+        {"path": ",".join(str(path.parent / one.strip()) for one in files.split(","))} if isinstance(files, str) else {}
+    )
+
+
+def apply_setting(data: dict[str, Any], setting: str) -> None:
+    """Change tables as ``section.key=value`` says; ``section.key=`` removes a key.
+
+    Raises
+    ------
+    SpecError
+        If it is not of this form.
+    """
+    key, equals, value = setting.partition("=")
+    *sections, name = key.strip().split(".")
+    if not equals or not sections or not name:
+        raise SpecError(f"cannot read {setting!r}", field="--set", remedy="write section.key=value")
+    table = data
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise SpecError(f"{section!r} is not a section", field="--set", remedy="write section.key=value")
+    if not value.strip():
+        table.pop(name, None)
+        return
+    try:
+        table[name] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[name] = value.strip()
