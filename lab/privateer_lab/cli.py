@@ -7,7 +7,17 @@ import typer
 from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
 
 from privateer.errors import PrivateerError
-from privateer_lab.commands import account, audit, experiments, people, planning, records, running, sweeps
+from privateer_lab.commands import (
+    account,
+    audit,
+    experiments,
+    people,
+    planning,
+    records,
+    reproductions,
+    running,
+    sweeps,
+)
 
 app = typer.Typer(
     name="privateer",
@@ -15,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (running, experiments, people, planning, sweeps, account, records, audit):
+for module in (running, experiments, people, planning, sweeps, reproductions, account, records, audit):
     module.register(app)
 
 

@@ -40,13 +40,14 @@ def readable(value: Any) -> str:
 def progress(items: Iterable[T], total: int, label: str) -> list[T]:
     """Collect ``items`` behind a progress bar on standard error, shown on a terminal only.
 
-    Ctrl-C ends it: what has come so far is returned, if anything has, and a line says how much that is.
+    A ``total`` of 0 is one that is not known. Ctrl-C ends it: what has come so far is returned, if anything has, and a
+    line says how much that is.
     """
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(
         *columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
     ) as bar:
-        task = bar.add_task(label, total=total)
+        task = bar.add_task(label, total=total or None)
         done: list[T] = []
         try:
             for item in items:
@@ -55,5 +56,5 @@ def progress(items: Iterable[T], total: int, label: str) -> list[T]:
         except KeyboardInterrupt:
             if not done:
                 raise
-            typer.echo(f"privateer: interrupted after {len(done)} of {total} {label}", err=True)
+            typer.echo(f"privateer: interrupted after {len(done)} of {total or 'more'} {label}", err=True)
         return done

@@ -23,8 +23,8 @@ _STYLE: Final[Any] = {
 
 def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
     """A figure with a row of axes; ``axes[0]``, ``axes[1]``, ..."""
-    with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(1, count, figsize=(1.2 + 3.6 * count, height), squeeze=False)
+    plt.rcParams.update(_STYLE)
+    figure, axes = plt.subplots(1, count, figsize=(1.2 + 3.6 * count, height), squeeze=False)
     figure.suptitle(title, fontsize=11, x=0.02, ha="left")
     return figure, axes[0]
 

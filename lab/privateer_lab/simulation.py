@@ -1,7 +1,7 @@
 """An experiment in one process: the same policies, privatizers and learners, and simulated people."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any, Final
@@ -54,7 +54,9 @@ class Run:
     path: tuple[tuple[int, float, float, float], ...]
 
 
-def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
+def simulate_once(
+    spec: Spec, seed: int, one_by_one: bool = False, watch: Callable[[PartitionPolicy], object] | None = None
+) -> Run:
     """Simulate an experiment from its first round to its horizon.
 
     Parameters
@@ -65,8 +67,10 @@ def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
         Of contexts, rewards, slots and privacy noise: the same seed gives the same run.
     one_by_one
         Draw people one by one where their sums by bin could be drawn, whose law is the same.
+    watch
+        Is called with the policy of every round.
     """
-    run = _Running(spec, seed, one_by_one)
+    run = _Running(spec, seed, one_by_one, watch or (lambda _: None))
     turn = next_turn(spec, None)
     while turn.batch:
         run.close_round(turn)
@@ -80,8 +84,8 @@ def simulate_once(spec: Spec, seed: int, one_by_one: bool = False) -> Run:
 class _Running:
     """A run under way: learner state and sums."""
 
-    def __init__(self, spec: Spec, seed: int, one_by_one: bool) -> None:
-        self.spec, self.seed = spec, seed
+    def __init__(self, spec: Spec, seed: int, one_by_one: bool, watch: Callable[[PartitionPolicy], object]) -> None:
+        self.spec, self.seed, self.watch = spec, seed, watch
         self.population: Population = population_for(spec, seed)
         self.cells: Cells | None = None
         if not one_by_one and can_aggregate(self.population, spec):
@@ -100,6 +104,7 @@ class _Running:
 
     def close_round(self, turn: Turn) -> None:
         policy = self.policy(turn.batch, turn.cohort)
+        self.watch(policy)
         privatizer = privatizer_for(policy.layout, policy.terms)
         if self.cells and turn.batch >= _BY_BINS and not turn.cohort:
             release = privatizer.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)

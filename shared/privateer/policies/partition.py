@@ -118,6 +118,13 @@ class PartitionPolicy:
             path = (path << 1) | ((top >> (shift - 1 - level // self.dimension)) & 1)
         return np.asarray(np.searchsorted(self._starts, path << (DEPTH_MAX - deepest), side="right") - 1)
 
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Chance of each arm in every bin, over slots, (bins, arms)."""
+        shares = self.active / self.active.sum(axis=1, keepdims=True)
+        shares[self.bins] = self.layout.shares
+        return np.asarray(shares)
+
     def choose(self, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Arms of n people, shape (n,): the only active one, or the one that the slot has in the bin."""
         return self._arms(self.locate(contexts), slots)
@@ -171,10 +178,8 @@ class PartitionPolicy:
     def describe(self, arm_names: tuple[str, ...]) -> dict[str, Any]:
         """The policy for people and other languages: bins with corners, active arms and the share of each."""
         lower, upper = self.edges()
-        shares = self.active / self.active.sum(axis=1, keepdims=True)
-        shares[self.bins] = self.layout.shares
         rows = []
-        for low, high, active, share in zip(lower, upper, self.active, shares, strict=True):
+        for low, high, active, share in zip(lower, upper, self.active, self.shares, strict=True):
             arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
             rows.append({"lower": low.tolist(), "upper": high.tolist(), "arms": arms})
         return {"algorithm": "partition", "version": self.version, "bins": rows}

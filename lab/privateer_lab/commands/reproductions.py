@@ -1,0 +1,52 @@
+"""``reproduce``: figures and tables of the papers, made again."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privateer.errors import SpecError
+from privateer_lab.commands.experiments import Json
+from privateer_lab.output import print_json, progress, screen
+from privateer_lab.parallel import Backend
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(reproduce)
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="Of the figure or table, or 'list'.")],
+    out: Annotated[Path, typer.Option(help="Folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, for checks.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each setting; default 10, quick 2.")] = None,
+    published: Annotated[str, typer.Option(help="CSV of paper 1's published regret, drawn beside ours.")] = "",
+    adult: Annotated[str, typer.Option(help="UCI Adult data, for paper-1-table-2; files with commas.")] = "",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
+    backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
+    as_json: Json = False,
+) -> None:
+    """Make a figure or table of a paper again, with a verdict computed from the numbers."""
+    from privateer_lab.plots import save
+    from privateer_lab.reproductions import REPRODUCTIONS
+    from privateer_lab.reproductions.base import Effort
+
+    if name == "list":
+        for made in REPRODUCTIONS.values():
+            screen.print(f"{made.name:20} {made.title}")
+        return
+    if name not in REPRODUCTIONS:
+        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
+    made = REPRODUCTIONS[name]
+    effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
+    rows = progress(made.rows(effort), 0, "rows")
+    verdict = made.verdict(rows)
+    paths = save(made.draw(rows), out / name)
+    (out / f"{name}.json").write_text(json.dumps({"name": name, "quick": quick, "verdict": verdict, "rows": rows}))
+    (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
+    if as_json:
+        print_json({"name": name, "verdict": verdict, "files": [str(path) for path in paths], "rows": rows})
+        return
+    screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(str(path) for path in paths)}", soft_wrap=True)
