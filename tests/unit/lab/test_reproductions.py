@@ -1,8 +1,10 @@
 """Every reproduction runs in small, draws, and computes its verdict from its rows."""
 
 import json
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from privateer_lab.reproductions import REPRODUCTIONS
@@ -28,6 +30,38 @@ def test_in_small(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert found["verdict"]
     for ending in (".png", ".svg", ".json", ".txt"):
         assert (tmp_path / (name + ending)).stat().st_size > 0
+
+
+@pytest.mark.data
+def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = (
+        "--quick",
+        "--seeds",
+        "2",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+        "--adult",
+        os.environ["PRIVATEER_ADULT"],
+    )
+    found = json.loads(run(capsys, "reproduce", "paper-1-table-2", *options, "--json")[1])
+    own = [row["reward"] for row in found["rows"] if row["policy"] == OURS and row["part"] == "n"]
+    assert 0.7 < np.mean(own) < 0.85
+    assert (tmp_path / "paper-1-table-2.png").stat().st_size > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in REPRODUCTIONS]
+)
+def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    adult = ("--adult", os.environ["PRIVATEER_ADULT"]) if name == "paper-1-table-2" else ()
+    code, out, _ = run(
+        capsys, "reproduce", name, "--seeds", "4", "--jobs", "1", "--out", str(tmp_path), *adult, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["verdict"]
 
 
 def test_published_figures_are_drawn_and_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
