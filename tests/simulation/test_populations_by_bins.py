@@ -9,11 +9,13 @@ from scipy import stats
 
 from privateer.experiment import Turn
 from privateer.privatizers import privatizer_for
+from privateer_client.population import population_for
 from privateer_client.population.atoms import Atoms
 from privateer_client.population.synthetic import Synthetic
 from privateer_client.population.uniform import Uniform
 from privateer_client.population.varied import Varied
 from privateer_lab import simulation
+from privateer_lab.cells import Cells, can_aggregate
 from privateer_lab.simulation import simulate_once
 from tests.contract.registry import numbers
 from tests.support.specs import make_spec
@@ -28,7 +30,7 @@ POPULATIONS = {
     "varied": ({"name": "peaks", "density": VARIED}, 2, 3),
     "atoms": ({"name": "peaks", "density": ATOMS}, 2, 3),
     "nobody-between-atoms": ({"name": "peaks", "density": {**ATOMS, "share": 1.0}}, 2, 3),
-    "swap": ({"name": "peaks", "drift": {"name": "swap", "period": 1300}}, 2, 3),
+    "swap": ({"name": "peaks", "drift": {"name": "swap", "period": 2000}}, 2, 3),
     "slide": ({"name": "quadrants", "drift": {"name": "slide", "period": 1000, "step": 0.1}}, 2, 2),
     "smooth-1": ({**SMOOTH, "density": SHIFTED}, 1, 2),
     "smooth-3": ({**SMOOTH, "density": VARIED}, 3, 4),
@@ -47,7 +49,8 @@ NONE = {"privacy.model": "none", "privacy.epsilon": None}
 
 def advanced(name):
     """A run that has learned three rounds without noise, so that bins are many."""
-    run = simulation._Running(spec_of(name, **NONE), 3, one_by_one=False)
+    run = simulation._Running(spec_of(name, **NONE), 3, False, lambda _: None)
+    run.cells = Cells(run.population)
     for _ in range(3):
         run.close_round(Turn("", run.people, 3000))
     return run
@@ -75,7 +78,6 @@ SLOW = ("swap", "slide", "smooth-1", "smooth-3", "smooth-5")
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_a_round_has_the_law_of_its_people(name):
     run = advanced(name)
-    assert run.cells is not None
     assert len(run.state.depths) > 1
     assert same_law(*both_ways(run, 50 if name in SLOW else 250))
 
@@ -84,6 +86,20 @@ def test_a_round_has_the_law_of_its_people(name):
 @pytest.mark.parametrize("name", SLOW)
 def test_many_rounds_have_the_law_of_their_people(name):
     assert same_law(*both_ways(advanced(name), 500))
+
+
+@pytest.mark.parametrize(
+    ("drift", "by_bins"),
+    [
+        ({"name": "swap", "period": 1000}, True),
+        ({"name": "swap", "period": 999}, False),
+        ({"name": "slide", "period": 100_000, "step": 0.1}, True),
+        ({"name": "slide", "period": 99_999, "step": 0.1}, False),
+    ],
+)
+def test_short_phases_are_drawn_one_by_one(drift, by_bins):
+    spec = make_spec({"population": {"name": "peaks", "drift": drift}})
+    assert can_aggregate(population_for(spec, 0), spec) is by_bins
 
 
 def test_masses_of_another_density_are_caught(monkeypatch):

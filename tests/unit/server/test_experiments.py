@@ -28,6 +28,12 @@ epsilon = 2.0
 name = "partition"
 [population]
 name = "peaks"
+[[sources]]
+name = "clinic"
+people = 1000
+epsilon = 1.0
+shares = [0.5, 0.5]
+population = { name = "adult", path = "a-file-of-my-own" }
 """
 
 
@@ -47,6 +53,7 @@ async def test_create_from_toml_without_its_population(api: Api) -> None:
     created = await api.client.post("/experiments", content=TOML, headers=headers)
     assert created.status_code == 201
     assert "population" not in created.json()["spec"]
+    assert "a-file-of-my-own" not in created.text
 
 
 async def test_create_again_is_idempotent_and_another_spec_conflicts(api: Api) -> None:
