@@ -27,7 +27,7 @@ data: $(STAMP)
 	$(BIN)/python -m pytest -q -m data
 
 nightly: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m nightly
+	$(BIN)/python -m pytest -q -n 2 -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """The device's own account of what it has told: paid before it is sent, on disk, once an experiment."""
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -97,8 +98,8 @@ class Ledger:
             with self._transaction() as database:
                 database.execute(_SCHEMA)
                 columns = {row[1] for row in database.execute("PRAGMA table_info(payments)")}
-                if "day" not in columns:  # a ledger of version 0.1
-                    database.execute("ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT 0")
+                if "day" not in columns:  # a ledger of version 0.1: what was paid some day counts as paid today
+                    database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {self._today}")
         except (OSError, sqlite3.Error):
             raise InputError(
                 "cannot open the ledger", field="ledger", remedy="name a file that can be written"
@@ -120,11 +121,16 @@ class Ledger:
 
         Raises
         ------
+        InputError
+            If a cost is negative or no number.
         AlreadyReported
             If the experiment is paid for.
         BudgetExceeded
             If the total would exceed the limit; states spent, asked and limit.
         """
+        for name in ("epsilon", "delta", "local_epsilon"):
+            if not getattr(payment, name) >= 0:
+                raise InputError("must be at least 0", field=name, remedy="do not take part")
         with self._transaction() as database:
             if _paid(database, payment.experiment):
                 raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
@@ -140,7 +146,7 @@ class Ledger:
     def _check_total(self, database: sqlite3.Connection, payment: Payment) -> None:
         if self.total_epsilon is None:
             return
-        since = -1 if self.window_days is None else self._today - self.window_days
+        since = -math.inf if self.window_days is None else self._today - self.window_days
         total = "SELECT COALESCE(SUM(epsilon), 0) FROM payments WHERE day > ?"
         (spent,) = database.execute(total, (since,)).fetchone()
         if spent + payment.epsilon > self.total_epsilon * (1 + 1e-9):

@@ -313,6 +313,8 @@ def _population(options: argparse.Namespace) -> dict[str, Any]:
     """The table that ``--population``, ``--path`` and ``--set`` make."""
     if options.population.endswith(".toml"):
         tables = read_tables(Path(options.population), [], "--population")
+        if "population" not in tables:
+            raise SpecError("the file has no population section", field="--population", remedy="add one")
     else:
         tables = {"population": {"name": options.population}}
     if options.path is not None:

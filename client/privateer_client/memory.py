@@ -16,15 +16,21 @@ def available_memory() -> float:
     return min(_of_the_system(), _of_the_container())
 
 
-def check_memory(needed: float, *, what: str, field: str, remedy: str) -> None:
+def check_memory(needed: float, free: float, *, what: str, field: str, remedy: str) -> None:
     """Refuse what cannot fit.
+
+    Parameters
+    ----------
+    needed, free
+        Bytes.
+    what, field, remedy
+        What takes the memory, where it is named, and what to do.
 
     Raises
     ------
     SpecError
         With both figures.
     """
-    free = available_memory()
     if needed > free:
         message = f"{what} needs {needed / 2**30:,.2f} GiB of memory, and {max(free, 0.0) / 2**30:,.2f} GiB are free"
         raise SpecError(message, field=field, remedy=remedy)

@@ -130,9 +130,11 @@ def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> in
         delta = privacy.delta or _DELTA
         return honest > 0 and amplified_local_epsilon(epsilon, delta, 2, honest, local_epsilon) >= local_epsilon
 
-    if not enough(_BATCH_MAX):
-        return None
-    low, high = 0, _BATCH_MAX
+    low, high = 0, 16
+    while not enough(high):
+        low, high = high, 4 * high
+        if high > _BATCH_MAX:
+            return None
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

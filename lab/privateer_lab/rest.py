@@ -19,7 +19,7 @@ def ask(method: str, url: str, **options: Any) -> Any:
     RemoteError
         If the service answers with a problem; carries its field, detail and remedy.
     Unavailable
-        If it does not answer.
+        If it does not answer, or not as a Privateer server does.
     """
     try:
         response = httpx.request(method, url, timeout=30, **options)
@@ -27,11 +27,19 @@ def ask(method: str, url: str, **options: Any) -> Any:
         raise Unavailable("not a URL", field="--url", remedy="write http://host:port") from None
     except httpx.HTTPError:
         raise Unavailable("no answer from the service", field="--url", remedy="is it running? privateer up") from None
+    answer = _object(response)
     if response.is_success:
-        return response.json()
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = {}
+        if answer is None:
+            raise Unavailable("the answer is not a Privateer server's", field="--url", remedy="correct the address")
+        return answer
+    problem = answer or {}
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     raise RemoteError(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+
+
+def _object(response: httpx.Response) -> dict[str, Any] | None:
+    try:
+        answer = response.json()
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None

@@ -219,6 +219,11 @@ class Spec(_Section):
         if len(source.shares) != self.arm_count or abs(sum(source.shares) - 1) > 1e-6:
             raise ValueError(f"{where}.shares: must be one for each arm, with a sum of 1")
 
+    def without_people(self) -> "Spec":
+        """The spec for a service, which has no use for simulated people, nor for the names of their files."""
+        sources = tuple(source.model_copy(update={"population": None}) for source in self.sources)
+        return self.model_copy(update={"population": None, "sources": sources})
+
     @property
     def cohorts(self) -> tuple[Source, ...]:
         """Sources in the order of their turns: the most informative reports first; as listed under ``published``."""

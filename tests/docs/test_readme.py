@@ -5,13 +5,16 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import httpx
 import pytest
 
 from privateer import errors
-from privateer.experiment import Spec
+from privateer.experiment import Spec, parse_spec
 from privateer_lab.services import Services, free_port, running
+from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -94,3 +97,23 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
     assert lines
     for line in lines:
         assert execute(f".venv/bin/{line}", dict(os.environ))
+
+
+def test_the_simulation_pages_commands_work(tmp_path: Path) -> None:
+    for block in blocks("sh", (ROOT / "docs" / "simulation.md").read_text()):
+        for line in block.splitlines():
+            assert execute(line.replace("--out ", f"--out {tmp_path}/"), dict(os.environ))
+
+
+def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:
+    """The page's section of a spec, and its snippet, through the services."""
+    page = (ROOT / "docs" / "sources.md").read_text()
+    spec = make_spec({"experiment.name": "clinic-trial", "experiment.arms": ["arm-0", "arm-1", "arm-2"]}).model_dump()
+    data = spec | tomllib.loads(blocks("toml", page)[0])
+    data["privacy"]["epsilon"] = data["sources"][0]["epsilon"] = 1.0
+    with running(tmp_path, free_port(), free_port()) as at:
+        body = parse_spec(data).model_dump(mode="json", exclude_none=True)
+        headers = {"Authorization": f"Bearer {at.token}"}
+        assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+        run_snippet(blocks("python", page)[0], at, os.environ | {"PRIVATEER_LEDGER": str(tmp_path / "ledger.db")})
+        assert httpx.get(f"{at.server}/experiments/clinic-trial").json()["received"] == 1

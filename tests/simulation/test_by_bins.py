@@ -35,7 +35,7 @@ def spec_of(model: str, **changes: object):
 
 def advanced(model: str):
     """A run that has learned three rounds, so that bins are many and some are decided."""
-    run = simulation._Running(spec_of(model), 3, one_by_one=False)
+    run = simulation._Running(spec_of(model), 3, False, lambda _: None)
     for _ in range(3):
         run.close_round(Turn("", run.people, 3000))
     return run
@@ -66,7 +66,7 @@ def test_another_arms_reward_is_caught(monkeypatch):
         return replace(law, means=law.means[:, :1].repeat(law.means.shape[1], axis=1))
 
     monkeypatch.setattr(Cells, "law", wrong)
-    assert not same_law(*both_ways(simulation._Running(spec_of("none"), 3, one_by_one=False), 100))
+    assert not same_law(*both_ways(simulation._Running(spec_of("none"), 3, False, lambda _: None), 100))
 
 
 @pytest.mark.parametrize("model", ["local", "shuffle"])
@@ -99,7 +99,7 @@ def test_people_are_drawn_one_by_one_where_bins_do_not_tell():
         {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}},
         {"reward.high": 2.0},
     ):
-        assert simulation._Running(spec_of("local", **changes), 0, one_by_one=False).cells is None
+        assert simulation._Running(spec_of("local", **changes), 0, False, lambda _: None).cells is None
 
 
 def test_a_hundred_million_people_take_no_more_memory_than_their_bins():

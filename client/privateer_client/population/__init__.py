@@ -71,7 +71,7 @@ def population_for(spec: Spec, seed: int) -> Population:
         return read_classified(section, spec, seed)
     function = _function(section, spec)
     density = density_for(section.density, function.features)
-    return Synthetic(function, density, drift_for(section.drift))
+    return Synthetic(function, density, drift_for(section.drift, function.arms))
 
 
 def _function(section: PeaksPopulation | QuadrantsPopulation | SmoothPopulation, spec: Spec) -> Function:

@@ -55,7 +55,8 @@ def read_adult(section: AdultPopulation, spec: Spec, seed: int) -> Classified:
     # The test file's labels end in a dot.
     income = Classes("income", ("<=50K", ">50K"), {"<=50K.": "<=50K", ">50K.": ">50K"})
     parts = section.cohort != "all"
-    table.fill([*source.columns, income, *([country] if parts else [])], complete=COLUMNS if parts else (), drop=True)
+    columns = [*source.columns, income, *([country] if parts else [])]
+    table.fill(columns, spec.dimension, complete=COLUMNS if parts else (), drop=True)
     income.check("population.path")
     contexts, labels = source.contexts(), income.codes
     if parts:

@@ -71,7 +71,7 @@ def read_classified(section: CsvPopulation, spec: Spec, seed: int) -> Classified
     label = Classes(section.label, classes)
     source = Projected(section.project, spec, table.header) if section.project else Named(spec, table.header)
     _check_columns(section, table.header, [column.name for column in source.columns])
-    table.fill([*source.columns, label], drop=section.missing == "drop")
+    table.fill([*source.columns, label], spec.dimension, drop=section.missing == "drop")
     label.check("population.classes" if section.classes else "experiment.arms")
     contexts = source.contexts()
     check_features(contexts, spec)

@@ -78,7 +78,7 @@ class Categories:
         """Append a name."""
         code = self.names.setdefault(text, len(self.names))
         if code >= _VALUES_MAX:
-            raise Unfit(f"is the {_VALUES_MAX + 1:,}th value, too many for categories", "leave the column out")
+            raise Unfit(f"makes more than {_VALUES_MAX:,} different values", "leave the column out")
         self._codes.append(code)
 
     @property

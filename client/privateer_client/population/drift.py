@@ -10,9 +10,18 @@ from privateer_client.population.function import Function
 
 
 class Drift(Protocol):
-    """A law of motion. The people after the first ``i * period`` are in phase i, up to the next ``period``."""
+    """A law of motion.
+
+    Attributes
+    ----------
+    period
+        People in a phase: person i is in phase i // period.
+    cycle
+        Phases after which everything is as in the first, and which start at 0 again; 0 if that never happens.
+    """
 
     period: int
+    cycle: int
 
     def means(
         self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
@@ -24,19 +33,21 @@ class Drift(Protocol):
 class Swap:
     """In phase i, arm k of K has the mean rewards that arm k + i (mod K) began with."""
 
-    def __init__(self, period: int) -> None:
-        self.period = period
+    def __init__(self, period: int, arms: int) -> None:
+        self.period, self.cycle = period, arms
 
     def means(
         self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Shape (n, arms)."""
-        turned = (np.arange(function.arms) + phases.astype(np.int64)[:, None]) % function.arms
+        turned = (np.arange(self.cycle) + phases.astype(np.int64)[:, None]) % self.cycle
         return np.asarray(np.take_along_axis(function.means(contexts), turned, axis=1))
 
 
 class Slide:
     """In phase i, mean rewards at x1 are those that x1 - i step began with, folded back into [0, 1] at its ends."""
+
+    cycle = 0
 
     def __init__(self, period: int, step: float) -> None:
         self.period, self.step = period, step
@@ -50,8 +61,14 @@ class Slide:
         return function.means(moved)
 
 
-def drift_for(section: SwapDrift | SlideDrift | None) -> Drift | None:
+def phase_of(drift: Drift, people: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Phases of the people after so many, shape (n,)."""
+    phases = people // drift.period
+    return phases % drift.cycle if drift.cycle else phases
+
+
+def drift_for(section: SwapDrift | SlideDrift | None, arms: int) -> Drift | None:
     """The drift that a spec names."""
     if section is None:
         return None
-    return Swap(section.period) if isinstance(section, SwapDrift) else Slide(section.period, section.step)
+    return Swap(section.period, arms) if isinstance(section, SwapDrift) else Slide(section.period, section.step)

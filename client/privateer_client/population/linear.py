@@ -34,8 +34,9 @@ class Linear:
         self._actions = spec.actions.matrix
         self._deviation = spec.algorithm.client_deviation
         self._middle, self._half = spec.middle, spec.half_range
-        direction = np.random.default_rng([seed, 5]).normal(size=self._actions.shape[1])
-        self.theta: Array = spec.population.scale * self._half * direction / np.linalg.norm(direction)
+        direction: Array = np.random.default_rng([seed, 5]).normal(size=self._actions.shape[1:])
+        length = spec.population.scale * self._half
+        self.theta: Array = np.asarray(length * direction / np.linalg.norm(direction))
         self.values: Array = self._actions @ self.theta
         """Shape (k,): everybody's mean reward of every action, less the middle of the range."""
 

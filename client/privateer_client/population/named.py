@@ -68,8 +68,10 @@ def check_features(contexts: NDArray[np.float64], spec: Spec) -> None:
     Raises
     ------
     SpecError
-        Naming a feature that is the same in every row, or once clipped to the spec's bounds.
+        If there are no rows; or naming a feature that is the same in all, or once clipped to the spec's bounds.
     """
+    if not len(contexts):
+        raise SpecError("no row is left", field="population", remedy="choose other people")
     for values, (name, bounds) in zip(contexts.T, spec.context.features.items(), strict=True):
         field = f"context.features.{name}"
         if np.ptp(values) == 0:

@@ -11,7 +11,8 @@ from privateer.experiment import Spec
 from privateer.population import Projection
 from privateer_client.population.column import Categories, Column, Numbers
 
-_BLOCK: Final = 1 << 14
+_BLOCK: Final = 1 << 20
+"""Numbers at a time."""
 _INNER: Final = (0.005, 0.995)
 
 
@@ -95,8 +96,9 @@ class Projected:
         units = [(values.mean(), values.std()) for values in numbers]
         codes = [(column.codes, np.arange(len(column.names))) for column in self._categories]
         rows = len(numbers[0]) if numbers else len(codes[0][0])
-        for start in range(0, rows, _BLOCK):
-            here = slice(start, start + _BLOCK)
+        block = max(1, _BLOCK // self.width)
+        for start in range(0, rows, block):
+            here = slice(start, start + block)
             scaled = [(v[here, None] - mean) / unit for v, (mean, unit) in zip(numbers, units, strict=True)]
             hot = [(known[here, None] == names).astype(np.float64) for known, names in codes]
             yield np.concatenate([*scaled, *hot], axis=1)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from privateer_client.population.bernoulli import played
 from privateer_client.population.density import Density
-from privateer_client.population.drift import Drift
+from privateer_client.population.drift import Drift, phase_of
 from privateer_client.population.function import Function
 
 
@@ -29,7 +29,7 @@ class Synthetic:
         contexts = self.density.sample(people, rng)
         if self.drift is None:
             return contexts
-        return np.column_stack([contexts, (seen + np.arange(people)) // self.drift.period])
+        return np.column_stack([contexts, phase_of(self.drift, seen + np.arange(people))])
 
     def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of contexts as `contexts` gives them, shape (n, arms): the truth at the time."""
@@ -45,11 +45,13 @@ class Synthetic:
 
     def phases(self, seen: int, people: int) -> Iterator[tuple[int, int]]:
         """Phases of the ``people`` after the first ``seen``, in order, and how many are in each."""
-        end = seen + people
+        if self.drift is None:
+            yield 0, people
+            return
+        end, period = seen + people, self.drift.period
         while seen < end:
-            phase = seen // self.drift.period if self.drift else 0
-            last = min(end, (phase + 1) * self.drift.period) if self.drift else end
-            yield phase, last - seen
+            last = min(end, (seen // period + 1) * period)
+            yield int(phase_of(self.drift, np.array(seen))), last - seen
             seen = last
 
     def averages(

@@ -13,8 +13,8 @@ from privateer_client.population.column import Column, Unfit
 
 FIELD: Final = "population.path"
 _MISSING: Final = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"))
-_COPIES: Final = 3
-"""The columns, one copy as contexts in another order, and what growing takes for a moment."""
+_COPIES: Final = {"column": 2, "context": 3}
+"""A column while it grows; contexts as they are made of columns, as they are, and in the order of the seed."""
 _SAMPLE: Final = 2**18
 
 
@@ -46,13 +46,17 @@ class Table:
             if tuple(other) != self.header:
                 raise SpecError(f"{file} has other columns than {self.paths[0]}", field=FIELD, remedy="make them alike")
 
-    def fill(self, columns: Sequence[Column], *, complete: Sequence[str] = (), drop: bool = False) -> None:
+    def fill(
+        self, columns: Sequence[Column], features: int, *, complete: Sequence[str] = (), drop: bool = False
+    ) -> None:
         """Read all rows into columns.
 
         Parameters
         ----------
         columns
             Each of a name in the header.
+        features
+            How many will be made of them: they take memory too.
         complete
             More columns that must have a value.
         drop
@@ -63,9 +67,10 @@ class Table:
         SpecError
             Naming the first row and column that cannot be used, or the memory that it would take.
         """
-        width = _COPIES * sum(column.bytes_per_row for column in columns)
-        check_memory(self._rows_about() * width, what="the file", field=FIELD, remedy="use fewer rows or columns")
-        most = available_memory() / width
+        width = _COPIES["column"] * sum(column.bytes_per_row for column in columns) + _COPIES["context"] * 8 * features
+        free = available_memory()
+        _check_fits(self._rows_about() * width, free)
+        rows = 0
         where = [self.header.index(column.name) for column in columns]
         also = [self.header.index(name) for name in complete]
         for path in self.paths:
@@ -73,11 +78,11 @@ class Table:
                 gap = next((i for i in (*where, *also) if cells[i] in _MISSING), None)
                 if gap is None:
                     _add(columns, [cells[i] for i in where], number, path)
+                    rows += 1
+                    _check_fits(rows * width, free)
                 elif not drop:
                     remedy = "fill it in, or set population.missing = 'drop' to leave such rows out"
                     raise _wrong(number, self.header[gap], path, "has no value", remedy)
-                if number > most:
-                    check_memory(2 * number * width, what="the file", field=FIELD, remedy="use fewer rows or columns")
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
         """Rows with their numbers, from 1 and with the header counted, as a spreadsheet shows them."""
@@ -100,6 +105,10 @@ class Table:
 
     def _rows_about(self) -> float:
         return sum(_rows_about(path) for path in self.paths)
+
+
+def _check_fits(needed: float, free: float) -> None:
+    check_memory(needed, free, what="the file", field=FIELD, remedy="use fewer rows or columns")
 
 
 def _add(columns: Sequence[Column], cells: list[str], number: int, path: Path) -> None:

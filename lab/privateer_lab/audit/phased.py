@@ -91,7 +91,7 @@ def _worst(policies: list[PhasedPolicy]) -> Event:
 
 def _told(policy: PhasedPolicy, who: int, count: int) -> BoundedVectors:
     """The target's contribution, ``count`` times: all rewards far above the range, or far below."""
-    slots = np.random.default_rng().integers(0, 2**32, count, dtype=np.uint32)
+    slots = (SecureNoise().words(count) >> np.uint64(32)).astype(np.uint32)
     sign = _BEYOND * (1.0 - 2.0 * who)
     return policy.contribute(slots, np.full((count, len(policy.support)), policy.middle + sign * policy.terms.bound))
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from privateer.errors import SpecError
 from privateer.privacy.accountant import account
-from privateer.privacy.certificate import read_certificate, recompute
+from privateer.privacy.certificate import Certificate, Verdict, read_certificates, recompute
 from privateer.privacy.events import Approximate, Sequential
 from privateer_client.ledger import Ledger, Payment, default_path
 from privateer_lab.commands.account import accounts, finite, read_document
@@ -31,15 +31,19 @@ def register(_: typer.Typer) -> None:
 def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
     """What an experiment promises to a person: against whom, round by round, and why it is true."""
     record = ask("GET", f"{url}/experiments/{name}/privacy")
+    certificates = read_certificates(record)
     if as_json:
         print_json(record)
         return
-    for claim in record["certificate"]["claims"]:
-        rows = [(key, claim[key]) for key in ("epsilon", "delta", "exact", "proof")]
-        print_table(f"{name}: one person's privacy against {claim['against']}", rows)
-    screen.print("assumed: " + "; ".join(record["certificate"]["assumes"]))
-    if record["rounds"]:
-        _print_rounds(record["rounds"])
+    for cohort, certificate in certificates.items():
+        whose = f"a person of {cohort}" if cohort else "one person"
+        for claim in certificate.claims:
+            rows = [(key, getattr(claim, key)) for key in ("epsilon", "delta", "exact", "proof")]
+            print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
+        screen.print("assumed: " + "; ".join(certificate.assumes))
+    for told in [*record.get("sources", []), record]:
+        if told["rounds"]:
+            _print_rounds(told["rounds"])
 
 
 def _print_rounds(rounds: list[dict[str, Any]]) -> None:
@@ -57,20 +61,32 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold."""
-    certificate = read_certificate(read_document(file))
-    verdicts = recompute(certificate)
+    certificates = read_certificates(read_document(file))
+    verdicts = {cohort: recompute(certificate) for cohort, certificate in certificates.items()}
     if as_json:
-        print_json({"experiment": certificate.experiment, "claims": msgspec.to_builtins(verdicts)})
+        print_json(_recomputed(certificates, verdicts))
     else:
-        for verdict in verdicts:
-            rows = [("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta), ("delta", verdict.found)]
-            print_table(
-                f"{certificate.experiment}: against {verdict.against}",
-                [*rows, ("holds", "yes" if verdict.holds else "NO")],
-            )
-        screen.print("assumed: " + "; ".join(certificate.assumes))
-    if not all(verdict.holds for verdict in verdicts):
+        for cohort, certificate in certificates.items():
+            _print_verdicts(cohort, certificate, verdicts[cohort])
+    if not all(verdict.holds for found in verdicts.values() for verdict in found):
         raise typer.Exit(1)
+
+
+def _recomputed(certificates: dict[str, Certificate], verdicts: dict[str, list[Verdict]]) -> dict[str, Any]:
+    told: dict[str, Any] = {"experiment": certificates[""].experiment, "claims": msgspec.to_builtins(verdicts[""])}
+    sources = [{"name": name, "claims": msgspec.to_builtins(found)} for name, found in verdicts.items() if name]
+    return told | ({"sources": sources} if sources else {})
+
+
+def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
+    whose = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
+    for verdict in verdicts:
+        rows = [("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta), ("delta", verdict.found)]
+        print_table(
+            f"{whose}: against {verdict.against}",
+            [*rows, ("proof", verdict.proof), ("holds", "yes" if verdict.holds else "NO")],
+        )
+    screen.print("assumed: " + "; ".join(certificate.assumes))
 
 
 def ledger(
@@ -79,6 +95,8 @@ def ledger(
     as_json: Json = False,
 ) -> None:
     """What this device has spent: experiment by experiment, and together."""
+    if not 0 <= delta < 1:
+        raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     where = path or default_path()
     if not where.is_file():
         raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
@@ -100,10 +118,6 @@ def ledger(
     for payment in payments:
         print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
     print_table("together", spent.items())
-
-
-def _row(payment: Payment) -> dict[str, Any]:
-    return {key: finite(value) if isinstance(value, float) else value for key, value in vars(payment).items()}
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:

@@ -34,14 +34,9 @@ class Figure7:
                 if epsilon < 1024:
                     helped = Instance(n, epsilon, sources=[source("aux", *_AUX)])
                     cases.append(Case(facts | {"n_aux": 5000}, helped.spec))
+        paper = [row for row in _published(effort.published) if row["n"] in people and row["epsilon"] in epsilons]
         yield from run(cases, effort)
-        for row in published(effort.published, "sample_size_target", gamma=0.0, kappa=1.0):
-            wanted = row["n"] in people and row["epsilon"] in epsilons
-            if wanted and row["n_aux"] == 5000 and row["M"] == 1 and row["eps_aux"] == "8":
-                yield row
-        for row in published(effort.published, "base", n_aux=0):
-            if row["n"] in people and row["epsilon"] in epsilons:
-                yield row
+        yield from paper
 
     def draw(self, rows: list[Row]) -> Figure:
         """As `Reproduction.draw`."""
@@ -93,3 +88,10 @@ class Figure7:
             "The published figures come from code that is not epsilon-LDP: a bin's noise is added for its people alone."
         )
         return " ".join(told)
+
+
+def _published(path: str) -> Iterator[Row]:
+    yield from published(path, "base", n_aux=0)
+    for row in published(path, "sample_size_target", gamma=0.0, kappa=1.0, n_aux=5000, M=1):
+        if row["eps_aux"] == "8":
+            yield row

@@ -35,10 +35,13 @@ class Figure8:
                         sources = [source(name, size // 2, aux, gamma) for name in ("one", "two")]
                         facts = {"epsilon": epsilon, "gamma": gamma, "eps_aux": f"{aux:g}", "n_aux": size}
                         cases.append(Case(facts, Instance(n, epsilon, sources=sources).spec))
+        paper = [
+            row
+            for row in published(effort.published, "sample_size_source", n=n, M=2, kappa=1.0)
+            if row["gamma"] in gammas and row["epsilon"] in targets and row["n_aux"] in sizes
+        ]
         yield from run(cases, effort)
-        for row in published(effort.published, "sample_size_source", n=n, M=2, kappa=1.0):
-            if row["gamma"] in gammas and row["epsilon"] in targets and row["n_aux"] in sizes:
-                yield row
+        yield from paper
 
     def draw(self, rows: list[Row]) -> Figure:
         """As `Reproduction.draw`."""

@@ -34,11 +34,14 @@ class Figure9:
         for people in (2000,) if effort.quick else (10_000, 80_000):
             for epsilon in (1.0, 2.0):
                 cases += [_ordered(people, epsilon, order, policy) for order in _ORDERS for policy in (OURS, "honest")]
+        paper = [
+            row | {"panel": panel}
+            for panel in ("kappa", "gamma")
+            for row in published(effort.published, panel, n=n, M=2)
+            if row["epsilon"] == 2 and row["n_aux"] in sizes and row["eps_aux"] in ("1", "2", "8")
+        ]
         yield from run(cases, effort)
-        for panel in ("kappa", "gamma"):
-            for row in published(effort.published, panel, n=n, M=2):
-                if row["epsilon"] == 2 and row["n_aux"] in sizes and row["eps_aux"] in ("1", "2", "8"):
-                    yield row | {"panel": panel}
+        yield from paper
 
     def draw(self, rows: list[Row]) -> Figure:
         """As `Reproduction.draw`."""

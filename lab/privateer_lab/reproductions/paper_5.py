@@ -99,7 +99,7 @@ class Table1:
 def _verdict(rows: list[Row]) -> str:
     return " ".join(
         f"{found['calibration']} at epsilon {found['epsilon']:g}: shuffle loses "
-        f"{found['shuffle_over_central']:.2f} times central and {found['shuffle_over_uniform']:.2f} of a uniform choice, "
+        f"{found['shuffle_over_central']:.2f} times central, {found['shuffle_over_uniform']:.2f} of a uniform choice, "
         f"local {found['local_over_shuffle']:.1f} times shuffle; "
         f"{'the claims hold' if found['private'] else 'a claim is false'}."
         for found in figures.verdicts(rows)

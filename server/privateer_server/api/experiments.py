@@ -98,13 +98,13 @@ def _authorize(authorization: str, token: str) -> None:
 
 
 def _read_spec(body: bytes, content_type: str) -> Spec:
-    """The spec in a body, without the simulated population that it may name: a service has no use for it."""
+    """The spec in a body, without the simulated people that it may name: a service has no use for them."""
     try:
         is_toml = content_type.partition(";")[0].strip() == "application/toml"
         spec = read_spec(body.decode()) if is_toml else parse_spec(msgspec.json.decode(body, type=dict[str, Any]))
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise SpecError("not a JSON object", field="spec", remedy="send JSON, or TOML as application/toml") from None
-    return spec.model_copy(update={"population": None})
+    return spec.without_people()
 
 
 def _policy(publication: bytes, spec: Spec, accept: str, if_none_match: str) -> Response:

@@ -71,7 +71,8 @@ def history(rounds: list[RoundRecord]) -> list[dict[str, Any]]:
 def privacy(experiment: Experiment, rounds: list[RoundRecord]) -> dict[str, Any]:
     """What is promised to a person, round by round, against whom, and a certificate that recomputes it."""
     spec = experiment.spec
-    asked = [(row, msgspec.json.decode(row.summary)) for row in rounds if row.batch]
+    # Rounds of a database from before there were sources name no cohort.
+    asked = [(row, {"cohort": ""} | msgspec.json.decode(row.summary)) for row in rounds if row.batch]
     promises = {
         cohort: _promise(spec, cohort, [(row, facts["terms"]) for row, facts in asked if facts["cohort"] == cohort])
         for cohort in dict.fromkeys(facts["cohort"] for _, facts in asked)

@@ -172,7 +172,8 @@ class PhasedLearner:
         variance, scale = policy.terms.spread(people)
         rewards = self.spec.half_range**2 / (policy.plays * people)
         sampled = np.eye(len(basis)) * self.spec.algorithm.client_deviation**2 / people
-        return Estimate(weights @ averages, weights, (weights * (rewards + variance)) @ weights.T + sampled, scale)
+        covariance: Array = (weights * (rewards + variance)) @ weights.T + sampled
+        return Estimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
 
     def _keep(self, points: Array, values: Array, estimate: Estimate) -> NDArray[np.bool_]:
         """Actions that no leader beats by more than the exact width of the difference.

@@ -111,7 +111,7 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
             )
         case ShuffledResponse(local_epsilon, symbols, honest):
             proof = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
-            return Curve(symbols == 2, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
+            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
         case ShuffledMessage(local_epsilon, honest):
             proof = "clones (Feldman, McMillan and Talwar, FOCS 2021, Theorem 3.2)"
             return Curve(False, proof, lambda e: _shuffled(clones_delta, e, local_epsilon, honest))

@@ -28,7 +28,8 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: in
     """Delta at ``epsilon`` of a shuffled batch of k-ary randomized responses with public random slots.
 
     A certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and Nissim
-    (CRYPTO 2019, Lemma 5.3) with all rounding towards a larger delta; exact for two symbols.
+    (CRYPTO 2019, Lemma 5.3) with all rounding towards a larger delta. For two symbols it is the lemma's value, which is
+    an upper bound itself: the lemma shows the adversary which of the others' messages are the blanket's.
 
     A message is (slot, symbol). The slot is uniform and independent of the data; the symbol is randomized response
     around a true symbol that slot and data determine. With probability symbols / (e^local_epsilon + symbols - 1) a
@@ -98,8 +99,9 @@ def _excess(
 ) -> NDArray[np.float64]:
     """E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
     e, l = math.exp(epsilon), math.exp(local_epsilon)  # noqa: E741
-    slope = (l - 1) * (1 + e)
-    offset = (l - 1) * e * pairs + (e - 1) * messages
+    more = math.expm1(local_epsilon)
+    slope = more * (1 + e)
+    offset = more * e * pairs + math.expm1(epsilon) * messages
     least = np.floor(offset / slope) + 1
     trials = np.maximum(pairs, 1.0)
     gain = slope * pairs / 2 * _upper_tail(least - 1, trials - 1) - offset * _upper_tail(least, trials)

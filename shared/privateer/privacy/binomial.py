@@ -48,7 +48,8 @@ def shuffled_bits_delta(epsilon: float, trials: int, chance: float, levels: int,
     _check(trials, chance, levels, coordinates)
     if not (epsilon >= 0 and math.isfinite(epsilon)):
         raise SpecError("must be at least 0 and finite", field="epsilon", remedy="choose another value")
-    if trials <= levels:
+    low, high = _range(trials, chance)
+    if levels > high or trials - levels < low:
         return 1.0
     return min(1.0, _composed(trials, chance, levels, coordinates).delta(epsilon))
 
@@ -156,19 +157,22 @@ def _either(left: LossDistribution, right: LossDistribution) -> LossDistribution
     return from_curve(lambda epsilon: max(left.delta(epsilon), right.delta(epsilon)), left.step, float(reach))
 
 
+def _range(trials: int, chance: float) -> tuple[int, int]:
+    """Closed range that holds Bin(trials, chance) but for _TAIL on either side, by Bernstein's inequality."""
+    log = -math.log(_TAIL)
+    width = math.sqrt(2 * log * trials * chance * (1 - chance)) + log
+    return max(0, math.floor(trials * chance - width)), min(trials, math.ceil(trials * chance + width))
+
+
 def _losses(trials: int, chance: float, shift: int) -> LossDistribution:
     """Loss of Bin(trials, chance) + shift against Bin(trials, chance)."""
-    deviation = math.sqrt(trials * chance * (1 - chance))
-    log = -math.log(_TAIL)
-    # Bernstein: no more than _TAIL lies beyond on either side.
-    width = math.sqrt(2 * log) * deviation + log
-    low, high = math.floor(trials * chance - width), math.ceil(trials * chance + width)
-    points = np.arange(max(0, low, -shift), min(trials, high, trials - shift) + 1)
+    low, high = _range(trials, chance)
+    points = np.arange(max(low, -shift), min(high, trials - shift) + 1)
     # Points of the noise whose shifted value the other law cannot reach have infinite loss.
     unreachable = binom.sf(trials - shift, trials, chance) if shift > 0 else binom.cdf(-shift - 1, trials, chance)
     masses = binom.pmf(points, trials, chance) * _ROUNDING
     losses = -_log_ratio(points, trials, chance, shift)
-    step = abs(shift) / deviation / _POINTS
+    step = abs(shift) / math.sqrt(trials * chance * (1 - chance)) / _POINTS
     return on_grid(losses, masses, step, min(1.0, float(unreachable) * _ROUNDING + 2 * _TAIL))
 
 

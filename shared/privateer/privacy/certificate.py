@@ -53,12 +53,17 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A claim recomputed: the delta found at its epsilon, and whether that is within the claim."""
+    """A claim recomputed: the delta found at its epsilon, by which proof, and whether that is within the claim.
+
+    The proof and whether it is exact are the verifier's own: a document may say anything.
+    """
 
     against: str
     epsilon: float | None
     delta: float
     found: float
+    proof: str
+    exact: bool
     holds: bool
 
 
@@ -138,13 +143,30 @@ def read_certificate(value: Any) -> Certificate:
         value = value["certificate"]
     try:
         certificate = msgspec.convert(value, Certificate)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise SpecError(f"not a certificate: {error}", field="certificate", remedy="see docs/privacy.md") from None
     if certificate.format != FORMAT or not certificate.claims:
         raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy="ask for a new one")
     for claim in certificate.claims:
         _check_claim(claim)
     return certificate
+
+
+def read_certificates(value: Any) -> dict[str, Certificate]:
+    """All certificates of a document by cohort: the experiment's own people's (empty name), and each source's.
+
+    Raises
+    ------
+    SpecError
+        As `read_certificate`, or if the sources of a privacy record are none.
+    """
+    found = {"": read_certificate(value)}
+    sources = value.get("sources", []) if "certificate" in value else []
+    for source in sources if isinstance(sources, list) else [None]:
+        if not (isinstance(source, dict) and isinstance(source.get("name"), str) and "certificate" in source):
+            raise SpecError("not a list of named certificates", field="sources", remedy="ask for a new record")
+        found[source["name"]] = read_certificate(source)
+    return found
 
 
 def _check_claim(claim: Claim) -> None:
@@ -161,7 +183,10 @@ def recompute(certificate: Certificate) -> list[Verdict]:
 
 
 def _verdict(claim: Claim) -> Verdict:
-    if claim.epsilon is None:
-        return Verdict(claim.against, None, claim.delta, 1.0, claim.delta >= 1.0)
-    found = 1.0 if claim.event is None else account(claim.event).delta(claim.epsilon) + claim.sampling
-    return Verdict(claim.against, claim.epsilon, claim.delta, found, found <= claim.delta * _ROUNDING)
+    if claim.epsilon is None or claim.event is None:
+        nothing = "nothing is computed: the adversary sees the record"
+        return Verdict(claim.against, claim.epsilon, claim.delta, 1.0, nothing, True, claim.delta >= 1.0)
+    curve = account(claim.event)
+    found = curve.delta(claim.epsilon) + claim.sampling
+    holds = found <= claim.delta * _ROUNDING and (curve.exact or not claim.exact)
+    return Verdict(claim.against, claim.epsilon, claim.delta, found, curve.proof, curve.exact, holds)

@@ -13,6 +13,8 @@ from privateer.errors import SpecError
 
 EPSILON_MAX: Final = 64.0
 COUNT_MAX: Final = 100_000
+"""Events of a composition, repetitions multiplied out."""
+DEPTH_MAX: Final = 32
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
@@ -113,24 +115,45 @@ def read_event(value: Any) -> Event:
     """
     try:
         event: Event = msgspec.convert(value, Event)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise SpecError(f"not an event: {error}", field="event", remedy="see docs/accounting.md") from None
     check_event(event)
     return event
 
 
 def check_event(event: Event) -> None:
-    """Refuse an event that holds an unknown kind or a number out of range, anywhere in it.
+    """Refuse an event that holds an unknown kind, a number out of range or too much to compute, anywhere in it.
 
     Raises
     ------
     SpecError
         Naming the field.
     """
+    _check(event, 0)
+
+
+def _check(event: Event, depth: int) -> int:
+    """Checks an event, and tells how many a composition makes of it."""
     if not isinstance(event, Event):
         raise SpecError("an event of no known kind", field="event", remedy="see docs/accounting.md")
-    for field in msgspec.structs.fields(event):
-        _check_field(field.name, getattr(event, field.name))
+    if depth > DEPTH_MAX:
+        raise SpecError(f"nested more than {DEPTH_MAX} deep", field="event", remedy="flatten it")
+    match event:
+        case Repeated(of, count):
+            _check_number("count", count)
+            size = count * _check(of, depth + 1)
+        case Sequential(events):
+            size = sum(_check_parts(events, depth))
+        case Parallel(events):
+            _check_parts(events, depth)
+            size = 1
+        case _:
+            size = 1
+            for field in msgspec.structs.fields(event):
+                _check_number(field.name, getattr(event, field.name))
+    if size > COUNT_MAX:
+        raise SpecError(f"composes {size:g} events, at most {COUNT_MAX} can be", field="count", remedy="lower it")
+    return size
 
 
 _RANGES: Final = {
@@ -150,15 +173,13 @@ _RANGES: Final = {
 }
 
 
-def _check_field(name: str, value: Any) -> None:
-    if name == "of":
-        check_event(value)
-    elif name == "events":
-        if not 1 <= len(value) <= COUNT_MAX:
-            raise SpecError(f"must be 1 to {COUNT_MAX} events", field="events", remedy="list them")
-        for event in value:
-            check_event(event)
-    else:
-        low, high = _RANGES[name]
-        if not (math.isfinite(value) and low <= value <= high):
-            raise SpecError(f"must be {low:g} to {high:g}", field=name, remedy="choose another value")
+def _check_parts(events: tuple[Event, ...], depth: int) -> list[int]:
+    if not 1 <= len(events) <= COUNT_MAX:
+        raise SpecError(f"must be 1 to {COUNT_MAX} events", field="events", remedy="list them")
+    return [_check(event, depth + 1) for event in events]
+
+
+def _check_number(name: str, value: float) -> None:
+    low, high = _RANGES[name]
+    if not (math.isfinite(value) and low <= value <= high):
+        raise SpecError(f"must be {low:g} to {high:g}", field=name, remedy="choose another value")

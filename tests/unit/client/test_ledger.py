@@ -1,5 +1,6 @@
 """The ledger pays once, survives restarts, and holds between threads."""
 
+import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -102,6 +103,25 @@ def test_a_ledger_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     assert ledger.has_paid("a")
     ledger.pay(payment("b"))
     assert [paid.experiment for paid in ledger.payments()] == ["a", "b"]
+    with pytest.raises(BudgetExceeded):
+        Ledger(path, total_epsilon=2.0, window_days=7).pay(payment("c"))
+
+
+def test_a_clock_before_1970_forgets_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db", total_epsilon=1.0, clock=Days(-100))
+    ledger.pay(payment("a"))
+    with pytest.raises(BudgetExceeded):
+        ledger.pay(payment("b"))
+
+
+@pytest.mark.parametrize("bad", [-5.0, math.nan])
+@pytest.mark.parametrize("field", ["epsilon", "delta", "local_epsilon"])
+def test_nothing_is_paid_back(tmp_path: Path, field: str, bad: float) -> None:
+    ledger = Ledger(tmp_path / "ledger.db", total_epsilon=1.0)
+    with pytest.raises(InputError) as refused:
+        ledger.pay(replace(payment("a"), **{field: bad}))
+    assert refused.value.field == field
+    assert ledger.payments() == []
 
 
 @pytest.mark.parametrize(

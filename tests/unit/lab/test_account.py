@@ -2,7 +2,11 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -95,6 +99,9 @@ def test_published(capsys: pytest.CaptureFixture[str], paper: str) -> None:
         (["compose", "none.json"], "FILE: cannot read"),
         (["compose", "pyproject.toml"], "event: not an event"),
         (["published", "6"], "paper"),
+        (["amplification", "--epsilon", "1", "--delta", "1e-6", "--batch", "99999999999999999999999"], "batch: "),
+        (["ledger", "--delta", "nan"], "--delta: "),
+        (["ledger", "--delta", "1"], "--delta: "),
     ],
 )
 def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
@@ -109,6 +116,23 @@ def certificate(tmp_path: Path, epsilon: float) -> Path:
     path = tmp_path / "certificate.json"
     path.write_bytes(msgspec.json.encode({"certificate": certify("spring", epsilon, 0.0, [terms])}))
     return path
+
+
+def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = certificate(tmp_path, 1.0)
+    record = json.loads(path.read_text())
+    false = json.loads(certificate(tmp_path, 0.5).read_text())["certificate"]
+    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": record["certificate"]}]}))
+    assert figures(capsys, "verify", str(path))["sources"][0]["claims"][0]["holds"]
+    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": false}]}))
+    code, out, _ = run(capsys, "account", "verify", str(path))
+    assert code == 1
+    assert "clinic" in out
+    for bad in (3, [3], [{}], [{"name": "clinic"}], [{"name": "clinic", "certificate": {}}]):
+        path.write_text(json.dumps(record | {"sources": bad}))
+        code, _, err = run(capsys, "account", "verify", str(path))
+        assert code == 2
+        assert len(err.splitlines()) == 1
 
 
 def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -146,3 +170,36 @@ def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[st
     assert (code, out) == (2, "")
     assert "there is no ledger" in err
     assert not (tmp_path / "none.db").exists()
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """A server that is none of ours."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b"[" * 100_000, b"\xff"])
+def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: int, body: bytes) -> None:
+    with answering(status, body) as url:
+        code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1

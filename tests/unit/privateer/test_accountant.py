@@ -196,3 +196,40 @@ def test_epsilon_out_of_the_certified_range_is_refused(bad):
 def test_delta_out_of_range_is_refused(bad):
     with pytest.raises(SpecError):
         account(Pure(1.0)).epsilon(bad)
+
+
+def nested(depth):
+    event = {"event": "pure", "epsilon": 0.001}
+    for _ in range(depth):
+        event = {"event": "sequential", "events": [event]}
+    return event
+
+
+def repeated(depth, count):
+    event = {"event": "pure", "epsilon": 0.001}
+    for _ in range(depth):
+        event = {"event": "repeated", "of": event, "count": count}
+    return event
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (nested(33), "event"),
+        (nested(400), "event"),
+        (repeated(3, 100_000), "count"),
+        (repeated(2, 1000), "count"),
+        ({"event": "sequential", "events": [repeated(1, 60_000), repeated(1, 60_000)]}, "count"),
+        ({"event": "pure\ud800", "epsilon": 1}, "event"),
+    ],
+)
+def test_what_would_exhaust_whoever_checks_it_is_refused(value, field):
+    """An event comes out of a file that anybody may have written."""
+    with pytest.raises(SpecError) as refused:
+        read_event(value)
+    assert refused.value.field == field
+
+
+def test_what_is_not_too_much_is_computed():
+    assert account(read_event(nested(20))).epsilon(0.0) == pytest.approx(0.001, rel=1e-5)
+    assert account(read_event(repeated(2, 10))).epsilon(0.0) == pytest.approx(0.1, rel=1e-5)

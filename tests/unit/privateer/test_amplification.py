@@ -2,11 +2,14 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
 from privateer.errors import SpecError
+from privateer.privacy.accountant import account
 from privateer.privacy.amplification import _upper_tail, amplified_local_epsilon, shuffled_delta
+from privateer.privacy.events import ShuffledResponse
 from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
 
 ANCHORS = [
@@ -55,6 +58,28 @@ def test_two_symbols_equal_the_blanket_lemma(epsilon, local_epsilon, batch):
     expected = blanket_delta(epsilon, local_epsilon, 2, batch)
     found = shuffled_delta(epsilon, local_epsilon, 2, batch)
     assert expected <= found == pytest.approx(expected, rel=2e-5, abs=1e-18)
+
+
+@pytest.mark.parametrize(("epsilon", "local_epsilon", "batch"), [(1e-12, 1e-11, 30), (1e-12, 1e-9, 20)])
+def test_tiny_promises_keep_their_digits(epsilon, local_epsilon, batch):
+    """e^epsilon - 1 by subtraction lost four digits here, towards a smaller delta."""
+    with mpmath.workdps(50):
+        e, gain = mpmath.exp(epsilon), mpmath.expm1(local_epsilon)
+        blanket, lemma = 2 / (gain + 2), mpmath.mpf(0)
+        for others in range(batch):
+            chance = mpmath.binomial(batch - 1, others) * blanket**others * (1 - blanket) ** (batch - 1 - others)
+            m = others + 1
+            excess = [max(0, gain * (a - e * (m - a)) / m - (e - 1)) for a in range(m + 1)]
+            lemma += (
+                chance * blanket * sum(mpmath.binomial(m, a) / mpmath.mpf(2) ** m * x for a, x in enumerate(excess))
+            )
+        assert lemma <= mpmath.mpf(shuffled_delta(epsilon, local_epsilon, 2, batch)) <= lemma * (1 + mpmath.mpf("2e-5"))
+
+
+def test_two_symbols_are_an_upper_bound_and_say_so():
+    """The lemma tells the adversary more than a batch does."""
+    assert shuffled_delta(0.1, 1.0, 2, 5) > 1.1 * exact_delta(0.1, 1.0, 2, 5, 1)
+    assert not account(ShuffledResponse(1.0, 2, 5)).exact
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 20, 40])

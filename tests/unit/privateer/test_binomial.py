@@ -134,3 +134,15 @@ def test_numbers_out_of_range_are_refused(arguments):
         shuffled_bits_trials(1.0, 0.0, 10, 20)
     with pytest.raises(SpecError):
         shuffled_bits_trials(1e-4, 1e-9, 1000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("trials", "chance", "levels"),
+    [(10**10, 1e-4, 1 << 20), (10**5, 0.01, 10**5), (10**5, 0.3, 50_000), (100, 0.5, 101)],
+)
+def test_noise_that_hides_nothing_says_so(trials, chance, levels):
+    assert shuffled_bits_delta(1.0, trials, chance, levels, 3) == 1.0
+
+
+def test_one_bit_hides_one_level_half_of_the_time():
+    assert shuffled_bits_delta(1.0, 1, 0.5, 1, 1) == pytest.approx(0.5)

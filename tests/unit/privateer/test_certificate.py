@@ -69,12 +69,18 @@ def changed(model: str, claim: int, path: str, value: Any) -> dict[str, Any]:
         ("central", 0, "event.sensitivity", 2.1),
         ("central", 0, "delta", 0.99e-6),
         ("central", 1, "delta", 0.5),
+        ("shuffle", 0, "exact", True),
         ("none", 0, "delta", 0.9),
     ],
 )
 def test_a_claim_that_does_not_follow_is_caught(model: str, claim: int, path: str, value: Any) -> None:
     verdicts = recompute(read_certificate(changed(model, claim, path, value)))
     assert not verdicts[claim].holds
+
+
+def test_the_proof_that_is_shown_is_the_verifiers_own() -> None:
+    forged = changed("shuffle", 0, "proof", "audited by an authority")
+    assert "privacy blanket" in recompute(read_certificate(forged))[0].proof
 
 
 @pytest.mark.parametrize(
@@ -88,6 +94,7 @@ def test_a_claim_that_does_not_follow_is_caught(model: str, claim: int, path: st
         changed("local", 0, "event.epsilon", -1.0),
         changed("local", 0, "epsilon", -1.0),
         changed("local", 0, "surprise", 1),
+        changed("local", 0, "event", {"event": "pure\ud800", "epsilon": 1.0}),
         document("local") | {"format": "privateer/certificate/2"},
         document("local") | {"claims": []},
     ],
@@ -97,3 +104,9 @@ def test_what_is_no_certificate_is_refused(value: Any) -> None:
         read_certificate(value)
     assert math.isfinite(len(str(refused.value)))
     assert refused.value.field
+
+
+def test_normal_noise_with_delta_0_is_caught() -> None:
+    forged = changed("central", 0, "event", {"event": "gaussian", "deviation": 1e6, "sensitivity": 2.0})
+    forged["claims"][0] |= {"delta": 0.0, "sampling": 0.0}
+    assert not recompute(read_certificate(forged))[0].holds

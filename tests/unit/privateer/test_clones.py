@@ -3,6 +3,7 @@
 import math
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -93,3 +94,43 @@ def test_numbers_out_of_range_are_refused(arguments):
         clones_delta(*arguments)
     with pytest.raises(SpecError):
         clones_local_epsilon(1.0, 0.0, 100)
+
+
+def precise_delta(epsilon: float, local_epsilon: float, batch: int) -> mpmath.mpf:
+    """The clones bound with forty digits; a lower bound, by counts of clones within ten deviations."""
+    with mpmath.workdps(40):
+        e, l = mpmath.exp(epsilon), mpmath.exp(local_epsilon)  # noqa: E741
+        q, trials, chance = l / (1 + l), batch - 1, 1 / l
+        width = 10 * mpmath.sqrt(trials * chance * (1 - chance)) + 10
+        low, high = max(1, int(trials * chance - width)), min(trials, int(trials * chance + width))
+        mass = mpmath.binomial(trials, low) * chance**low * (1 - chance) ** (trials - low)
+        delta = mpmath.mpf(0)
+        for clones in range(low, high + 1):
+            share = (e * q - (1 - q)) / ((2 * q - 1) * (1 + e))
+            least = int(mpmath.floor((clones + 1) * share)) + 1
+            term = mpmath.binomial(clones, least - 1) / mpmath.mpf(2) ** clones
+            one, point, count = mpmath.mpf(0), term, least - 1
+            while count <= clones and term > one * mpmath.mpf(10) ** -30:
+                one, term, count = one + term, term * (clones - count) / (count + 1), count + 1
+            both = one - point
+            delta += mass * max(0, (q * one + (1 - q) * both) - e * ((1 - q) * one + q * both))
+            mass *= chance / (1 - chance) * (trials - clones) / (clones + 1)
+        return delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "local_epsilon", "batch"),
+    [(2e-10, 1e-7, 20_000), (3e-10, 1e-7, 20_000), (2e-7, 1e-4, 10_000), (1e-9, 1e-6, 100_000)],
+)
+def test_what_differences_of_tails_lose_is_covered(epsilon, local_epsilon, batch):
+    expected = precise_delta(epsilon, local_epsilon, batch)
+    assert mpmath.mpf(clones_delta(epsilon, local_epsilon, batch)) >= expected
+    assert clones_delta(epsilon, local_epsilon, batch) < 1.1 * float(expected)
+
+
+@pytest.mark.parametrize("batch", [0, -5, 10**9 + 1, 10**23])
+def test_a_batch_out_of_range_is_refused(batch):
+    with pytest.raises(SpecError) as refused:
+        clones_local_epsilon(1.0, 1e-6, batch)
+    assert refused.value.field == "batch"
+    assert "30" not in refused.value.remedy

@@ -1,10 +1,16 @@
 """Creating and reading experiments over REST."""
 
+import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from privateer.privacy.certificate import read_certificate, recompute
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
 from tests.support.specs import tables
 
@@ -22,6 +28,12 @@ epsilon = 2.0
 name = "partition"
 [population]
 name = "peaks"
+[[sources]]
+name = "clinic"
+people = 1000
+epsilon = 1.0
+shares = [0.5, 0.5]
+population = { name = "adult", path = "a-file-of-my-own" }
 """
 
 
@@ -41,6 +53,7 @@ async def test_create_from_toml_without_its_population(api: Api) -> None:
     created = await api.client.post("/experiments", content=TOML, headers=headers)
     assert created.status_code == 201
     assert "population" not in created.json()["spec"]
+    assert "a-file-of-my-own" not in created.text
 
 
 async def test_create_again_is_idempotent_and_another_spec_conflicts(api: Api) -> None:
@@ -121,6 +134,19 @@ async def test_privacy_states_what_each_source_is_promised(api: Api) -> None:
         assert claim.epsilon == epsilon
     summary = (await api.client.get("/experiments/test/history")).json()["rounds"][0]
     assert summary["cohort"] == "clinic"
+
+
+async def test_privacy_of_a_database_from_before_there_were_sources(settings: Settings) -> None:
+    async with serving(create_app(settings)) as client:
+        await Api(client).create()
+    with closing(sqlite3.connect(settings.data / "server.db", isolation_level=None)) as database:
+        (summary,) = database.execute("SELECT summary FROM rounds").fetchone()
+        old = {name: value for name, value in json.loads(summary).items() if name != "cohort"}
+        database.execute("UPDATE rounds SET summary = ?", (json.dumps(old).encode(),))
+    async with serving(create_app(settings)) as client:
+        answer = await client.get("/experiments/test/privacy")
+    assert answer.status_code == 200
+    assert [round_["version"] for round_ in answer.json()["rounds"]] == [1]
 
 
 @pytest.mark.parametrize("model", ["local", "central", "none"])

@@ -51,6 +51,8 @@ def test_rows_that_cannot_be_used_are_named(tmp_path):
         population_for(adult(write(tmp_path, good, ROW.format("Cuba", "secret"))), 0)
     with pytest.raises(SpecError, match="row 2, column 'age'"):
         population_for(adult(write(tmp_path, good.replace("39", "old"))), 0)
+    with pytest.raises(SpecError, match="no row is left"):
+        population_for(adult(write(tmp_path, good, ROW.format("Cuba", ">50K")), cohort="target"), 0)
     with pytest.raises(SpecError, match="cannot read"):
         population_for(adult(str(tmp_path / "none.csv")), 0)
     with pytest.raises(SpecError, match=r"experiment\.arms: .*has 2"):
@@ -102,5 +104,5 @@ def test_one_hot_columns_are_as_many_as_the_paper_says():
     from privateer_client.population.table import Table
 
     source = Projected(PROJECTION, adult(files(), COMPONENTS), NAMES)
-    Table(files(), header=NAMES, remark="|").fill(source.columns, complete=NAMES, drop=True)
+    Table(files(), header=NAMES, remark="|").fill(source.columns, 3, complete=NAMES, drop=True)
     assert source.width == 46

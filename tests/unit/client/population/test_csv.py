@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from privateer.errors import SpecError
 from privateer_client import memory
-from privateer_client.population import population_for
+from privateer_client.population import population_for, table
+from privateer_client.population.column import Numbers
 from tests.support.specs import make_spec
 
 GOOD = """age,job,hours,kind
@@ -160,7 +161,7 @@ def test_what_is_wrong_is_named(tmp_path, name):
     [
         (None, "none.csv", "cannot read"),
         (b"age,job,hours,kind\n\xff\xfe,cook,40,a\n", "latin.csv", "is not UTF-8"),
-        (gzip.compress(GOOD.encode())[:-20], "half.csv.gz", "cannot read"),
+        (gzip.compress(GOOD.encode(), mtime=0)[:-20], "half.csv.gz", "cannot read"),
         (b"not gzip", "plain.csv.gz", "cannot read"),
     ],
 )
@@ -180,21 +181,38 @@ def test_other_columns_in_the_second_file(tmp_path):
 
 def test_a_file_that_cannot_fit_is_refused_with_figures(tmp_path, monkeypatch):
     path = write(tmp_path, GOOD + "50,cook,40,a\n" * 100_000)
-    monkeypatch.setattr(memory, "available_memory", lambda: 2**20)
-    with pytest.raises(SpecError, match=r"needs 0\.01 GiB of memory, and 0\.00 GiB are free"):
+    monkeypatch.setattr(table, "available_memory", lambda: 2.0**22)
+    monkeypatch.setattr(Numbers, "add", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(
+        SpecError, match=r"population\.path: the file needs 0\.01 GiB of memory, and 0\.00 GiB are free"
+    ):
         people(path)
 
 
 def test_a_file_that_turns_out_longer_is_refused_while_it_is_read(tmp_path, monkeypatch):
     """Long rows first: the estimate is far too low."""
-    from privateer_client.population import table
-
     long = f"50,{'cook' * 20_000},40,a\n"
     path = write(tmp_path, GOOD + long * 6 + "50,cook,40,a\n" * 50_000)
-    for module in (memory, table):
-        monkeypatch.setattr(module, "available_memory", lambda: 2.0**20)
+    monkeypatch.setattr(table, "available_memory", lambda: 2.0**20)
     with pytest.raises(SpecError, match="of memory"):
         people(path)
+
+
+def test_several_files_share_the_memory(tmp_path, monkeypatch):
+    """80 bytes a row: each file alone would fit."""
+    path = write(tmp_path, GOOD + "50,cook,40,a\n" * 10_000)
+    monkeypatch.setattr(table, "available_memory", lambda: 90.0 * 12_000)
+    assert len(everybody(people(path), 10_000)) == 10_000
+    monkeypatch.setattr(table.Table, "_rows_about", lambda self: 0.0)
+    with pytest.raises(SpecError, match="of memory"):
+        people(f"{path},{path}")
+
+
+def test_too_many_values_for_a_category(tmp_path):
+    rows = "".join(f"50,job{number},40,a\n" for number in range(1001))
+    features = {**FEATURES, "job=cook": {"low": 0, "high": 1}}
+    with pytest.raises(SpecError, match=r"row 1003, column 'job' .* more than 1,000 different values"):
+        people(write(tmp_path, GOOD + rows), context__features=features)
 
 
 def test_memory_that_is_free_is_known():

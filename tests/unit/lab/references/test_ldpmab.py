@@ -21,8 +21,8 @@ def far_bin(people: int, rounds: int) -> np.ndarray:
         reference = Ldpmab(make_spec({"privacy.epsilon": 2.0, "experiment.horizon": 80_000}), seed)
         reference.state = reference.learner._refined(reference.state, np.zeros((1, 3)))
         one_round(reference, np.full((people, 2), 0.25), np.zeros(people))
-        assert reference.state.people.tolist() == [people, people]
-        counts.append(reference.state.counts[1])
+        assert reference.state.people.tolist() == [[people, people]]
+        counts.append(reference.state.counts[0, 1])
     return np.array(counts)
 
 
@@ -65,7 +65,7 @@ def test_arms_are_dropped_by_single_radii():
     """Estimates .9 and .1 with radii .3: apart by single radii, not by twice the radius as eq. (16) says."""
     spec = make_spec({"experiment.horizon": 80_000, "privacy.epsilon": 8.0})
     state = AuthorsLearner(spec).start()
-    state = type(state)(**{**vars(state), "depths": np.array([6]), "people": np.array([10_000])})
+    state = type(state)(**{**vars(state), "depths": np.array([6]), "people": np.array([[10_000]])})
     mean, radius = np.array([[0.9, 0.1, 0.6]]), np.full((1, 3), 0.3)
     assert AuthorsLearner(spec)._surviving(state, mean, radius).tolist() == [[True, False, True]]
     assert PublishedPartitionLearner(spec)._surviving(state, mean, radius).all()

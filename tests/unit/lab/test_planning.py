@@ -1,0 +1,156 @@
+"""Plans and sweeps: what they say is right, what is interrupted goes on, and what is wrong is one line."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from privateer.privacy.amplification import shuffled_delta
+from privateer.privacy.terms import honest_count
+from privateer_lab import output, sweep
+from privateer_lab.plan import batches, people_needed, smallest_batch, variants
+from privateer_lab.simulation import Run
+from tests.support.specs import SHUFFLE, make_spec
+from tests.unit.lab.test_cli import SPEC, run
+
+PATH = tuple((n, 0.4 * min(n, 1000) + 0.05 * max(0, n - 1000), 0.3 * n, 0.5 * n) for n in range(100, 4100, 100))
+
+
+def made(path: tuple[tuple[int, float, float, float], ...]) -> Run:
+    return Run(0, path[-1][1], path[-1][3], path[-1][2], 0.5, path[-1][0], len(path), 4, path)
+
+
+def test_people_needed_is_where_the_policy_begins_to_earn() -> None:
+    """From 1,000 people on .05 a person is lost where the best constant arm loses .3: five sixths are gained."""
+    assert people_needed(made(PATH), 0.8) == 1000
+    assert people_needed(made(PATH), 0.9) is None
+
+
+def test_nobody_gains_where_one_arm_is_best_for_all() -> None:
+    assert people_needed(made(tuple((n, 0.1 * n, 0.0, 0.5 * n) for n in (100, 200))), 0.5) is None
+
+
+def test_the_smallest_batch_keeps_the_promise_and_a_smaller_one_does_not() -> None:
+    privacy = make_spec(SHUFFLE).privacy
+    batch = smallest_batch(privacy, 1.0, 4.0)
+    assert batch is not None
+    assert shuffled_delta(1.0, 4.0, 2, honest_count(privacy, batch)) <= 1e-6
+    assert shuffled_delta(1.0, 4.0, 2, honest_count(privacy, int(0.97 * batch))) > 1e-6
+    assert [row["min_batch_to_double"] for row in batches(make_spec(SHUFFLE), [1.0, 4.0])][1] is None
+
+
+def test_variants_are_specs_under_other_promises() -> None:
+    found = variants(make_spec({"experiment.round_size": 100}), ("local", "shuffle", "central"), (1.0, 8.0))
+    assert [(one.model, one.epsilon) for one in found] == [
+        (model, epsilon) for model in ("local", "shuffle", "central") for epsilon in (1.0, 8.0)
+    ]
+    assert [one.spec.experiment.round_size for one in found[::2]] == [100, 1000, 100]
+    assert [one.spec.privacy.delta for one in found[::2]] == [0.0, 1e-6, 1e-6]
+
+
+def test_plan_prints_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plot = tmp_path / "plan.png"
+    sizes = ("--users", "3000", "--seeds", "2", "--jobs", "1", "--models", "local,shuffle", "--epsilons", "4")
+    code, out, _ = run(capsys, "plan", SPEC, *sizes, "--plot", str(plot), "--json")
+    outcomes = json.loads(out)["outcomes"]
+    assert code == 0
+    assert [row["model"] for row in outcomes] == ["local", "shuffle"]
+    for row in outcomes:
+        assert row["path"][-1]["regret_mean"] * 3000 == pytest.approx(row["regret_mean"])
+        assert 0 < row["regret_mean"] <= row["regret_worst"] < 0.42 * 3000
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert plot.with_suffix(".svg").exists()
+    assert "people to 50%" in run(capsys, "plan", SPEC, *sizes)[1]
+
+
+VARY = ("--vary", "privacy.epsilon=1,4", "--set", "experiment.horizon=1000", "--seeds", "2", "--jobs", "1")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_sweep_is_tidy_and_goes_on_where_it_was_cut(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(whole))[0] == 0
+    assert {(row["privacy.epsilon"], row["seed"]) for row in rows(whole)} == {(e, s) for e in "14" for s in "01"}
+    cut.write_bytes(whole.read_bytes()[:-7])
+    said = run(capsys, "sweep", SPEC, *VARY, "--out", str(cut))[1]
+    assert "4 runs, 1 of them new" in " ".join(said.split())
+    assert sorted(map(str, rows(cut))) == sorted(map(str, rows(whole)))
+
+
+def test_an_interrupted_sweep_keeps_its_rows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table.csv"
+    kept = sweep.Journal.append
+
+    def stop(journal: sweep.Journal, *row: object) -> None:
+        if len(table.read_text().splitlines()) == 3:
+            raise KeyboardInterrupt
+        kept(journal, *row)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep.Journal, "append", stop)
+        code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+    assert (code, len(rows(table))) == (130, 2)
+    assert "interrupted after 2 of 4" in err
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert len(rows(table)) == 4
+
+
+def test_a_sweep_may_be_parquet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = tmp_path / "table.parquet"
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    read = parquet.read_table(table)
+    assert read.num_rows == 4
+    assert np.isfinite(read["regret"].to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sweep", SPEC, "--out", "x.txt"], "--out: must end in .csv or .parquet"),
+        (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon"], "--vary: cannot read"),
+        (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=0"], "privacy.epsilon"),
+        (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=1", "--vary", "privacy.epsilon=2"], "--vary: "),
+        (["sweep", SPEC, "--out", "x.csv", "--seeds", "100001"], "--vary: 100001 runs"),
+        (["plan", SPEC, "--models", "magic"], "--models: "),
+        (["plan", SPEC, "--epsilons", "1,nan"], "--epsilons: "),
+        (["simulate", SPEC, "--backend", "ray", "--users", "1000"], "--backend: ray is not installed"),
+        (["reproduce", "paper-9"], "NAME: no reproduction"),
+        (["reproduce", "paper-1-table-2", "--quick"], "--adult: missing"),
+        (["reproduce", "paper-1-figure-7", "--quick", "--published", "none.csv"], "--published: "),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_another_table_is_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("mine\n1\n")
+    code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+    assert code == 2
+    assert "holds another table" in err
+    assert table.read_text() == "mine\n1\n"
+
+
+def test_progress_returns_what_came_before_an_interruption(capsys: pytest.CaptureFixture[str]) -> None:
+    def items():  # type: ignore[no-untyped-def]
+        yield 1
+        raise KeyboardInterrupt
+
+    assert output.progress(items(), 3, "runs") == [1]
+    assert "interrupted after 1 of 3 runs" in capsys.readouterr().err

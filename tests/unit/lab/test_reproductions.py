@@ -1,0 +1,80 @@
+"""Every reproduction runs in small, draws, and computes its verdict from its rows."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privateer_lab.reproductions import REPRODUCTIONS
+from privateer_lab.reproductions.base import OURS
+from privateer_lab.reproductions.published import PAPER
+from tests.unit.lab.test_cli import run
+
+LOGS = """experiment,reward,eps,eps_aux,gamma,kappa,n,n_aux,d,M,K,weighted,reps,regret_mean,regret_ci95,seconds_mean
+base,exponential,1,1,0.0,1.0,2000,0,2,2,3,True,30,800.0,10.0,1.0
+base,exponential,8,1,0.0,1.0,10000,0,2,2,3,True,30,{},10.0,1.0
+base,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name != "paper-1-table-2"])
+def test_in_small(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(
+        capsys, "reproduce", name, "--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["rows"]
+    assert found["verdict"]
+    for ending in (".png", ".svg", ".json", ".txt"):
+        assert (tmp_path / (name + ending)).stat().st_size > 0
+
+
+@pytest.mark.data
+def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = (
+        "--quick",
+        "--seeds",
+        "2",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+        "--adult",
+        os.environ["PRIVATEER_ADULT"],
+    )
+    found = json.loads(run(capsys, "reproduce", "paper-1-table-2", *options, "--json")[1])
+    own = [row["reward"] for row in found["rows"] if row["policy"] == OURS and row["part"] == "n"]
+    assert 0.7 < np.mean(own) < 0.85
+    assert (tmp_path / "paper-1-table-2.png").stat().st_size > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in REPRODUCTIONS]
+)
+def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    adult = ("--adult", os.environ["PRIVATEER_ADULT"]) if name == "paper-1-table-2" else ()
+    code, out, _ = run(
+        capsys, "reproduce", name, "--seeds", "4", "--jobs", "1", "--out", str(tmp_path), *adult, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["verdict"]
+
+
+def test_published_figures_are_drawn_and_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One published regret is above ours, one below, and one of another problem."""
+    logs = tmp_path / "logs.csv"
+    for far_below, cells in ((1.0, "1 of 2"), (9000.0, "2 of 2")):
+        logs.write_text(LOGS.format(far_below))
+        options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--published", str(logs), "--json")
+        found = json.loads(run(capsys, "reproduce", "paper-1-figure-7", *options)[1])
+        policies = [row["policy"] for row in found["rows"]]
+        assert (policies.count(PAPER), policies.count(OURS)) == (2, 8)
+        assert f"at or below the published in {cells} cells" in found["verdict"]
+
+
+def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(name in run(capsys, "reproduce", "list")[1] for name in REPRODUCTIONS)
