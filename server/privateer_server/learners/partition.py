@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from privateer.contributions import KeyedSums
-from privateer.experiment import Spec
+from privateer.experiment import Spec, next_turn
 from privateer.policies.partition import DEPTH_MAX, PartitionPolicy
 from privateer.privacy.terms import calibrate
 from privateer.slots import UNIT, Layout
+from privateer_server.learners.cohorts import Estimates, inherited, pooled
 
 _ROOT_VARIANCE: Final = 0.25
 _EXPLORATION: Final = 0.5
@@ -45,6 +46,10 @@ class PartitionState:
         Shape (bins, arms): posterior precision, and precision times mean, of mass * (2 mean reward - 1).
     heaviest
         Shape (bins,): largest weight that a single report has had in ``moment``, over arms.
+    cohort
+        Whose reports ``precision`` and ``moment`` are made of.
+    earlier
+        What earlier cohorts told; None if there were none. The estimates proper are `pooled` of both.
     """
 
     rounds: int
@@ -55,6 +60,14 @@ class PartitionState:
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
     heaviest: NDArray[np.float64]
+    cohort: str = ""
+    earlier: Estimates | None = None
+
+    @property
+    def estimates(self) -> Estimates:
+        """What is known from all cohorts."""
+        own = Estimates(self.precision, self.moment)
+        return own if self.earlier is None else pooled(own, self.earlier)
 
 
 class PartitionLearner:
@@ -79,6 +92,7 @@ class PartitionLearner:
             precision=np.full((1, arms), prior),
             moment=np.zeros((1, arms)),
             heaviest=np.zeros(1),
+            cohort=next_turn(self.spec, None).cohort,
         )
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
@@ -115,7 +129,8 @@ class PartitionLearner:
         if self.proved:
             shares = np.asarray(active / np.maximum(1, active.sum(axis=1, keepdims=True)), dtype=np.float64)
         else:
-            shares = best_chances(_means(state)[bins], _EXPLORATION / np.sqrt(state.precision[bins]), active)
+            known = state.estimates
+            shares = best_chances(known.mean[bins], _EXPLORATION / np.sqrt(known.precision[bins]), active)
             spread = _FLOOR * active
             shares = np.asarray(spread + shares * (1 - spread.sum(axis=1, keepdims=True)), dtype=np.float64)
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
@@ -128,8 +143,11 @@ class PartitionLearner:
 
         A source's estimates are in proportion to the share of its people who played the arm, eq. (26) with weights by
         inverse variance. Its people may be elsewhere than the experiment's own: their mass in a bin is common to the
-        bin's arms, so it moves differences towards 0 and does not turn them.
+        bin's arms, so differences of a cohort's estimates are scaled and do not turn. Levels of two cohorts are never
+        compared: see `pooled`.
         """
+        if policy.cohort != state.cohort:
+            state = self._turned(state, policy.cohort)
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         variance = self._variance(release, policy.depths[policy.bins])[:, None]
         # A curator's noise is added once to a sum: a report bears its share of it.
@@ -148,6 +166,17 @@ class PartitionLearner:
         )
         state = replace(state, active=self._surviving(state))
         return self._split(state)
+
+    def _turned(self, state: PartitionState, cohort: str) -> PartitionState:
+        """The state as another cohort's turn finds it.
+
+        Where it must be proved, estimates begin anew, and what was decided stands.
+        """
+        zero = np.zeros_like(state.precision)
+        fresh = replace(state, cohort=cohort, precision=zero, moment=zero)
+        if self.proved:
+            return replace(fresh, heaviest=np.zeros_like(state.heaviest))
+        return replace(fresh, earlier=state.estimates)
 
     def _variance(self, release: KeyedSums, depths: NDArray[np.int64]) -> NDArray[np.float64]:
         """Variance of one report's score at each key: estimated from the hits, or bounded where it must be proved."""
@@ -168,13 +197,14 @@ class PartitionLearner:
 
     def _surviving(self, state: PartitionState) -> NDArray[np.bool_]:
         """Active arms less those that another arm beats by more than chance and the bin's width explain."""
-        mean = _means(state)
+        known = state.estimates
+        mean = known.mean
         if self.proved:
             radius = self._proved_radius(state)
             best = np.where(state.active, mean - radius, -np.inf).max(axis=1, keepdims=True)
             gap = best - (mean + radius)
         else:
-            variance = 1 / state.precision
+            variance = 1 / known.precision
             leader = np.where(state.active, mean, -np.inf).argmax(axis=1)[:, None]
             spread = np.sqrt(variance + np.take_along_axis(variance, leader, axis=1))
             gap = np.take_along_axis(mean, leader, axis=1) - mean - _DROP * spread
@@ -209,8 +239,9 @@ class PartitionLearner:
             radius = np.where(state.active, self._proved_radius(state), 0.0).max(axis=1)
             ready = 2 * radius < self._bias(state.depths)
         else:
-            leader = np.where(state.active, _means(state), -np.inf).argmax(axis=1)[:, None]
-            precision = np.take_along_axis(state.precision, leader, axis=1)[:, 0]
+            known = state.estimates
+            leader = np.where(state.active, known.mean, -np.inf).argmax(axis=1)[:, None]
+            precision = np.take_along_axis(known.precision, leader, axis=1)[:, 0]
             width = np.sqrt(2 / precision) / (2 * self._mass(state.depths))
             ready = width < _SPLIT * 2.0 ** (-state.depths / self.spec.dimension)
         ready &= (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
@@ -222,23 +253,37 @@ class PartitionLearner:
         second = np.concatenate([[False], copies[1:] == copies[:-1]])
         depths = state.depths[copies] + fresh
         paths = np.where(fresh, 2 * state.paths[copies] + second, state.paths[copies])
-        precision, moment = state.precision[copies], state.moment[copies]
-        if self.proved:
-            precision[fresh], moment[fresh] = 0.0, 0.0
-        else:
-            scale = self._mass(depths[fresh]) * 2.0 ** (-depths[fresh] / self.spec.dimension)
-            mean = moment[fresh] / precision[fresh] / 2
-            precision[fresh] = 1 / (1 / precision[fresh] / 4 + (_CHILD_SPREAD * scale[:, None]) ** 2)
-            moment[fresh] = precision[fresh] * mean
+        own, earlier = self._inherited(state, copies, fresh, depths)
         return replace(
             state,
             depths=depths,
             paths=paths,
             active=state.active[copies],
-            precision=precision,
-            moment=moment,
+            precision=own.precision,
+            moment=own.moment,
             heaviest=np.where(fresh, 0.0, state.heaviest[copies]),
+            earlier=earlier,
         )
+
+    def _inherited(
+        self, state: PartitionState, copies: NDArray[np.int64], fresh: NDArray[np.bool_], depths: NDArray[np.int64]
+    ) -> tuple[Estimates, Estimates | None]:
+        """Own and earlier estimates of bins of which the ``fresh`` are halves, with their new ``depths``."""
+        own, new = Estimates(state.precision[copies], state.moment[copies]), fresh[:, None]
+        if self.proved:
+            return Estimates(np.where(new, 0.0, own.precision), np.where(new, 0.0, own.moment)), None
+        before = own.precision if state.earlier is None else own.precision + state.earlier.precision[copies]
+        scale = self._mass(depths) * 2.0 ** (-depths / self.spec.dimension)
+        after = 1 / (1 / before / 4 + (_CHILD_SPREAD * scale[:, None]) ** 2)
+
+        def halved(part: Estimates) -> Estimates:
+            half = inherited(part, before, after)
+            precision, moment = np.where(new, half.precision, part.precision), np.where(new, half.moment, part.moment)
+            return Estimates(precision, moment)
+
+        if state.earlier is None:
+            return halved(own), None
+        return halved(own), halved(Estimates(state.earlier.precision[copies], state.earlier.moment[copies]))
 
     def describe(self, state: PartitionState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
@@ -247,8 +292,9 @@ class PartitionLearner:
         """
         mass = self._mass(state.depths)[:, None]
         low, high = self.spec.reward.low, self.spec.reward.high
-        error = np.sqrt(1 / np.where(state.precision > 0, state.precision, np.nan))
-        means = low + (high - low) * (_means(state) / mass + 1) / 2
+        known = state.estimates
+        error = np.sqrt(1 / np.where(known.precision > 0, known.precision, np.nan))
+        means = low + (high - low) * (known.mean / mass + 1) / 2
         errors = (high - low) * error / mass / 2
         names = self.spec.experiment.arms
         rows = [
@@ -279,13 +325,8 @@ def best_chances(
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
-def _means(state: PartitionState) -> NDArray[np.float64]:
-    """Posterior means, 0 where nothing is known."""
-    return state.moment / np.where(state.precision > 0, state.precision, 1.0)
-
-
 def _best_only(state: PartitionState) -> NDArray[np.bool_]:
-    best = np.where(state.active, _means(state), -np.inf).argmax(axis=1)
+    best = np.where(state.active, state.estimates.mean, -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])
 
 
