@@ -12,7 +12,7 @@ from privateer.errors import SpecError
 from privateer.experiment import Model
 from privateer_lab.commands.experiments import Json, Set
 from privateer_lab.output import print_json, progress, readable, screen
-from privateer_lab.parallel import Backend
+from privateer_lab.parallel import SEEDS_MAX, Backend
 from privateer_lab.plan import EPSILON_MAX, EPSILONS, MODELS, SHARES, batches, outcome, runs_of, variants
 from privateer_lab.specs import load_spec
 
@@ -27,7 +27,7 @@ def plan(
     models: Annotated[str, typer.Option(help="Trust models, with commas.")] = ",".join(MODELS),
     epsilons: Annotated[str, typer.Option(help="Promises, with commas.")] = ",".join(map(str, EPSILONS)),
     users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each promise.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each promise.")] = 4,
     plot: Annotated[Path | None, typer.Option(help="Draw regret against people: PNG and SVG of this name.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",

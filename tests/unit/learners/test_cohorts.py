@@ -37,7 +37,7 @@ def drawn(pool, seeds=2000):
 
 
 def test_alike_arms_stay_alike_within_their_errors():
-    """At most half of what the shift's error adds to a variance is left out; 1.6 and .6 are as far as errors may be off."""
+    """Up to half of what the shift adds to a variance is left out: 1.6 and .6 are as far as errors may be off."""
     scores = drawn(pooled)
     assert np.abs(scores.mean(axis=0)).max() < 0.6
     assert (scores.var(axis=0) < 1.6).all()
