@@ -89,14 +89,13 @@ def _print(result: dict[str, Any]) -> None:
     screen.print(f"{people:,} people; gain: of what the best policy earns above the best constant arm, on the average")
     screen.print("people to 50 %: after how many the policy earns half of that; more: not within this horizon\n")
     for row in result["batches"]:
-        doubled, most = (
-            "more than 100 million people or the limit" if row[name] is None else f"{row[name]:,}"
-            for name in ("min_batch_to_double", "min_batch_at_max")
-        )
-        screen.print(
-            f"shuffle, epsilon {row['epsilon']:g}: min_batch {doubled} lets a report cost twice that, "
-            f"{most} lets it cost local_epsilon_max ({row['local_epsilon_max']:g})"
-        )
+        limit = row["local_epsilon_max"]
+        told = [
+            f"{cost} takes a min_batch of {row[name]:,}" if row[name] is not None else f"{cost} is out of reach"
+            for cost, name in (("twice that", "min_batch_to_double"), (f"{limit:g}", "min_batch_at_max"))
+        ]
+        screen.print(f"shuffle, epsilon {row['epsilon']:g}: that a report alone may cost {', '.join(told)}")
+    screen.print("out of reach: above local_epsilon_max, or beyond 100 million people")
 
 
 def _draw(outcomes: list[dict[str, Any]], name: str, path: Path) -> None:

@@ -48,7 +48,7 @@ def reproduce(
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = [row for row in found if row is not None], found[-1] is None
-    verdict = made.verdict(rows)
+    verdict = ("" if whole else "Interrupted; of the runs until then: ") + made.verdict(rows)
     paths = save(made.draw(rows), out / name)
     (out / f"{name}.json").write_text(json.dumps({"name": name, "quick": quick, "verdict": verdict, "rows": rows}))
     (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
