@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import joblib
 
@@ -10,6 +10,8 @@ from privateer.errors import SpecError
 
 R = TypeVar("R")
 Backend = Literal["processes", "ray"]
+SEEDS_MAX: Final = 100_000
+"""Runs are kept until their figures are computed."""
 
 
 def each(

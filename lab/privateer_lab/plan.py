@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.experiment import Model, Privacy, Spec
+from privateer.errors import SpecError
+from privateer.experiment import Model, Privacy, Spec, parse_spec
 from privateer.privacy.amplification import amplified_local_epsilon
 from privateer.privacy.terms import honest_count
 from privateer_lab.parallel import Backend, each
@@ -37,6 +38,12 @@ def variants(spec: Spec, models: Iterable[Model], epsilons: Iterable[float]) -> 
     """The spec under each trust model at each epsilon; sources keep what they are promised.
 
     Under shuffle rounds are made as large as ``min_batch``; where delta is needed and the spec has none it is 1e-6.
+    ``local_epsilon_max`` is raised to the largest promise, a source's among them.
+
+    Raises
+    ------
+    SpecError
+        If the spec cannot be under one of them, e.g. with rounds of ``min_batch`` beyond its horizon.
     """
     return [Variant(model, epsilon, _under(spec, model, epsilon)) for model in models for epsilon in epsilons]
 
@@ -44,14 +51,18 @@ def variants(spec: Spec, models: Iterable[Model], epsilons: Iterable[float]) -> 
 def _under(spec: Spec, model: Model, epsilon: float) -> Spec:
     given = spec.privacy.model_dump()
     delta = 0.0 if model == "local" else spec.privacy.delta or _DELTA
-    limit = max(epsilon, spec.privacy.local_epsilon_max)
+    limit = max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
     changes = {"model": model, "epsilon": epsilon, "delta": delta, "local_epsilon_max": limit, "calibration": "tight"}
     size = spec.experiment.round_size
     if model == "shuffle":
         size = max(size, spec.privacy.min_batch)
     data = spec.model_dump() | {"privacy": given | changes}
     data["experiment"]["round_size"] = size
-    return Spec.model_validate(data)
+    try:
+        return parse_spec(data)
+    except SpecError as error:
+        where = f"{error.field}, under the {model} model at epsilon {epsilon:g}"
+        raise SpecError(error.detail, field=where, remedy="change it, or choose others with --models") from None
 
 
 def runs_of(wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend) -> Iterator[tuple[int, Run]]:

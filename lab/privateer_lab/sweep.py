@@ -1,14 +1,15 @@
 """Runs over many settings of a spec, in one tidy table that an interrupted sweep goes on with."""
 
 import csv
+import fcntl
 import hashlib
 import io
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from privateer.errors import SpecError
 from privateer.experiment import Spec
@@ -60,9 +61,10 @@ def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell
     SpecError
         If there are more than `CELLS_MAX`.
     """
-    found = [Cell(settings, spec, seed) for settings, spec in made for seed in range(seeds)]
+    every = (Cell(settings, spec, seed) for settings, spec in made for seed in range(seeds))
+    found = list(itertools.islice(every, CELLS_MAX + 1))
     if len(found) > CELLS_MAX:
-        raise SpecError(f"{len(found)} runs are above {CELLS_MAX}", field="--vary", remedy="sweep fewer values")
+        raise SpecError(f"more than {CELLS_MAX} runs", field="--vary", remedy="sweep fewer values")
     return found
 
 
@@ -73,7 +75,7 @@ def combinations(axes: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, ...
 
 
 class Journal:
-    """A CSV file that rows are appended to as they come, each in one write.
+    """A CSV file that rows are appended to as they come, each in one write; held against other sweeps.
 
     Parameters
     ----------
@@ -85,38 +87,70 @@ class Journal:
     Raises
     ------
     SpecError
-        If the file holds another table.
+        If the file holds another table, or another sweep writes it.
     """
 
     def __init__(self, path: Path, axes: Iterable[str]) -> None:
         self.path = path
         self.columns = [*axes, "seed", *_FIGURES, "spec"]
-        self._done = self._recover()
+        self._file = path.open("a+", encoding="utf-8", newline="")
+        try:
+            self._hold()
+            self._done = self._recover()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+    def _hold(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SpecError(
+                f"another sweep writes {self.path}", field="--out", remedy="wait, or name another file"
+            ) from None
 
     def _recover(self) -> set[tuple[str, int]]:
-        if not self.path.exists() or not self.path.stat().st_size:
-            self.path.write_text(_line(self.columns), encoding="utf-8")
-            return set()
-        text = self.path.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        rows = list(csv.reader(io.StringIO(whole)))
-        if not rows or rows[0] != self.columns:
-            raise SpecError(f"{self.path} holds another table", field="--out", remedy="name another file")
-        if whole != text:
-            os.truncate(self.path, len(whole.encode()))
-        seed, spec = self.columns.index("seed"), self.columns.index("spec")
-        return {(row[spec], int(row[seed])) for row in rows[1:]}
+        """What the file's rows are of; its table begins here if it is empty or was cut off in its first line."""
+        try:
+            self._file.seek(0)
+            text = self._file.read()
+            whole = text[: text.rfind("\n") + 1]
+            if not whole and _line(self.columns).startswith(text):
+                self._file.truncate(0)
+                self._append(self.columns)
+                return set()
+            done = self._keys(whole)
+        except (ValueError, csv.Error):
+            raise SpecError(f"{self.path} holds another table", field="--out", remedy="name another file") from None
+        self._file.truncate(len(whole.encode()))
+        return done
+
+    def _keys(self, text: str) -> set[tuple[str, int]]:
+        header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
+        if header != self.columns or any(len(row) != len(header) for row in rows):
+            raise ValueError("other columns")
+        seed = self.columns.index("seed")
+        return {(row[-1], int(row[seed])) for row in rows}
+
+    def _append(self, values: list[Any]) -> None:
+        self._file.write(_line(values))
+        self._file.flush()
 
     def missing(self, wanted: list[Cell]) -> list[Cell]:
-        """Rows that are not there yet."""
-        return [cell for cell in wanted if cell.key not in self._done]
+        """Rows that are not there yet, each once though two settings make the same spec."""
+        return list({cell.key: cell for cell in wanted if cell.key not in self._done}.values())
 
     def append(self, cell: Cell, run: Run) -> None:
         """Add a row."""
         digest, seed = cell.key
         figures = [getattr(run, name) for name in _FIGURES]
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(_line([*cell.settings, seed, *figures, digest]))
+        self._append([*cell.settings, seed, *figures, digest])
 
 
 def _line(values: list[Any]) -> str:

@@ -281,6 +281,11 @@ def next_turn(spec: Spec, last: Turn | None) -> Turn:
     return Turn(cohort, seen, batch)
 
 
+def first_batch(spec: Spec, cohort: str) -> int:
+    """Reports of a cohort's first round; 0 for a source that is never asked."""
+    return _batch(spec, cohort, 0)
+
+
 def _batch(spec: Spec, cohort: str, seen: int) -> int:
     """Reports of the round that starts after ``seen`` people of the cohort; 0 when it has had its turn.
 

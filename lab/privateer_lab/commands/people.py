@@ -11,7 +11,7 @@ from privateer.experiment import Spec
 from privateer.phased import PhasedSpec
 from privateer_lab.commands.experiments import Json, Set
 from privateer_lab.output import print_json, print_table, progress, screen
-from privateer_lab.parallel import Backend
+from privateer_lab.parallel import SEEDS_MAX, Backend
 from privateer_lab.phased import simulation as phased
 from privateer_lab.references import chosen
 from privateer_lab.references.run import play, summaries
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def simulate(
     spec: Annotated[Path, typer.Argument(help="TOML file with a population section.")],
     users: Annotated[int | None, typer.Option(min=1, help="People; default: as the spec says.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Independent runs.")] = 1,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none

@@ -12,7 +12,7 @@ from privateer.errors import SpecError
 from privateer.experiment import Model
 from privateer_lab.commands.experiments import Json, Set
 from privateer_lab.output import print_json, progress, readable, screen
-from privateer_lab.parallel import Backend
+from privateer_lab.parallel import SEEDS_MAX, Backend
 from privateer_lab.plan import EPSILON_MAX, EPSILONS, MODELS, SHARES, batches, outcome, runs_of, variants
 from privateer_lab.specs import load_spec
 
@@ -27,7 +27,7 @@ def plan(
     models: Annotated[str, typer.Option(help="Trust models, with commas.")] = ",".join(MODELS),
     epsilons: Annotated[str, typer.Option(help="Promises, with commas.")] = ",".join(map(str, EPSILONS)),
     users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each promise.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each promise.")] = 4,
     plot: Annotated[Path | None, typer.Option(help="Draw regret against people: PNG and SVG of this name.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
@@ -89,14 +89,13 @@ def _print(result: dict[str, Any]) -> None:
     screen.print(f"{people:,} people; gain: of what the best policy earns above the best constant arm, on the average")
     screen.print("people to 50 %: after how many the policy earns half of that; more: not within this horizon\n")
     for row in result["batches"]:
-        doubled, most = (
-            "more than 100 million people or the limit" if row[name] is None else f"{row[name]:,}"
-            for name in ("min_batch_to_double", "min_batch_at_max")
-        )
-        screen.print(
-            f"shuffle, epsilon {row['epsilon']:g}: min_batch {doubled} lets a report cost twice that, "
-            f"{most} lets it cost local_epsilon_max ({row['local_epsilon_max']:g})"
-        )
+        limit = row["local_epsilon_max"]
+        told = [
+            f"{cost} takes a min_batch of {row[name]:,}" if row[name] is not None else f"{cost} is out of reach"
+            for cost, name in (("twice that", "min_batch_to_double"), (f"{limit:g}", "min_batch_at_max"))
+        ]
+        screen.print(f"shuffle, epsilon {row['epsilon']:g}: that a report alone may cost {', '.join(told)}")
+    screen.print("out of reach: above local_epsilon_max, or beyond 100 million people")
 
 
 def _draw(outcomes: list[dict[str, Any]], name: str, path: Path) -> None:

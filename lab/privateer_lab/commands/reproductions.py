@@ -1,6 +1,7 @@
 """``reproduce``: figures and tables of the papers, made again."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 from privateer.errors import SpecError
 from privateer_lab.commands.experiments import Json
 from privateer_lab.output import print_json, progress, screen
-from privateer_lab.parallel import Backend
+from privateer_lab.parallel import SEEDS_MAX, Backend
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +22,9 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="Of the figure or table, or 'list'.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
     quick: Annotated[bool, typer.Option("--quick", help="A small version, for checks.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each setting; default 10, quick 2.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each setting; default 10, quick 2.")
+    ] = None,
     published: Annotated[str, typer.Option(help="CSV of paper 1's published regret, drawn beside ours.")] = "",
     adult: Annotated[str, typer.Option(help="UCI Adult data, for paper-1-table-2; files with commas.")] = "",
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
@@ -41,12 +44,17 @@ def reproduce(
         raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
     made = REPRODUCTIONS[name]
     effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
-    rows = progress(made.rows(effort), 0, "rows")
-    verdict = made.verdict(rows)
+    if published and not Path(published).is_file():
+        raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
+    found = progress(chain(made.rows(effort), (None,)), 0, "rows")
+    rows, whole = [row for row in found if row is not None], found[-1] is None
+    verdict = ("" if whole else "Interrupted; of the runs until then: ") + made.verdict(rows)
     paths = save(made.draw(rows), out / name)
     (out / f"{name}.json").write_text(json.dumps({"name": name, "quick": quick, "verdict": verdict, "rows": rows}))
     (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
     if as_json:
         print_json({"name": name, "verdict": verdict, "files": [str(path) for path in paths], "rows": rows})
-        return
-    screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(str(path) for path in paths)}", soft_wrap=True)
+    else:
+        screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(str(path) for path in paths)}", soft_wrap=True)
+    if not whole:
+        raise typer.Exit(130)

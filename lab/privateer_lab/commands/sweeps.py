@@ -8,7 +8,7 @@ import typer
 from privateer.errors import SpecError
 from privateer_lab.commands.experiments import Set
 from privateer_lab.output import progress, screen
-from privateer_lab.parallel import Backend
+from privateer_lab.parallel import SEEDS_MAX, Backend
 from privateer_lab.specs import load_spec
 from privateer_lab.sweep import Journal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.sweep import sweep as rows_of
@@ -23,7 +23,7 @@ def sweep(
     spec: Annotated[Path, typer.Argument(help="TOML file with a population section.")],
     out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet; one that is there is gone on with.")],
     vary: Annotated[list[str], typer.Option(help="section.key=value,value; may be repeated.")] = [],  # noqa: B006
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 4,
+    seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each setting.")] = 4,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
     backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
@@ -36,9 +36,9 @@ def sweep(
     if wanted[0].spec.population is None:
         raise SpecError("missing", field="population", remedy="add [population] name = 'peaks' to the spec")
     path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
-    journal = Journal(path, axes)
-    missing = len(journal.missing(wanted))
-    done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
+    with Journal(path, axes) as journal:
+        missing = len(journal.missing(wanted))
+        done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
     if len(done) < missing:
         raise typer.Exit(130)
     if path != out:

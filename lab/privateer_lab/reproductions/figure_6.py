@@ -53,7 +53,7 @@ class Figure6:
                 arms[0][0], *(share for _, share in arms), colors=COLOURS[:3], labels=["arm 1 (best)", "arm 2", "arm 3"]
             )
             axis.set_title(f"arms at (1/3, 1/3):\n{setting}", fontsize=7)
-        axes[1].legend(fontsize=6)
+        axes[1].legend(fontsize=6, frameon=True, framealpha=0.9)
         for axis in axes:
             axis.set_xlabel("people")
         return figure

@@ -56,6 +56,7 @@ class Figure7:
                     axis.plot(people, middle, style, color=colour, label=label, linewidth=1.3)
                     low, high = ([m + s * d for m, d in zip(middle, spread, strict=True)] for s in (-1, 1))
                     axis.fill_between(people, low, high, color=colour, alpha=0.12, linewidth=0)
+            axis.set_ylim(bottom=0)
             axis.set_title(title, fontsize=9)
             axis.set_xlabel("people")
         axes[0].set_ylabel("regret")

@@ -71,7 +71,7 @@ class Table2:
             axis.axvline(1.0, color="#555555", linewidth=0.8)
             axis.set_yticks(np.arange(len(policies)) + 0.3, policies if part == "n/4" else [], fontsize=7)
             axis.set_title(f"after {part}", fontsize=9)
-        axes[0].legend(fontsize=6)
+        axes[1].legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0))
         return figure
 
     def verdict(self, rows: list[Row]) -> str:

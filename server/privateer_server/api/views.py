@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from privateer.experiment import Spec
+from privateer.experiment import Spec, first_batch
 from privateer.privacy.certificate import certify
 from privateer.privacy.terms import Terms, calibrate
 from privateer.wire.publication import decode_publication, digest
@@ -75,9 +75,10 @@ def privacy(experiment: Experiment, rounds: list[RoundRecord]) -> dict[str, Any]
     asked = [(row, {"cohort": ""} | msgspec.json.decode(row.summary)) for row in rounds if row.batch]
     promises = {
         cohort: _promise(spec, cohort, [(row, facts["terms"]) for row, facts in asked if facts["cohort"] == cohort])
-        for cohort in dict.fromkeys(facts["cohort"] for _, facts in asked)
+        for cohort in (source.name for source in spec.cohorts)
+        if first_batch(spec, cohort)
     }
-    own = promises.pop("", None) or _promise(spec, "", [])
+    own = _promise(spec, "", [(row, facts["terms"]) for row, facts in asked if not facts["cohort"]])
     told = {"experiment": spec.experiment.name, "model": spec.privacy.model, "reports_per_person": 1}
     sources = [{"name": cohort, **promise} for cohort, promise in promises.items()]
     return told | own | ({"sources": sources} if spec.sources else {})
@@ -86,7 +87,7 @@ def privacy(experiment: Experiment, rounds: list[RoundRecord]) -> dict[str, Any]
 def _promise(spec: Spec, cohort: str, rounds: list[tuple[RoundRecord, dict[str, Any]]]) -> dict[str, Any]:
     """What a cohort's people are promised, and a certificate of its rounds so far, or of the first to come."""
     promised = spec.privacy_of(cohort)
-    first = calibrate(promised, spec.experiment.round_size, 1.0, 1.0)
+    first = calibrate(promised, first_batch(spec, cohort), 1.0, 1.0)
     terms = [_terms(facts) for _, facts in rounds] or [first]
     certificate = certify(spec.experiment.name, promised.bound, promised.delta, terms)
     return {

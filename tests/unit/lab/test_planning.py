@@ -119,7 +119,11 @@ def test_a_sweep_may_be_parquet(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon"], "--vary: cannot read"),
         (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=0"], "privacy.epsilon"),
         (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=1", "--vary", "privacy.epsilon=2"], "--vary: "),
-        (["sweep", SPEC, "--out", "x.csv", "--seeds", "100001"], "--vary: 100001 runs"),
+        (["sweep", SPEC, "--out", "x.csv", "--seeds", "100001"], "equal to 100000"),
+        (
+            ["sweep", SPEC, "--out", "x.csv", "--seeds", "60000", "--vary", "privacy.epsilon=1,2"],
+            "--vary: more than 100000 runs",
+        ),
         (["plan", SPEC, "--models", "magic"], "--models: "),
         (["plan", SPEC, "--epsilons", "1,nan"], "--epsilons: "),
         (["simulate", SPEC, "--backend", "ray", "--users", "1000"], "--backend: ray is not installed"),
@@ -154,3 +158,50 @@ def test_progress_returns_what_came_before_an_interruption(capsys: pytest.Captur
 
     assert output.progress(items(), 3, "runs") == [1]
     assert "interrupted after 1 of 3 runs" in capsys.readouterr().err
+
+
+FULL = {"name": "clinic", "people": 1000, "epsilon": 8.0, "shares": [0.4, 0.3, 0.3]}
+
+
+def test_a_plan_takes_sources_that_are_promised_more_than_a_report_may_cost() -> None:
+    (one,) = variants(make_spec({"sources": [FULL]}), ("shuffle",), (1.0,))
+    assert one.spec.privacy.local_epsilon_max == 8.0
+
+
+def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "plan", SPEC, "--users", "500", "--seeds", "1", "--epsilons", "1")
+    assert code == 2
+    assert err.startswith("privateer: experiment.round_size, under the shuffle model at epsilon 1: must be at most")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe\n", b"HEAD\n1,2\n", b"HEAD\n\n", b"HEAD\n1,x,1,1,1,1,1,1,1,d\n"])
+def test_a_table_that_is_none_of_a_sweep_is_left_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, body: bytes
+) -> None:
+    table = tmp_path / "sweep.csv"
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    body = body.replace(b"HEAD", table.read_bytes().splitlines()[0])
+    table.write_bytes(body)
+    code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "holds another table" in err
+    assert table.read_bytes() == body
+
+
+def test_a_table_cut_off_in_its_first_line_begins_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = tmp_path / "sweep.csv"
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    whole = table.read_text()
+    table.write_text(whole[:20])
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert sorted(table.read_text().splitlines()) == sorted(whole.splitlines())
+
+
+def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = tmp_path / "sweep.csv"
+    with sweep.Journal(table, ["privacy.epsilon"]):
+        code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+    assert code == 2
+    assert "another sweep writes" in err
+    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0

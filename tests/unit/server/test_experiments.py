@@ -136,6 +136,23 @@ async def test_privacy_states_what_each_source_is_promised(api: Api) -> None:
     assert summary["cohort"] == "clinic"
 
 
+async def test_privacy_states_what_sources_are_promised_before_their_turn(api: Api) -> None:
+    """The rounds of a small source hide its people among as few as they are; one too small is never asked."""
+    sizes = (("clinic", 2.0, 1000), ("abroad", 1.5, 100), ("few", 1.2, 99))
+    sources = [
+        {"name": name, "people": people, "epsilon": epsilon, "shares": [0.5, 0.25, 0.25]}
+        for name, epsilon, people in sizes
+    ]
+    sizes_of_rounds = {"experiment.round_size": 1000, "experiment.horizon": 2000}
+    assert (await api.create(SHUFFLED | sizes_of_rounds | {"sources": sources})).status_code == 201
+    record = (await api.client.get("/experiments/test/privacy")).json()
+    clinic, abroad = record["sources"]
+    assert (abroad["name"], abroad["epsilon"], abroad["rounds"]) == ("abroad", 1.5, [])
+    assert len(clinic["rounds"]) == 1
+    honest = [told["certificate"]["claims"][0]["event"]["honest"] for told in (record, clinic, abroad)]
+    assert honest == [900, 900, 90]
+
+
 async def test_privacy_of_a_database_from_before_there_were_sources(settings: Settings) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create()
