@@ -38,6 +38,8 @@ class ProvedState:
         Shape (bins, arms): precision of the bin's values, and precision times estimate.
     heaviest
         Shape (bins,): largest weight that a single report has had in ``moment``, over arms; 0 while scores are signs.
+    cohort
+        Whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing.
     """
 
     rounds: int
@@ -48,6 +50,7 @@ class ProvedState:
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
     heaviest: NDArray[np.float64]
+    cohort: str = ""
 
 
 class ProvedPartitionLearner:
@@ -101,7 +104,11 @@ class ProvedPartitionLearner:
         return np.ones(self.spec.arm_count) if source is None else np.array(source.shares, dtype=np.float64)
 
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
-        """Add the round by inverse variance, drop arms, halve bins."""
+        """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
+        if state.cohort != policy.cohort:
+            none = np.zeros_like(state.precision)
+            nothing = np.zeros_like(state.heaviest)
+            state = replace(state, cohort=policy.cohort, precision=none, moment=none, heaviest=nothing)
         bins = policy.bins
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         mass = self._mass(state.depths[bins])

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from privateer.contributions import KeyedValues
+from privateer.privatizers import privatizer_for
 from privateer.slots import UNIT
 from privateer_server.learners import learner_for
 from privateer_server.learners.partition_proved import ProvedPartitionLearner, ProvedState
@@ -181,3 +183,18 @@ def test_no_reports_describe_as_unknown():
     learner = learner_for(make_spec(PROVED))
     described = learner.describe(learner.start())
     assert described["bins"][0]["arms"]["arm-0"]["standard_error"] is None
+
+
+def test_estimates_begin_anew_with_each_cohort():
+    source = {"name": "clinic", "people": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
+    spec = make_spec({"algorithm.confidence": "proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
+    learner = learner_for(spec)
+    known = replace(learner.start(), precision=np.full((1, 2), 1e4), moment=np.full((1, 2), 9.0), cohort="clinic")
+    for cohort, kept in (("clinic", True), ("", False)):
+        policy = learner.policy(known, 1, 1000, 5, cohort)
+        nobody = np.full(1000, -1)
+        told = KeyedValues(np.zeros(1000, np.uint32), nobody, nobody, np.zeros(1000))
+        privatizer = privatizer_for(policy.layout, policy.terms)
+        after = learner.learn(known, policy, privatizer.simulate(told, np.random.default_rng(1)))
+        assert bool(after.precision.max() >= 1e4) is kept
+        assert after.cohort == cohort
