@@ -97,10 +97,15 @@ def learner_cases() -> dict[str, Spec]:
 
 @cache
 def played(name: str) -> tuple[Any, PartitionPolicy]:
-    """State and last policy of a learner's case after its 20,000 people."""
+    """State and policy of a learner's case, at the latest of its rounds of several bins whose arms have slots enough.
+
+    Arms that are almost decided have so few that a sample of some hundred runs has no law of large numbers.
+    """
     spec = learner_cases()[name]
-    *_, last = rounds(spec, bumps(spec.arm_count), seed=1)
-    return last.state, last.policy
+    several = [one for one in rounds(spec, bumps(spec.arm_count), seed=1) if len(one.policy.bins) > 1]
+    fewest = [min(share for share in one.policy.layout.shares.ravel() if share > 0) for one in several]
+    enough = [one for one, share in zip(several, fewest, strict=True) if share >= min(0.05, max(fewest))]
+    return enough[-1].state, enough[-1].policy
 
 
 @dataclass(frozen=True)
