@@ -246,8 +246,8 @@ class PartitionLearner:
     def _sifted(self, state: PartitionState) -> PartitionState:
         """Active arms are those that may be the best at some place of the bin, as far as is known now.
 
-        No bin counts as more even than usual, whatever was fitted: a wide bin does not show what is hidden in it. An arm
-        that was dropped comes back when what its neighbours learn makes it likely again.
+        No bin counts as more even than usual, whatever was fitted: a wide bin does not show what is hidden in it. An
+        arm that was dropped comes back when what its neighbours learn makes it likely again.
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
         lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
