@@ -21,11 +21,14 @@ from privateer_server.learners.smoothness import LENGTHS, SPREADS, Smoothness
 
 Array = NDArray[np.float64]
 
-_EXPLORATION: Final = 0.8
+_EXPLORATION: Final = 0.6
 """Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left."""
 _LEAST_EXPLORATION: Final = 0.05
 _DROP: Final = 2.2
 """Standard deviations of a difference at which an arm is dropped."""
+_USUAL_LENGTH: Final = 5
+_USUAL_SPREAD: Final = 2
+"""Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
 _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
 """Deviation of a half's share of people from one half, relative to it, before people are counted."""
@@ -243,11 +246,13 @@ class PartitionLearner:
     def _sifted(self, state: PartitionState) -> PartitionState:
         """Active arms are those that may be the best at some place of the bin, as far as is known now.
 
-        An arm that was dropped comes back when what its neighbours learn makes it likely again.
+        No bin counts as more even than usual, whatever was fitted: a wide bin does not show what is hidden in it. An arm
+        that was dropped comes back when what its neighbours learn makes it likely again.
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
         lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
-        within = state.smoothness.within(lower, upper)[:, None]
+        usual = Smoothness(np.full(self.spec.dimension, _USUAL_LENGTH), _USUAL_SPREAD)
+        within = np.maximum(state.smoothness.within(lower, upper), usual.within(lower, upper))[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
         return replace(state, active=~(gap > _DROP * np.sqrt(variance)))
