@@ -228,12 +228,26 @@ def test_neighbours_learn_from_each_other():
     assert 0 < moved[0] < 0.45 < moved[1] < 0.5
 
 
+def narrow(spec, **changes):
+    """A state that knows its only bin of the deepest level: 1/16 wide along both features."""
+    start = learner_for(spec).start()
+    axes = np.arange(8) % 2
+    return replace(start, axes=axes, depths=np.full(1, 8), lengths=np.full(2, len(LENGTHS) - 1), spread=0, **changes)
+
+
 def test_a_clear_loser_is_dropped_and_a_close_one_stays():
     spec = make_spec()
-    state = replace(learner_for(spec).start(), lengths=np.full(2, len(LENGTHS) - 1), spread=0)
-    state = replace(state, mean=np.array([[0.3, 0.2, -0.5]]), variance=np.full((1, 3), 0.01))
+    state = narrow(spec, mean=np.array([[0.3, 0.2, -0.5]]), variance=np.full((1, 3), 0.01))
     # Deviation of a difference: .14, and a little for places within the bin.
     assert learner_for(spec)._sifted(state).active.tolist() == [[True, True, False]]
+
+
+def test_a_wide_bin_drops_no_arm_that_may_be_better_somewhere_in_it():
+    """However even values were fitted to be."""
+    spec = make_spec()
+    known = {"mean": np.array([[0.3, 0.2, -0.5]]), "variance": np.full((1, 3), 0.01)}
+    wide = replace(narrow(spec, **known), axes=np.zeros(0, np.int64), depths=np.zeros(1, np.int64))
+    assert learner_for(spec)._sifted(wide).active.all()
 
 
 def test_a_dropped_arm_comes_back_when_it_may_be_the_best_again():
