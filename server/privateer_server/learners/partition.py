@@ -21,7 +21,7 @@ from privateer_server.learners.smoothness import LENGTHS, SPREADS, Smoothness
 
 Array = NDArray[np.float64]
 
-_EXPLORATION: Final = 0.6
+_EXPLORATION: Final = 0.8
 """Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left."""
 _LEAST_EXPLORATION: Final = 0.05
 _DROP: Final = 2.2
