@@ -26,6 +26,7 @@ from privateer_lab.noise import SeededNoise
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.learners.partition_proved import ProvedPartitionLearner
 from privateer_server.learners.partition_published import PublishedPartitionLearner
+from privateer_server.learners.shares import thresholds
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -97,15 +98,16 @@ def learner_cases() -> dict[str, Spec]:
 
 @cache
 def played(name: str) -> tuple[Any, PartitionPolicy]:
-    """State and policy of a learner's case, at the latest of its rounds of several bins whose arms have slots enough.
+    """State and policy of a learner's case at the last of its rounds that asks about several bins.
 
-    Arms that are almost decided have so few that a sample of some hundred runs has no law of large numbers.
+    Arms that are almost decided have so few slots that a sample of some hundred runs has no law of large numbers: the
+    policy's shares are mixed with a tenth of even ones.
     """
     spec = learner_cases()[name]
-    several = [one for one in rounds(spec, bumps(spec.arm_count), seed=1) if len(one.policy.bins) > 1]
-    fewest = [min(share for share in one.policy.layout.shares.ravel() if share > 0) for one in several]
-    enough = [one for one, share in zip(several, fewest, strict=True) if share >= min(0.05, max(fewest))]
-    return enough[-1].state, enough[-1].policy
+    *_, last = (one for one in rounds(spec, bumps(spec.arm_count), seed=1) if len(one.policy.bins) > 1)
+    active, layout = last.policy.active[last.policy.bins], last.policy.layout
+    shares = 0.9 * layout.shares + 0.1 * active / active.sum(axis=1, keepdims=True)
+    return last.state, replace(last.policy, layout=Layout(layout.seed, thresholds(shares, active)))
 
 
 @dataclass(frozen=True)
