@@ -29,6 +29,8 @@ _DROP: Final = 2.2
 _USUAL_LENGTH: Final = 5
 _USUAL_SPREAD: Final = 2
 """Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
+_NARROW: Final = 0.25
+"""Bins of this width or less are as even as was fitted."""
 _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
 """Deviation of a half's share of people from one half, relative to it, before people are counted."""
@@ -246,13 +248,15 @@ class PartitionLearner:
     def _sifted(self, state: PartitionState) -> PartitionState:
         """Active arms are those that may be the best at some place of the bin, as far as is known now.
 
-        No bin counts as more even than usual, whatever was fitted: a wide bin does not show what is hidden in it. An
-        arm that was dropped comes back when what its neighbours learn makes it likely again.
+        No wide bin counts as more even than usual, whatever was fitted: it does not show what is hidden in it. An arm
+        that was dropped comes back when what its neighbours learn makes it likely again.
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
         lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
         usual = Smoothness(np.full(self.spec.dimension, _USUAL_LENGTH), _USUAL_SPREAD)
-        within = np.maximum(state.smoothness.within(lower, upper), usual.within(lower, upper))[:, None]
+        wide = (upper - lower).max(axis=1) > _NARROW
+        within = state.smoothness.within(lower, upper)
+        within = np.where(wide, np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
         return replace(state, active=~(gap > _DROP * np.sqrt(variance)))
