@@ -13,11 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from privateer.clock import Clock
 from privateer.errors import SpecError
 from privateer_server.api.doors import batches_door, reports_door
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import FaultGuard, answer_problems
+from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake
 from privateer_server.keys import TrustedShufflers, load_private_key
@@ -50,8 +52,8 @@ class Server:
         await app(scope, receive, send)
 
 
-def create_app(settings: Settings) -> Server:
-    """The server on a data directory, which it holds until its lifespan ends.
+def create_app(settings: Settings, clock: Clock | None = None) -> Server:
+    """The server on a data directory, which it holds until its lifespan ends; ``clock`` tells when rounds are due.
 
     Raises
     ------
@@ -62,16 +64,20 @@ def create_app(settings: Settings) -> Server:
     store = SqliteStore(settings.data)
     metrics = Metrics()
     try:
-        experiments = Experiments(store, opener.public_key, settings.batch_bytes_max)
+        sizes = (settings.report_bytes_max, settings.batch_bytes_max)
+        experiments = Experiments(store, opener.public_key, *sizes, clock)
     except SpecError:
         store.close()
         raise
-    intake = Intake(experiments, store, opener, metrics)
+    intake = Intake(experiments, store, opener, metrics, clock)
+    deadlines = Deadlines(experiments, intake, clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         intake.start()
+        deadlines.start()
         yield
+        await deadlines.stop()
         await intake.stop()
         store.close()
 

@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from privateer.clock import Clock, SystemClock
 from privateer.errors import Conflict, NotFound, SpecError
-from privateer.experiment import Spec
-from privateer_server.rounds import OpenRound, first_round, following_round, record, restore
+from privateer.families import AnySpec
+from privateer.phased import PhasedSpec
+from privateer_server.courses import course_for
+from privateer_server.opening import SEALED_SIZE
+from privateer_server.rounds import OpenRound, first_round, following_round, read_stored_spec, record, restore
 from privateer_server.store import Change, ExperimentRecord, Store
 
 _HEADER_BYTES: Final = 1024
@@ -39,14 +42,16 @@ class Experiment:
         self._published = asyncio.Event()
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> AnySpec:
         """What the experiment was created from."""
         return self.current.spec
 
     @property
-    def finished(self) -> bool:
-        """Whether the last policy stands and no more reports are asked for."""
-        return self.current.round.batch == 0
+    def status(self) -> str:
+        """``open``; or over: ``finished``, or ``failed`` if a round came to no end."""
+        if self.current.round.batch:
+            return "open"
+        return "failed" if course_for(self.spec).failed(self.current.state) else "finished"
 
     def advance(self, current: OpenRound, change: Change) -> None:
         """Follow a committed change."""
@@ -78,8 +83,10 @@ class Experiments:
         Where they are kept.
     public_key
         To which reports of new rounds are sealed.
-    batch_bytes_max
-        Largest batch that the server takes.
+    report_bytes_max, batch_bytes_max
+        Largest report of a person, and largest batch, that services take.
+    clock
+        What rounds are dated by.
 
     Raises
     ------
@@ -87,8 +94,17 @@ class Experiments:
         If reports of a stored round are sealed to another key, so that none of them could be opened.
     """
 
-    def __init__(self, store: Store, public_key: bytes, batch_bytes_max: int) -> None:
-        self._store, self._public_key, self._batch_bytes_max = store, public_key, batch_bytes_max
+    def __init__(
+        self,
+        store: Store,
+        public_key: bytes,
+        report_bytes_max: int,
+        batch_bytes_max: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store, self._public_key = store, public_key
+        self._batch_bytes_max, self._report_bytes_max = batch_bytes_max, report_bytes_max
+        self._clock = clock or SystemClock()
         self._creating = asyncio.Lock()
         self._by_name = {stored.name: self._restored(stored) for stored in store.experiments()}
 
@@ -113,7 +129,7 @@ class Experiments:
         for experiment in self:
             experiment.end_waits()
 
-    async def create(self, spec: Spec) -> tuple[Experiment, bool]:
+    async def create(self, spec: AnySpec) -> tuple[Experiment, bool]:
         """The experiment of a spec, and whether it is new.
 
         Raises
@@ -130,14 +146,14 @@ class Experiments:
                     raise Conflict("the name is taken by another experiment", field="experiment.name", remedy="rename")
                 return known, False
             _check_calibration(spec)
-            first = await asyncio.to_thread(first_round, spec, self._public_key)
-            _check_batches(spec, first.round.sealed_size, self._batch_bytes_max)
+            first = await asyncio.to_thread(first_round, spec, self._public_key, self._clock.now())
+            _check_sizes(first, self._report_bytes_max, self._batch_bytes_max)
             await asyncio.to_thread(self._store.create, name, spec.model_dump_json().encode(), record(first))
             self._by_name[name] = Experiment(first)
         return self._by_name[name], True
 
     def _restored(self, stored: ExperimentRecord) -> Experiment:
-        current = restore(Spec.model_validate_json(stored.spec), stored.current)
+        current = restore(read_stored_spec(stored.spec), stored.current)
         if current.round.public_key != self._public_key:
             raise SpecError(
                 f"experiment {stored.name} takes reports for another private key than the one found",
@@ -155,7 +171,7 @@ class Experiments:
         """Close a round whose reports are in but whose learning failed when they came."""
         full = experiment.current
         try:
-            following = following_round(full)
+            following = following_round(full, self._clock.now())
         except Exception as error:  # one experiment must not keep the server from the others
             _log.error("experiment %s: learning failed again (%s)", full.round.experiment, type(error).__name__)
             return
@@ -165,7 +181,7 @@ class Experiments:
         experiment.advance(following, change)
 
 
-def _check_calibration(spec: Spec) -> None:
+def _check_calibration(spec: AnySpec) -> None:
     if spec.privacy.calibration == "published":
         raise SpecError(
             "the published calibration is for simulation alone",
@@ -174,15 +190,20 @@ def _check_calibration(spec: Spec) -> None:
         )
 
 
-def _check_batches(spec: Spec, sealed_size: int, bytes_max: int) -> None:
-    """Refuse an experiment that would come to a batch that no request may carry, and stand still."""
-    growth, size = spec.experiment.round_growth, spec.experiment.round_size
-    cohort = max([spec.experiment.horizon, *(source.people for source in spec.sources)])
-    # A batch is at most growth times the people before it, and both together at most the cohort.
-    largest = max(size, math.floor(growth / (1 + growth) * cohort))
-    if spec.privacy.model == "shuffle" and largest * sealed_size > bytes_max - _HEADER_BYTES:
-        raise SpecError(
-            f"rounds of {largest} reports exceed the {bytes_max} bytes that this server takes at once",
-            field="experiment.round_growth",
-            remedy="lower it, round_size or horizon, or raise PRIVATEER_BATCH_BYTES_MAX",
-        )
+def _check_sizes(first: OpenRound, report_max: int, batch_max: int) -> None:
+    """Refuse an experiment that would come to a report or a batch that no request may carry, and stand still."""
+    shuffled = first.round.model == "shuffle"
+    for people, messages, size in course_for(first.spec).bulk(first.step):
+        report = messages * (SEALED_SIZE + size)
+        if report > report_max - _HEADER_BYTES:
+            raise SpecError(
+                f"a person would send {report} bytes, and services take {report_max} at once",
+                field="algorithm.clients",
+                remedy="raise it, so that more people share the noise, or raise privacy.epsilon",
+            )
+        if shuffled and people * report > batch_max - _HEADER_BYTES:
+            raise SpecError(
+                f"rounds of {people} reports of {report} bytes exceed the {batch_max} that this server takes at once",
+                field="algorithm.clients" if isinstance(first.spec, PhasedSpec) else "experiment.round_growth",
+                remedy="lower it, or the people or rounds in all, or raise PRIVATEER_BATCH_BYTES_MAX",
+            )

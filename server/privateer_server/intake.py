@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from privateer.clock import Clock
 from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.wire.envelope import Envelope
 from privateer_server.experiments import Experiment, Experiments
@@ -23,8 +25,11 @@ _GROUP_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True)
 class _Request:
-    envelope: Envelope
-    is_batch: bool
+    """What is to be done to an experiment's tally, and the bytes that this takes."""
+
+    experiment: str
+    take: Callable[[Tally], Outcome]
+    size: int
     answer: asyncio.Future[Outcome]
 
 
@@ -43,8 +48,11 @@ class Intake:
     forms the next group. Nothing is answered before it is durable.
     """
 
-    def __init__(self, experiments: Experiments, store: Store, opener: Opener, metrics: Metrics) -> None:
+    def __init__(
+        self, experiments: Experiments, store: Store, opener: Opener, metrics: Metrics, clock: Clock | None = None
+    ) -> None:
         self._experiments, self._store, self._opener, self._metrics = experiments, store, opener, metrics
+        self._clock = clock
         self._queue: asyncio.Queue[_Request | None] = asyncio.Queue(_QUEUE_MAX)
         self._writer: asyncio.Task[None] | None = None
         self._stopping = False
@@ -82,11 +90,28 @@ class Intake:
         except NotFound as error:
             self._metrics.refuse({error.slug: 1})
             raise
+        return await self._do(
+            envelope.header.experiment,
+            lambda tally: tally.take_batch(envelope) if is_batch else tally.take(envelope),
+            len(envelope.sealed),
+        )
+
+    async def expire(self, name: str) -> None:
+        """Close the round of an experiment, or give it up, if it is over; returns when that is durable.
+
+        Raises
+        ------
+        Unavailable
+            As `submit`.
+        """
+        await self._do(name, Tally.expire, 0)
+
+    async def _do(self, name: str, take: Callable[[Tally], Outcome], size: int) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         try:
             if not self.running:
                 raise asyncio.QueueFull
-            self._queue.put_nowait(_Request(envelope, is_batch, answer))
+            self._queue.put_nowait(_Request(name, take, size, answer))
         except asyncio.QueueFull:
             raise Unavailable("the server takes no reports now", remedy="send the same bytes again later") from None
         return await answer
@@ -104,7 +129,7 @@ class Intake:
         request = await self._queue.get()
         while request is not None:
             group.append(request)
-            size += len(request.envelope.sealed)
+            size += request.size
             if size >= _GROUP_BYTES or self._queue.empty():
                 return group, False
             request = self._queue.get_nowait()
@@ -128,10 +153,10 @@ class Intake:
         tallies: dict[str, Tally] = {}
         answers: list[Outcome | PrivateerError] = []
         for request in group:
-            name = request.envelope.header.experiment
+            name = request.experiment
             if name not in tallies:
                 experiment = self._experiments.get(name)
-                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener)
+                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock)
             answers.append(_taken(tallies[name], request))
         rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
         self._store.commit([change for _, _, change in rounds])
@@ -147,10 +172,8 @@ class Intake:
 
 
 def _taken(tally: Tally, request: _Request) -> Outcome | PrivateerError:
-    if not request.is_batch:
-        return tally.take(request.envelope)
     try:
-        return tally.take_batch(request.envelope)
+        return request.take(tally)
     except PrivateerError as error:
         tally.refused[error.slug] += 1
         return error

@@ -11,6 +11,8 @@ REPORT_ID_SIZE: Final = 16
 """A sealed report starts with this many random bytes, by which it is counted once."""
 SEAL_SIZE: Final = 48
 """What sealing adds: an X25519 public key and an AES-GCM tag."""
+SEALED_SIZE: Final = SEAL_SIZE + REPORT_ID_SIZE
+"""What a sealed message has beside what it says."""
 
 
 class Opener:

@@ -1,21 +1,22 @@
-"""The life of a round: published, filled, learned from."""
+"""The life of a round: published, filled or overdue, learned from."""
 
-import secrets
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from privateer.codec import decode, encode
-from privateer.experiment import Spec, Turn, next_turn
-from privateer.policies.partition import PartitionPolicy
+from privateer.families import AnySpec, parse_any_spec
+from privateer.phased import PhasedSpec
 from privateer.privacy.noise import SecureNoise
-from privateer.privatizers import privatizer_for
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
-from privateer_server.learners import learner_for
-from privateer_server.opening import REPORT_ID_SIZE, SEAL_SIZE
+from privateer_server.courses import Step, course_for
+from privateer_server.opening import SEALED_SIZE
 from privateer_server.store import RoundRecord
+
+GRACE: Final = 30
+"""Seconds that a shuffler has to deliver what it held at a deadline."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,88 +27,121 @@ class OpenRound:
     ----------
     round, digest, publication
         What is published: parsed, named and encoded.
-    policy, state
-        The policy that lives for the round, and the learner state that made it.
-    people
-        Sum of the batches of earlier rounds of the policy's cohort.
+    step
+        Policy and learner state.
     received, total
-        Reports counted, and their sums.
+        People whose reports are counted, and the sums of these.
     taken
         Whether the round takes no more reports.
     """
 
-    spec: Spec
+    spec: AnySpec
     round: Round
     digest: bytes
     publication: bytes
-    policy: PartitionPolicy
-    state: Any
-    people: int
+    step: Step
     received: int
     total: Any
     taken: bool
 
+    @property
+    def policy(self) -> Any:
+        """The policy that lives for the round."""
+        return self.step.policy
+
+    @property
+    def state(self) -> Any:
+        """The learner state that made the policy."""
+        return self.step.state
+
     @cached_property
     def privatizer(self) -> Any:
         """What parses and adds reports of this round."""
-        return privatizer_for(self.policy.layout, self.policy.terms)
+        return self.policy.privatizer
 
     @property
     def released(self) -> bool:
         """Whether what was counted is enough for the promise, so that it may be learned from."""
-        return self.received >= max(1, self.policy.terms.honest)
+        return self.received >= max(1, int(self.policy.terms.honest))
 
     @property
     def room(self) -> int:
-        """Reports that the round can still take."""
+        """People from whom the round can still take a report."""
         return 0 if self.taken else self.round.batch - self.received
 
+    def is_due(self, now: float, people: int) -> bool:
+        """Whether it closes with these people; a shuffled round is closed by its shuffler alone."""
+        return people >= self.round.batch or (self.round.model != "shuffle" and self.round.is_due(now, people))
 
-def first_round(spec: Spec, public_key: bytes) -> OpenRound:
-    """The round that opens an experiment.
+    def is_given_up(self, now: float) -> bool:
+        """Whether the round is so long past its deadline that nobody waits for it."""
+        if not (isinstance(self.spec, PhasedSpec) and self.round.deadline):
+            return False
+        more = self.spec.asking.patience - self.step.seconds
+        grace = GRACE if self.round.model == "shuffle" else 0
+        return now >= self.round.deadline + more + grace
+
+    def is_over(self, now: float) -> bool:
+        """Whether something is to be done without a further report."""
+        return not self.taken and (self.is_given_up(now) or (self.round.batch > 0 and self.is_due(now, self.received)))
+
+
+def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0) -> OpenRound:
+    """The round that opens an experiment at a time in seconds since 1970.
 
     Raises
     ------
     SpecError
         If no report of the round's batch can keep the promise.
     """
-    return _publish(spec, learner_for(spec).start(), 1, next_turn(spec, None), public_key)
+    return _published(spec, course_for(spec).first(), public_key, now)
 
 
-def following_round(closed: OpenRound) -> OpenRound:
-    """The round after a full one: releases its sums, learns, and publishes.
+def following_round(closed: OpenRound, now: float = 0.0) -> OpenRound:
+    """The round after a closed one: releases its sums, learns, and publishes.
 
     A release below the honest minimum is refused, and nothing learned from it: the promise counted on more people.
     A curator's noise is drawn here; it stands once the state made of it is stored with the next publication.
     """
-    state = closed.state
-    if closed.released:
-        release = closed.privatizer.release(closed.total, SecureNoise())
-        state = learner_for(closed.spec).learn(state, closed.policy, release)
-    # Batches count, not the good reports in them: the schedule of rounds is then fixed by the spec alone.
-    turn = next_turn(closed.spec, Turn(closed.policy.cohort, closed.people, closed.round.batch))
-    return _publish(closed.spec, state, closed.round.version + 1, turn, closed.round.public_key)
+    if not closed.released:
+        return round_after_none(closed, now)
+    release = closed.privatizer.release(closed.total, SecureNoise())
+    course = course_for(closed.spec)
+    step = course.following(closed.step, course.learner.learn(closed.state, closed.policy, release))
+    return _published(closed.spec, step, closed.round.public_key, now)
 
 
-def _publish(spec: Spec, state: Any, version: int, turn: Turn, public_key: bytes) -> OpenRound:
-    batch = turn.batch
-    policy = learner_for(spec).policy(state, version, batch, secrets.randbits(64), turn.cohort)
-    privatizer = privatizer_for(policy.layout, policy.terms)
-    sealed_size = SEAL_SIZE + REPORT_ID_SIZE + privatizer.report_size
-    facts = Round(spec.experiment.name, version, spec.privacy.model, batch, sealed_size, public_key)
-    body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy)))
-    return OpenRound(spec, facts, digest(body), body, policy, state, turn.seen, 0, privatizer.empty(), False)
+def round_after_none(closed: OpenRound, now: float = 0.0) -> OpenRound:
+    """The round after one of which nothing is released."""
+    course = course_for(closed.spec)
+    step = course.following(closed.step, course.missed(closed.state))
+    return _published(closed.spec, step, closed.round.public_key, now)
+
+
+def _published(spec: AnySpec, step: Step, public_key: bytes, now: float) -> OpenRound:
+    privatizer = step.policy.privatizer
+    facts = Round(
+        experiment=spec.experiment.name,
+        version=step.policy.version,
+        model=spec.privacy.model,
+        batch=step.batch,
+        sealed_size=SEALED_SIZE + privatizer.report_size,
+        public_key=public_key,
+        messages=step.policy.terms.messages,
+        least=step.least,
+        deadline=int(now) + step.seconds if step.seconds else 0,
+    )
+    body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(step.policy)))
+    return OpenRound(spec, facts, digest(body), body, step, 0, privatizer.empty(), False)
 
 
 def record(current: OpenRound) -> RoundRecord:
     """A round as the store keeps it."""
-    policy = current.policy
-    counts = {"bins": len(policy.depths), "undecided": len(policy.bins)}
-    summary = {"cohort": policy.cohort, **counts, "terms": policy.terms}
+    summary = course_for(current.spec).summary(current.policy)
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,
-        people=current.people,
+        people=current.step.people,
         received=current.received,
         taken=current.taken,
         digest=current.digest,
@@ -118,25 +152,29 @@ def record(current: OpenRound) -> RoundRecord:
     )
 
 
-def read_policy(publication: Publication) -> PartitionPolicy:
-    """The policy in a publication."""
-    return decode(publication.policy, PartitionPolicy)
+def read_policy(spec: AnySpec, publication: Publication) -> Any:
+    """The policy in a publication of an experiment."""
+    return decode(publication.policy, course_for(spec).policy_type)
 
 
-def restore(spec: Spec, stored: RoundRecord) -> OpenRound:
+def read_stored_spec(stored: bytes) -> AnySpec:
+    """The spec that an experiment was created from."""
+    return parse_any_spec(msgspec.json.decode(stored))
+
+
+def restore(spec: AnySpec, stored: RoundRecord) -> OpenRound:
     """The round that a record was made of."""
     publication = decode_publication(stored.publication)
-    policy = read_policy(publication)
-    empty = privatizer_for(policy.layout, policy.terms).empty()
+    policy, facts = read_policy(spec, publication), publication.round
+    asking = spec.asking.seconds if isinstance(spec, PhasedSpec) and facts.deadline else None
+    state = decode(stored.state, course_for(spec).learner.state_type)
     return OpenRound(
         spec=spec,
-        round=publication.round,
+        round=facts,
         digest=stored.digest,
         publication=stored.publication,
-        policy=policy,
-        state=decode(stored.state, learner_for(spec).state_type),
-        people=stored.people,
+        step=Step(policy, state, facts.batch, stored.people, facts.least, asking or 0),
         received=stored.received,
-        total=decode(stored.total, type(empty)),
+        total=decode(stored.total, type(policy.privatizer.empty())),
         taken=stored.taken,
     )

@@ -1,11 +1,13 @@
 """Counting what a group of requests brings to one round."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from privateer.clock import Clock, SystemClock
 from privateer.codec import encode
 from privateer.errors import (
     BatchRefused,
@@ -15,15 +17,17 @@ from privateer.errors import (
     RoundClosed,
     Unopenable,
 )
-from privateer.wire.envelope import Envelope, binding, check_header, split_sealed
+from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
-from privateer_server.rounds import OpenRound, following_round, record
+from privateer_server.rounds import OpenRound, following_round, record, round_after_none
 from privateer_server.store import Change
 
 _log = logging.getLogger("privateer.server")
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
+CLOCKS_APART: Final = 60
+"""Seconds by which a shuffler's clock may be ahead."""
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
 
 
@@ -64,24 +68,27 @@ class Tally:
         Ids of the reports counted in it so far.
     opener
         What decrypts.
+    clock
+        What tells when a round is due.
     """
 
-    def __init__(self, current: OpenRound, seen: Set[bytes], opener: Opener) -> None:
+    def __init__(self, current: OpenRound, seen: Set[bytes], opener: Opener, clock: Clock | None = None) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
+        self._clock = clock or SystemClock()
         self._rows: list[bytes] = []
-        self._batch_taken = current.taken
+        self._closed, self._given_up = current.taken, False
 
     @property
     def accepted(self) -> int:
-        """Reports counted by this tally."""
-        return len(self._rows)
+        """People whose reports this tally counts; one of whom a message is missing counts."""
+        return math.ceil(len(self._rows) / self._current.round.messages)
 
     @property
     def taken(self) -> bool:
-        """Whether the round takes no more reports."""
-        return self._batch_taken or 0 < self._current.round.batch <= self._current.received + self.accepted
+        """Whether the round takes no more reports, and what it has may be learned from."""
+        return self._closed or 0 < self._current.round.batch <= self._current.received + self.accepted
 
     def take(self, envelope: Envelope) -> Outcome:
         """Count the reports of an envelope from devices."""
@@ -90,7 +97,7 @@ class Tally:
             check_header(envelope.header, self._current.round, self._current.digest, "direct")
             sealed = split_sealed(envelope, self._current.round)
         except ReportRefused as problem:
-            outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.sealed_size))
+            outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.report_size))
         else:
             self._count(sealed, envelope, outcome)
         self.refused.update(outcome.refused)
@@ -108,28 +115,42 @@ class Tally:
         """
         header, facts = envelope.header, self._current.round
         earlier = header.version < facts.version or (header.version == facts.version and self.taken)
-        if facts.model == "shuffle" and earlier:
+        if facts.model == "shuffle" and (earlier or self._given_up):
             return Outcome(already_taken=True)
         check_header(header, facts, self._current.digest, "shuffle")
-        size = facts.sealed_size
-        if len(envelope.sealed) != facts.batch * size:
+        if not self._is_batch(envelope):
             raise BatchRefused(
-                f"the batch of this round is {facts.batch} reports of {size} bytes",
+                f"the batch of this round is the reports of {facts.batch} people of {facts.report_size} bytes each, or "
+                f"of {facts.fewest} and more after its deadline",
                 remedy="send the whole round at once",
             )
         outcome = Outcome()
-        sealed = [envelope.sealed[start : start + size] for start in range(0, len(envelope.sealed), size)]
-        self._count(sealed, envelope, outcome)
-        self._batch_taken = True
+        self._count(pieces(envelope.sealed, facts.sealed_size), envelope, outcome)
+        self._closed = True
         self.refused.update(outcome.refused)
         return outcome
 
+    def _is_batch(self, envelope: Envelope) -> bool:
+        facts = self._current.round
+        people, rest = divmod(len(envelope.sealed), facts.report_size)
+        return rest == 0 and people <= facts.batch and facts.is_due(self._clock.now() + CLOCKS_APART, people)
+
+    def expire(self) -> Outcome:
+        """Close a round that is due, or give it up when nobody waits for it any longer."""
+        now, received = self._clock.now(), self._current.received + self.accepted
+        if self._current.is_due(now, received):
+            self._closed = True
+        else:
+            self._given_up = not self.taken and self._current.is_given_up(now)
+        return Outcome()
+
     def _count(self, sealed: list[bytes], envelope: Envelope, outcome: Outcome) -> None:
-        room = self._current.room - self.accepted
-        if room <= 0:
+        facts = self._current.round
+        room = (self._current.room - self.accepted) * facts.messages
+        if room <= 0 or self._closed or self._given_up:
             outcome.refuse(_CLOSED, len(sealed))
             return
-        opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
+        opened = self._opener.open(sealed, binding(envelope.header, facts.model))
         outcome.refuse(_UNOPENABLE, len(sealed) - len(opened))
         fresh = self._fresh(opened)
         outcome.refuse(_DUPLICATE, len(opened) - len(fresh))
@@ -137,7 +158,7 @@ class Tally:
         outcome.refuse(_OUT_OF_RANGE, len(fresh) - len(good))
         fitting = good[:room]
         outcome.refuse(_CLOSED, len(good) - len(fitting))
-        outcome.accepted = len(fitting)
+        outcome.accepted = math.ceil(len(fitting) / facts.messages)
         for report in fitting:
             self.report_ids[report[:REPORT_ID_SIZE]] = None
             self._rows.append(report[REPORT_ID_SIZE:])
@@ -168,11 +189,14 @@ class Tally:
     def close(self) -> tuple[OpenRound, Change]:
         """The last round after this tally, and the change that makes it durable.
 
-        A full round is learned from at once. If learning fails, the reports are kept and the round stays taken.
+        A closed round is learned from at once. If learning fails, the reports are kept and the round stays taken. Of a
+        round that is given up nothing is kept but its count.
         """
         filled, following = self._filled(), None
         if filled.taken and not self._current.taken:
-            following = _learned(filled)
+            following = _learned(filled, self._clock.now())
+        elif self._given_up:
+            following = round_after_none(filled, self._clock.now())
         change = Change(
             experiment=filled.round.experiment,
             version=filled.round.version,
@@ -193,9 +217,9 @@ class Tally:
         return replace(current, received=current.received + self.accepted, total=total, taken=self.taken)
 
 
-def _learned(filled: OpenRound) -> OpenRound | None:
+def _learned(filled: OpenRound, now: float) -> OpenRound | None:
     try:
-        return following_round(filled)
+        return following_round(filled, now)
     except Exception as error:
         _log.error(
             "experiment %s: learning from round %d failed (%s); its reports are kept, and a restart tries again",

@@ -1,15 +1,13 @@
 """The specification of an experiment: what a TOML file says, and what everybody may read."""
 
 import math
-import tomllib
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from privateer.errors import SpecError
 from privateer.population import Population
-from privateer.sections import Finite, parse_section
+from privateer.sections import Finite, parse_section, toml_tables
 from privateer.sections import Section as _Section
 
 ARMS_MIN, ARMS_MAX = 2, 16
@@ -317,8 +315,4 @@ def read_spec(text: str) -> Spec:
     SpecError
         If the text is not TOML, or as `parse_spec`.
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"not TOML: {error}", field="spec", remedy="see the examples") from None
-    return parse_spec(data)
+    return parse_spec(toml_tables(text))

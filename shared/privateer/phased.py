@@ -120,6 +120,37 @@ class PhasedAlgorithm(Section):
         return self
 
 
+class Asking(Section):
+    """How long a phase waits for people's reports, and what becomes of one that does not fill. For services alone.
+
+    Attributes
+    ----------
+    seconds
+        After which a phase that is short of its people is closed or put off; None: it waits for them.
+    when_short
+        ``extend``: it waits so long again, ``extensions`` times at most. ``reduce``: it closes with those who
+        reported, if they are ``least_share`` of its people; noise is for so many from the start. ``fail``: the
+        experiment ends with what it knew before. A phase that is short even then fails too.
+    extensions
+        Times that a phase is put off.
+    least_share
+        Of a phase's people.
+    reserve
+        People asked for each report that is wanted, since not everybody answers.
+    """
+
+    seconds: int | None = Field(default=None, ge=1, le=31_536_000)
+    when_short: Literal["extend", "reduce", "fail"] = "extend"
+    extensions: int = Field(default=3, ge=0, le=1000)
+    least_share: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
+    reserve: float = Field(default=1.0, ge=1, le=1000, allow_inf_nan=False)
+
+    @property
+    def patience(self) -> int:
+        """Seconds after which a phase that is short fails; 0: never."""
+        return (self.seconds or 0) * (1 + (self.extensions if self.when_short == "extend" else 0))
+
+
 class PhasedPopulation(Section):
     """Simulated people with linear rewards: theta uniform on the unit sphere, everybody's own close to it.
 
@@ -141,6 +172,7 @@ class PhasedSpec(Section):
     reward: Reward
     privacy: VectorPrivacy
     algorithm: PhasedAlgorithm
+    asking: Asking = Asking()
     population: PhasedPopulation | None = None
 
     @model_validator(mode="after")
@@ -150,29 +182,30 @@ class PhasedSpec(Section):
             raise SpecError(
                 f"a first phase takes {least} rounds", field="experiment.horizon", remedy=f"raise it to {least}"
             )
-        needed = sum(self.clients(phase) for phase in range(1, self.phases + 1))
+        needed = sum(self.asked(self.clients(phase)) for phase in range(1, self.phases + 1))
         if needed > self.experiment.people:
             raise SpecError(
                 f"{self.phases} phases ask up to {needed} people, each once",
                 field="experiment.people",
-                remedy=f"raise it to {needed}, or lower experiment.horizon, algorithm.alpha or algorithm.clients",
+                remedy=f"raise it to {needed}, or lower experiment.horizon, algorithm.alpha, algorithm.clients "
+                "or asking.reserve",
             )
         if self.privacy.model == "shuffle":
             self._check_batches()
         return self
 
     def _check_batches(self) -> None:
-        first, privacy = self.clients(1), self.privacy
+        first, privacy = self.least(self.clients(1)), self.privacy
         if privacy.min_batch > first:
-            factor = math.ceil(10 * privacy.min_batch / 2**self.algorithm.alpha) / 10
+            factor = math.ceil(10 * privacy.min_batch / self.least_share / 2**self.algorithm.alpha) / 10
             raise SpecError(
-                f"is {privacy.min_batch}, and the first phase asks {first} people",
+                f"is {privacy.min_batch}, and the first phase may close with {first} people",
                 field="privacy.min_batch",
                 remedy=f"lower it to {first}, or raise algorithm.clients to {factor:g}",
             )
         if math.floor(privacy.honest_fraction * first) < 1:
             raise SpecError(
-                f"leaves nobody of the first phase's {first} clients",
+                f"leaves nobody of the {first} people with whom the first phase may close",
                 field="privacy.honest_fraction",
                 remedy="raise it, or algorithm.clients",
             )
@@ -203,8 +236,26 @@ class PhasedSpec(Section):
         """Chance that one comparison fails."""
         return self.algorithm.beta or 1 / (self.actions.shape[0] * self.experiment.horizon)
 
+    @property
+    def least_share(self) -> float:
+        """Share of a phase's people with whom it may close: 1 unless it may be reduced."""
+        asking = self.asking
+        return asking.least_share if asking.seconds and asking.when_short == "reduce" else 1.0
+
+    def least(self, clients: int) -> int:
+        """Fewest of a phase's ``clients`` from whom anything is learned."""
+        return math.ceil(self.least_share * clients)
+
+    def asked(self, clients: int) -> int:
+        """People who are asked so that ``clients`` of them report."""
+        return math.ceil(self.asking.reserve * clients)
+
+    def without_people(self) -> "PhasedSpec":
+        """As it is, without the simulated people, whom a service has no use for."""
+        return self.model_copy(update={"population": None})
+
     def clients(self, phase: int) -> int:
-        """People whom a phase asks, from phase 1 on."""
+        """People from whom a phase learns, from phase 1 on."""
         growing = math.ceil(self.algorithm.clients * 2 ** (self.algorithm.alpha * phase))
         return self.algorithm.fixed_clients or growing
 

@@ -1,5 +1,6 @@
 """Sections of a specification: tables of a TOML file, checked, with errors that name the field."""
 
+import tomllib
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,6 +22,20 @@ _REMEDIES: Final = {
     "missing": "add it",
     "union_tag_not_found": "add it",
 }
+
+
+def toml_tables(text: str) -> dict[str, Any]:
+    """The tables of a spec's text.
+
+    Raises
+    ------
+    SpecError
+        If it is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"not TOML: {error}", field="spec", remedy="see the examples") from None
 
 
 def parse_section(kind: type[S], data: dict[str, Any]) -> S:

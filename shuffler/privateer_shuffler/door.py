@@ -53,7 +53,7 @@ class Door:
         try:
             pool = self._rounds.admit(envelope.header, followed)
         except PrivateerError as error:
-            reports = len(envelope.sealed) // followed.round.sealed_size
+            reports = len(envelope.sealed) // followed.round.report_size
             return Receipt(0, {error.slug: max(1, reports)}, error)
         return await pool.hold(split_sealed(envelope, followed.round))
 

@@ -1,4 +1,4 @@
-"""Delivery of full batches to the server."""
+"""Delivery of complete batches to the server."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Forwarding:
-    """Signs full batches and delivers each until the server has it, then forgets it.
+    """Signs complete batches and delivers each until the server has it, then forgets it.
 
     A crash between delivery and forgetting delivers the same bytes again; the server knows the round is closed.
     """
@@ -29,13 +29,13 @@ class Forwarding:
         self._metrics = metrics
 
     async def run(self, pool: Pool) -> None:
-        """Wait until the pool is full, deliver its batch, forget it."""
-        await pool.filled.wait()
+        """Wait until the pool is complete, deliver its batch, forget it."""
+        await pool.complete()
         batch = await pool.batch()
         signature = await asyncio.to_thread(sign_batch, batch, self._key)
         await self._deliver(batch, signature, pool.round.experiment)
         self._metrics.batches.inc()
-        self._metrics.forwarded.inc(pool.round.batch)
+        self._metrics.forwarded.inc(pool.held)
         _log.info("delivered version %d of %s", pool.round.version, pool.round.experiment)
         await pool.forget()
 

@@ -1,4 +1,4 @@
-"""The reports held for one round: each in a random place of the batch, durable before it is acknowledged."""
+"""The reports held for one round: every message in a random place, durable before it is acknowledged."""
 
 import asyncio
 import hashlib
@@ -8,8 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
+from privateer.clock import Clock, SystemClock
 from privateer.errors import DuplicateReport, PrivateerError, RoundClosed, Unavailable
-from privateer.wire.envelope import Envelope, Header, encode_envelope
+from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
 from privateer_shuffler.shuffle import Places
 from privateer_shuffler.store import RoundStore
@@ -44,21 +45,25 @@ class Pool:
         The round's database. Reports that it holds already count as held.
     below
         Source of randomness of the permutation; tests alone pass another.
+    clock
+        What tells when the round is due.
     """
 
-    def __init__(self, store: RoundStore, below: Callable[[int], int] = secrets.randbelow) -> None:
+    def __init__(
+        self, store: RoundStore, below: Callable[[int], int] = secrets.randbelow, clock: Clock | None = None
+    ) -> None:
         self._store = store
+        self._clock = clock or SystemClock()
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
         self._places = Places(self._recover(), below)
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
-        self._forgotten = False
+        self._ended = False
         self.failed = False
         self.filled = asyncio.Event()
-        if self.full:
-            self.filled.set()
+        self._end_when_due()
 
     @property
     def round(self) -> Round:
@@ -72,12 +77,12 @@ class Pool:
 
     @property
     def held(self) -> int:
-        """Number of reports held."""
-        return len(self._held)
+        """Number of people whose reports are held."""
+        return len(self._held) // self.round.messages
 
     @property
     def shown(self) -> int:
-        """Number of reports held, rounded down to tenths of a batch.
+        """Number of people whose reports are held, rounded down to tenths of a batch.
 
         A live count would tell whoever watches it when somebody reported, and so how long after fetching the policy.
         """
@@ -87,13 +92,23 @@ class Pool:
     @property
     def full(self) -> bool:
         """Whether it takes no more reports; ``filled`` says that the disk has them all."""
-        return len(self._places) == 0 or self._forgotten
+        return len(self._places) == 0 or self._ended
+
+    async def complete(self) -> None:
+        """Return when the pool is ``filled``: by the whole batch, or at the deadline or later by people enough."""
+        while not self.filled.is_set():
+            left = self.round.deadline - self._clock.now()
+            try:
+                await asyncio.wait_for(self.filled.wait(), left if left > 0 else None)
+            except TimeoutError:
+                self._wake()
 
     async def hold(self, sealed: list[bytes]) -> Receipt:
-        """Take reports into the pool; returns when those accepted are durable.
+        """Take people's reports into the pool; returns when those accepted are durable.
 
         Reports that are held already are refused as duplicates, and those beyond the batch because the round is
-        closed. A duplicate is as durable as an accepted report when this returns.
+        closed. All messages of a person are held, or none. A duplicate is as durable as an accepted report when this
+        returns.
 
         Raises
         ------
@@ -114,7 +129,7 @@ class Pool:
 
     async def forget(self) -> None:
         """Erase the reports, in memory and on disk; later ones find the round closed."""
-        self._forgotten = True
+        self._ended = True
         await self._settle()
         self._held.clear()
         await self._in_thread(self._store.erase)
@@ -158,8 +173,7 @@ class Pool:
                 group, self._waiting = self._waiting, []
                 if await self._commit(group):
                     self._plan_truncation()
-            if len(self._places) == 0:
-                self.filled.set()
+            self._end_when_due()
         except sqlite3.Error:
             self.failed = True
             for request in group + self._waiting:
@@ -167,6 +181,11 @@ class Pool:
                     request.receipt.set_exception(_failure())
         finally:
             self._writer = None
+
+    def _end_when_due(self) -> None:
+        if self.round.is_due(self._clock.now(), self.held):
+            self._ended = True
+            self.filled.set()
 
     def _plan_truncation(self) -> None:
         if self._truncation is not None:
@@ -186,18 +205,19 @@ class Pool:
 
     def _place(self, sealed: list[bytes], placed: list[tuple[bytes, int]]) -> Receipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
-        before = len(placed)
-        refusals: list[PrivateerError] = []
+        accepted, refusals = 0, list[PrivateerError]()
         for report in sealed:
-            fingerprint = _fingerprint(report)
-            if fingerprint in self._held:
+            messages = pieces(report, self.round.sealed_size)
+            fingerprints = set(map(_fingerprint, messages))
+            if len(fingerprints) < len(messages) or not self._held.isdisjoint(fingerprints):
                 refusals.append(DuplicateReport("the report is held already", remedy="nothing to do"))
             elif self.full:
                 refusals.append(RoundClosed("the batch of this version is full", remedy="nothing to do"))
             else:
-                self._held.add(fingerprint)
-                placed.append((report, self._places.draw()))
-        return _receipt(len(placed) - before, refusals)
+                accepted += 1
+                self._held |= fingerprints
+                placed += [(message, self._places.draw()) for message in messages]
+        return _receipt(accepted, refusals)
 
 
 def _receipt(accepted: int, refusals: list[PrivateerError]) -> Receipt:

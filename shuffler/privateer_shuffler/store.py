@@ -1,4 +1,4 @@
-"""The database of one round: a place for every report of the batch, all reserved when the round opens.
+"""The database of one round: a place for every sealed message of the batch, all reserved when the round opens.
 
 Why the file tells nothing about the order of arrival: a b-tree packs rows into a page in the order of their insertion,
 whatever their keys, so reports are not inserted. The places are, at the start and in order; a report overwrites the
@@ -127,8 +127,8 @@ class RoundStore:
         _truncate_log(self._connection)
 
     def batch(self) -> bytes:
-        """The sealed reports in the order of their places."""
-        return b"".join(row[0] for row in self._connection.execute("SELECT sealed FROM place ORDER BY id"))
+        """What is held, in the order of its places."""
+        return b"".join(row[0] for row in self._connection.execute("SELECT sealed FROM place WHERE taken ORDER BY id"))
 
     def erase(self) -> None:
         """Overwrite the reports with zeros and delete the files."""
@@ -155,7 +155,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _reserve(connection: sqlite3.Connection, label: Label) -> None:
     try:
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(_RESERVE, (label.round.batch, label.round.sealed_size))
+        connection.execute(_RESERVE, (label.round.batch * label.round.messages, label.round.sealed_size))
         connection.execute("INSERT INTO label VALUES (?)", (msgspec.msgpack.encode(label),))
         connection.execute("COMMIT")
         _truncate_log(connection)

@@ -23,21 +23,21 @@ class Terms:
     min_batch: int
 
     def check(self, round_: Round) -> None:
-        """Refuse a round whose batch is too small, or too large to hold.
+        """Refuse a round that may close with too few reports, or is too large to hold.
 
         Raises
         ------
         SpecError
             Naming the constraint that the experiment misses.
         """
-        if round_.batch < self.min_batch:
+        if round_.fewest < self.min_batch:
             raise SpecError(
-                f"rounds of this experiment close at {round_.batch} reports, "
+                f"rounds of this experiment close at {round_.fewest} reports, "
                 f"this shuffler releases no fewer than {self.min_batch} at once",
                 field="privacy.min_batch",
                 remedy="create the experiment with larger rounds, or report through another shuffler",
             )
-        if round_.batch * round_.sealed_size > BATCH_BYTES_MAX:
+        if round_.batch * round_.report_size > BATCH_BYTES_MAX:
             raise SpecError(
                 f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes",
                 field="algorithm.round_size",

@@ -103,9 +103,9 @@ def simulate_once(spec: PhasedSpec, seed: int) -> tuple[Run, tuple[VectorTerms, 
 def _released(spec: PhasedSpec, policy: PhasedPolicy, population: Linear, seed: int) -> Any:
     # People and noise are drawn apart, and by phase: what trust models are compared on is then much the same people.
     rng, noise = (np.random.default_rng([seed, stream, policy.version]) for stream in (2, 3))
-    asked = policy.asked(spec.experiment.people)
-    slots = rng.integers(0, 2**32, len(asked), dtype=np.uint32)
-    averages = population.averages(len(asked), policy.support, policy.plays, rng)
+    people = policy.terms.batch
+    slots = rng.integers(0, 2**32, people, dtype=np.uint32)
+    averages = population.averages(people, policy.support, policy.plays, rng)
     return policy.privatizer.simulate(policy.contribute(slots, averages), noise)
 
 

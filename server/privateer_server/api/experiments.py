@@ -9,15 +9,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from privateer.errors import NotFound, SpecError, Unauthorized
-from privateer.experiment import Spec, parse_spec, read_spec
+from privateer.families import AnySpec, parse_any_spec
+from privateer.sections import toml_tables
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import digest
-from privateer_server.api import views
+from privateer_server.api import promises, views
 from privateer_server.api.doors import read_body
 from privateer_server.experiments import Experiments
 from privateer_server.store import Store
 
-_SPEC_BYTES_MAX: Final = 64 * 1024
+_SPEC_BYTES_MAX: Final = 1 << 20
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
@@ -76,7 +77,7 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str)
     @router.get("/{name}/state")
     def state(name: str) -> dict[str, Any]:
         """What the learner knows: estimates with standard errors."""
-        return views.state(experiments.get(name).current)
+        return views.state(experiments.get(name))
 
     @router.get("/{name}/history")
     def history(name: str) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str)
     @router.get("/{name}/privacy")
     def privacy(name: str) -> dict[str, Any]:
         """What is promised to a person, round by round and against whom, with a certificate."""
-        return views.privacy(experiments.get(name), store.rounds(name))
+        return promises.privacy(experiments.get(name).spec, store.rounds(name))
 
     return router
 
@@ -97,24 +98,24 @@ def _authorize(authorization: str, token: str) -> None:
         raise Unauthorized("the admin token is missing or wrong", remedy="send Authorization: Bearer TOKEN")
 
 
-def _read_spec(body: bytes, content_type: str) -> Spec:
+def _read_spec(body: bytes, content_type: str) -> AnySpec:
     """The spec in a body, without the simulated people that it may name: a service has no use for them."""
     try:
         is_toml = content_type.partition(";")[0].strip() == "application/toml"
-        spec = read_spec(body.decode()) if is_toml else parse_spec(msgspec.json.decode(body, type=dict[str, Any]))
+        tables = toml_tables(body.decode()) if is_toml else msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise SpecError("not a JSON object", field="spec", remedy="send JSON, or TOML as application/toml") from None
-    return spec.without_people()
+    return parse_any_spec(tables).without_people()
 
 
-def _policy(publication: bytes, spec: Spec, accept: str, if_none_match: str) -> Response:
+def _policy(publication: bytes, spec: AnySpec, accept: str, if_none_match: str) -> Response:
     name = digest(publication)
     headers = {"ETag": f'"{name.hex()}"', "Vary": "Accept", "Cache-Control": "no-cache"}
     if _matches(if_none_match, name):
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     if MEDIA_TYPE in accept:
         return Response(publication, headers=headers, media_type=MEDIA_TYPE)
-    return JSONResponse(views.policy(publication, spec.experiment.arms), headers=headers)
+    return JSONResponse(views.policy(spec, publication), headers=headers)
 
 
 def _matches(if_none_match: str, name: bytes) -> bool:

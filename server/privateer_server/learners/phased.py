@@ -41,6 +41,8 @@ class PhasedState:
         may be off; infinite before the first phase.
     clipped
         At least this share of people's averages was clipped in the last phase, by what was released.
+    failed
+        Whether a phase came to no end, so that the best action so far is played.
     """
 
     phase: int
@@ -50,6 +52,7 @@ class PhasedState:
     estimates: Array
     widths: Array
     clipped: float
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,11 @@ class PhasedLearner:
 
     def batch(self, state: PhasedState) -> int:
         """People whom the next phase asks; 0 if nothing is left to learn."""
-        done = len(state.active) == 1 or state.phase >= self.spec.phases
+        done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
         return 0 if done else self.spec.clients(state.phase + 1)
 
     def policy(self, state: PhasedState, version: int, batch: int, seed: int) -> PhasedPolicy:
-        """The next phase, which asks ``batch`` people; ``seed`` is public and the same for all phases.
+        """The next phase, which learns from ``batch`` people; ``seed`` is public and the same for all phases.
 
         A phase that the horizon has no room for asks nobody (``batch`` 0), nor does the last one: the best action is
         played to the end, or, as published, as much of the phase as fits.
@@ -116,8 +119,14 @@ class PhasedLearner:
             support, plays = self._ending(state, support, plays, left)
             terms = VectorTerms.nobody(self.spec.privacy, len(support), self.spec.half_range)
         else:
-            terms = calibrate_vectors(self.spec.privacy, batch, len(support), self.spec.half_range, seed)
-        return PhasedPolicy(version, state.active, support, plays, seed, state.asked, self.spec.middle, terms)
+            least = self.spec.least(batch)
+            terms = calibrate_vectors(self.spec.privacy, batch, len(support), self.spec.half_range, seed, least)
+        places = self.spec.asked(terms.batch)
+        return PhasedPolicy(version, state.active, support, plays, seed, state.asked, self.spec.middle, terms, places)
+
+    def fail(self, state: PhasedState) -> PhasedState:
+        """The state after a phase in which too few people reported: nothing of it is used."""
+        return replace(state, failed=True)
 
     def _design(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions to play and how often: T(x) = ceil(h pi(x))."""
@@ -153,7 +162,7 @@ class PhasedLearner:
             state,
             phase=state.phase + 1,
             played=state.played + policy.rounds,
-            asked=state.asked + policy.terms.batch,
+            asked=state.asked + policy.places,
             active=state.active[keep],
             estimates=values[keep],
             widths=estimate.width(points - points[leader], self.log)[keep],
@@ -223,6 +232,7 @@ class PhasedLearner:
             "played": state.played,
             "asked": state.asked,
             "clipped_share": round(state.clipped, 4),
+            "failed": state.failed,
             "active": rows,
         }
 

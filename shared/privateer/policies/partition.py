@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer.contributions import KeyedValues
 from privateer.errors import Malformed
 from privateer.privacy.terms import Terms
+from privateer.privatizers import privatizer_for
 from privateer.slots import UNIT, Layout
 
 DEPTH_MAX = 40
@@ -55,6 +56,11 @@ class PartitionPolicy:
     layout: Layout
     terms: Terms
     cohort: str = ""
+
+    @property
+    def privatizer(self) -> Any:
+        """What randomizes, adds up and releases the round's reports."""
+        return privatizer_for(self.layout, self.terms)
 
     def check(self, arms: int) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.

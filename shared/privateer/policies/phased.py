@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privateer.contributions import BoundedVectors
 from privateer.errors import InputError, Malformed
 from privateer.privatizers.vector_terms import VectorTerms
-from privateer.sampling import drawn
+from privateer.sampling import drawn, place
 
 Indices = NDArray[np.int64]
 
@@ -33,7 +33,9 @@ class PhasedPolicy:
     middle
         Of the range of rewards.
     terms
-        How reports are randomized, and how many people are asked: 0 in the last phase, from which nothing is learned.
+        How reports are randomized, and how many are wanted: 0 in the last phase, from which nothing is learned.
+    places
+        People who are asked for them: as many, or more if not everybody answers.
     """
 
     version: int
@@ -44,6 +46,7 @@ class PhasedPolicy:
     start: int
     middle: float
     terms: VectorTerms
+    places: int
 
     @property
     def rounds(self) -> int:
@@ -73,11 +76,15 @@ class PhasedPolicy:
         within = int(self.active[0]) >= 0 and int(self.active[-1]) < actions
         played = bool(np.isin(self.support, self.active).all()) and bool((self.plays >= 1).all())
         sizes = len(self.plays) == len(self.support) == self.terms.coordinates
-        return rising and within and played and sizes and self.start >= 0 and self.terms.batch >= 0
+        return rising and within and played and sizes and self.start >= 0 and 0 <= self.terms.batch <= self.places
 
     def asked(self, people: int) -> Indices:
-        """Who of a population is asked, shape (batch,); nobody is asked in two phases."""
-        return drawn(self.seed, people, self.start, self.terms.batch)
+        """Who of a population is asked, shape (places,); nobody is asked in two phases."""
+        return drawn(self.seed, people, self.start, self.places)
+
+    def asks(self, people: int, number: int) -> bool:
+        """Whether the person of that number is asked, as each device finds out for itself."""
+        return 0 <= place(self.seed, people, number) - self.start < self.places
 
     def contribute(self, slots: NDArray[np.uint32], averages: NDArray[np.float64]) -> BoundedVectors:
         """What n people have to tell: everybody's average reward of each action played, less the middle of the range.
@@ -110,4 +117,5 @@ class PhasedPolicy:
             "active": self.active.tolist(),
             "plays": dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True)),
             "clients": self.terms.batch,
+            "draw": {"seed": self.seed, "start": self.start, "places": self.places},
         }

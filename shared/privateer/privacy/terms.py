@@ -47,6 +47,11 @@ class Terms:
     deviation: float = 0.0
 
     @property
+    def messages(self) -> int:
+        """Messages of one person."""
+        return 1
+
+    @property
     def symbols(self) -> int:
         """Size of the alphabet."""
         return 2 * self.buckets + self.elsewhere

@@ -155,7 +155,9 @@ def _bit_variance(chance: float) -> float:
     return 0.25 if chance == 0.5 else (1 - 2 * chance) / (2 * math.log((1 - chance) / chance))
 
 
-def calibrate_vectors(privacy: VectorPrivacy, batch: int, coordinates: int, bound: float, seed: int) -> VectorTerms:
+def calibrate_vectors(
+    privacy: VectorPrivacy, batch: int, coordinates: int, bound: float, seed: int, least: int | None = None
+) -> VectorTerms:
     """The most informative terms that keep the promise, or those that the paper publishes.
 
     Parameters
@@ -168,6 +170,8 @@ def calibrate_vectors(privacy: VectorPrivacy, batch: int, coordinates: int, boun
         Of a vector.
     seed
         Public seed of the round.
+    least
+        Fewest people with whom the round may close; by default all.
 
     Raises
     ------
@@ -179,11 +183,16 @@ def calibrate_vectors(privacy: VectorPrivacy, batch: int, coordinates: int, boun
     if privacy.model == "none":
         return terms
     if privacy.model == "shuffle":
-        return _shuffled(terms, math.floor(privacy.honest_fraction * batch))
+        return _shuffled(terms, honest_people(privacy, batch if least is None else least))
     if privacy.model == "local" and not published:
         return _local(terms)
     deviation = vector_deviation(terms.ball, privacy.bound, privacy.delta, privacy.calibration)
     return replace(terms, mechanism="curated" if privacy.model == "central" else "normal", deviation=deviation)
+
+
+def honest_people(privacy: VectorPrivacy, least: int) -> int:
+    """People on whose noise a shuffled sum of ``least`` or more counts."""
+    return math.floor(privacy.honest_fraction * least)
 
 
 def _shuffled(terms: VectorTerms, honest: int) -> VectorTerms:

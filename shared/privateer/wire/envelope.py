@@ -9,7 +9,7 @@ from privateer.wire.publication import DIGEST_SIZE, KEY_ID_SIZE, Round
 
 MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
-"""Sealed reports that one request may carry; a device sends one, a relay or a load driver more."""
+"""People whose reports one request may carry; a device sends one, a relay or a load driver more."""
 _PURPOSE: Final = "privateer/report/1"
 
 
@@ -27,7 +27,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One or more sealed reports under one header, concatenated: all have the round's ``sealed_size``."""
+    """One or more people's sealed messages under one header, concatenated: all have the round's ``sealed_size``."""
 
     header: Header
     sealed: bytes
@@ -93,17 +93,22 @@ def check_header(header: Header, round_: Round, digest: bytes, door: str) -> Non
 
 
 def split_sealed(envelope: Envelope, round_: Round) -> list[bytes]:
-    """The single sealed reports of an envelope.
+    """What the people of an envelope send, one after another: the round's number of sealed messages each.
 
     Raises
     ------
     WrongSize
-        If there are none, too many, or not all of the round's size.
+        If there is nobody, too many, or not all send the round's size.
     """
-    size, total = round_.sealed_size, len(envelope.sealed)
+    size, total = round_.report_size, len(envelope.sealed)
     if total == 0 or total % size or total // size > REPORTS_PER_BODY_MAX:
         raise WrongSize(
             f"sealed reports of this round are {size} bytes, 1 to {REPORTS_PER_BODY_MAX} of them in a body",
             remedy="send what the client library makes",
         )
-    return [envelope.sealed[start : start + size] for start in range(0, total, size)]
+    return pieces(envelope.sealed, size)
+
+
+def pieces(sealed: bytes, size: int) -> list[bytes]:
+    """Bytes cut into pieces of one size."""
+    return [sealed[start : start + size] for start in range(0, len(sealed), size)]

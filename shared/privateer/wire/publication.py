@@ -28,11 +28,17 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     model
         Trust model: ``local``, ``shuffle``, ``central`` or ``none``.
     batch
-        Number of reports that close the round. 0: the experiment is over and asks for no reports.
+        Number of people whose reports close the round. 0: the experiment is over and asks for no reports.
     sealed_size
-        Bytes of one sealed report; the same for every person and every value.
+        Bytes of one sealed message; the same for every person and every value.
     public_key
         The server's HPKE public key (X25519, 32 raw bytes).
+    messages
+        Sealed messages of one person, who sends them all at once. The shuffler permutes those of all people.
+    least
+        Fewest people with whom the round may close at its deadline.
+    deadline
+        When that is, in seconds since 1970; 0: the round waits for the whole batch.
     """
 
     experiment: str
@@ -41,12 +47,31 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     batch: int
     sealed_size: int
     public_key: bytes
+    messages: int = 1
+    least: int = 0
+    deadline: int = 0
 
     def __post_init__(self) -> None:
-        if self.version < 1 or self.batch < 0 or self.sealed_size < 1:
-            raise ValueError("versions count from 1, a batch is not negative, a sealed report is not empty")
+        if self.version < 1 or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
+            raise ValueError("versions count from 1, a batch is not negative, a report is not empty")
+        if not (0 <= self.least <= self.batch and self.deadline >= 0 and (self.least > 0 or self.deadline == 0)):
+            raise ValueError("a deadline needs a least number of people, which is at most the batch")
         if self.model not in MODELS or len(self.public_key) != PUBLIC_KEY_SIZE:
             raise ValueError("the trust model is not known or the public key has another size")
+
+    @property
+    def fewest(self) -> int:
+        """People without whom nothing of the round is released."""
+        return self.least if self.deadline else self.batch
+
+    @property
+    def report_size(self) -> int:
+        """Bytes that one person sends."""
+        return self.messages * self.sealed_size
+
+    def is_due(self, now: float, people: int) -> bool:
+        """Whether the round may close with the reports of ``people``, at a time in seconds since 1970."""
+        return people >= self.batch or (0 < self.deadline <= now and people >= self.least)
 
     @property
     def key_id(self) -> bytes:

@@ -1,0 +1,154 @@
+"""How experiments go from round to round: a course for each family, with the same methods."""
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from privateer.experiment import Spec, Turn, next_turn
+from privateer.families import AnySpec
+from privateer.phased import PhasedSpec
+from privateer.policies.partition import PartitionPolicy
+from privateer.policies.phased import PhasedPolicy
+from privateer.privatizers.vector_terms import calibrate_vectors
+from privateer_server.learners import learner_for
+from privateer_server.learners.phased import PhasedLearner, PhasedState
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a round is made of.
+
+    Attributes
+    ----------
+    policy, state
+        The policy that lives for the round, and the learner state that made it.
+    batch
+        People whose reports close it; 0: the experiment is over.
+    people
+        Sum of the batches of earlier rounds of the same people.
+    least
+        Fewest people with whom it may close after ``seconds``.
+    seconds
+        From its opening to its deadline; 0: there is none.
+    """
+
+    policy: Any
+    state: Any
+    batch: int
+    people: int = 0
+    least: int = 0
+    seconds: int = 0
+
+
+class Bulk(NamedTuple):
+    """What a round carries: its people, the messages of each, and the bytes of one before it is sealed."""
+
+    people: int
+    messages: int
+    size: int
+
+
+class PartitionCourse:
+    """Rounds of the partition family: their sizes are fixed by the spec, cohort by cohort."""
+
+    policy_type: type[Any] = PartitionPolicy
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self.learner = learner_for(spec)
+
+    def first(self) -> Step:
+        """The first round of the first cohort."""
+        return self._step(self.learner.start(), 1, next_turn(self._spec, None))
+
+    def following(self, closed: Step, state: Any) -> Step:
+        """The next turn. Batches count, not the good reports in them: the schedule is then fixed by the spec alone."""
+        policy = closed.policy
+        turn = next_turn(self._spec, Turn(policy.cohort, closed.people, closed.batch))
+        return self._step(state, policy.version + 1, turn)
+
+    def _step(self, state: Any, version: int, turn: Turn) -> Step:
+        policy = self.learner.policy(state, version, turn.batch, secrets.randbits(64), turn.cohort)
+        return Step(policy, state, turn.batch, turn.seen)
+
+    def missed(self, state: Any) -> Any:
+        """As it was: other people report in the next round."""
+        return state
+
+    def failed(self, _: Any) -> bool:
+        """Never: a round waits for its people."""
+        return False
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """The largest round of any cohort: at most growth times the people before it, both at most the cohort."""
+        spec = self._spec
+        growth, size = spec.experiment.round_growth, spec.experiment.round_size
+        cohort = max([spec.experiment.horizon, *(source.people for source in spec.sources)])
+        return [Bulk(max(size, math.floor(growth / (1 + growth) * cohort)), 1, first.policy.privatizer.report_size)]
+
+    def summary(self, policy: PartitionPolicy) -> dict[str, Any]:
+        """Cohort, bins, and how reports were randomized."""
+        counts = {"bins": len(policy.depths), "undecided": len(policy.bins)}
+        return {"cohort": policy.cohort, **counts, "terms": policy.terms}
+
+    def described(self, policy: PartitionPolicy) -> dict[str, Any]:
+        """With the names of arms."""
+        return policy.describe(self._spec.experiment.arms)
+
+
+class PhasedCourse:
+    """Rounds of the phased family are its phases; all draw their people from one order, whose seed is in the first."""
+
+    policy_type: type[Any] = PhasedPolicy
+
+    def __init__(self, spec: PhasedSpec) -> None:
+        self._spec = spec
+        self.learner = PhasedLearner(spec)
+
+    def first(self) -> Step:
+        """The first phase, with the seed of all."""
+        return self._step(self.learner.start(), 1, secrets.randbits(63))
+
+    def following(self, closed: Step, state: Any) -> Step:
+        """The next phase, which asks other people."""
+        policy = closed.policy
+        return self._step(state, policy.version + 1, policy.seed)
+
+    def _step(self, state: Any, version: int, seed: int) -> Step:
+        policy = self.learner.policy(state, version, self.learner.batch(state), seed)
+        batch, seconds = policy.terms.batch, self._spec.asking.seconds
+        if batch == 0 or seconds is None:
+            return Step(policy, state, batch)
+        return Step(policy, state, batch, least=self._spec.least(batch), seconds=seconds)
+
+    def missed(self, state: PhasedState) -> PhasedState:
+        """Failed: those who were asked do not report twice."""
+        return self.learner.fail(state)
+
+    def failed(self, state: PhasedState) -> bool:
+        """Whether a phase came to no end."""
+        return state.failed
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """All phases, as if each played as many actions as the first."""
+        spec, rounds = self._spec, []
+        for phase in range(1, spec.phases + 1):
+            people = spec.clients(phase)
+            told = (first.policy.terms.coordinates, spec.half_range, first.policy.seed)
+            terms = calibrate_vectors(spec.privacy, people, *told, spec.least(people))
+            rounds.append(Bulk(people, terms.messages, terms.privatizer().report_size))
+        return rounds
+
+    def summary(self, policy: PhasedPolicy) -> dict[str, Any]:
+        """Actions left, people asked, and how reports were randomized."""
+        return {"active": len(policy.active), "asked": policy.places, "terms": policy.terms}
+
+    def described(self, policy: PhasedPolicy) -> dict[str, Any]:
+        """Actions by their rows."""
+        return policy.describe()
+
+
+def course_for(spec: AnySpec) -> PartitionCourse | PhasedCourse:
+    """The course of an experiment."""
+    return PhasedCourse(spec) if isinstance(spec, PhasedSpec) else PartitionCourse(spec)

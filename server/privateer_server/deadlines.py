@@ -1,0 +1,49 @@
+"""Rounds that are over without a further report: closed, or given up, when their time has come."""
+
+import asyncio
+import logging
+from typing import Final
+
+from privateer.clock import Clock, SystemClock
+from privateer.errors import PrivateerError
+from privateer_server.experiments import Experiments
+from privateer_server.intake import Intake
+
+_LOOK_SECONDS: Final = 0.5
+_log = logging.getLogger("privateer.server")
+
+
+class Deadlines:
+    """Looks at the open rounds twice a second. What it finds over goes through the intake, as reports do.
+
+    Deadlines are published with their rounds, so a restart forgets none.
+    """
+
+    def __init__(self, experiments: Experiments, intake: Intake, clock: Clock | None = None) -> None:
+        self._experiments, self._intake, self._clock = experiments, intake, clock or SystemClock()
+        self._watch: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._watch = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._watch:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+
+    async def _run(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Have every round that is over closed or given up."""
+        for experiment in self._experiments:
+            if experiment.current.is_over(self._clock.now()):
+                name = experiment.current.round.experiment
+                try:
+                    await self._intake.expire(name)
+                except PrivateerError as error:
+                    _log.error("experiment %s: its round is over but not closed (%s)", name, error.slug)
