@@ -3,6 +3,18 @@
 from privateer.privacy.verification import Limits
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger
-from privateer_client.session import AsyncSession, Outcome, Session
+from privateer_client.phase_session import AsyncPhaseSession, PhaseSession
+from privateer_client.sending import Outcome
+from privateer_client.session import AsyncSession, Session
 
-__all__ = ["AsyncClient", "AsyncSession", "Client", "Ledger", "Limits", "Outcome", "Session"]
+__all__ = [
+    "AsyncClient",
+    "AsyncPhaseSession",
+    "AsyncSession",
+    "Client",
+    "Ledger",
+    "Limits",
+    "Outcome",
+    "PhaseSession",
+    "Session",
+]

@@ -11,8 +11,11 @@ import httpx
 from privateer.errors import InputError, NotFound, TermsRefused, Unavailable
 from privateer.privacy.verification import Limits
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer_client.followed import Followed
 from privateer_client.ledger import Account, Ledger
 from privateer_client.participation import Participation
+from privateer_client.phase import Phase
+from privateer_client.phase_session import AsyncPhaseSession, PhaseSession
 from privateer_client.session import AsyncSession, Session
 
 _ACCEPT = {"Accept": MEDIA_TYPE}
@@ -50,15 +53,15 @@ class _Setup:
         return f"{self._url}/experiments/{name}/policy"
 
     def _part(self, name: str, response: httpx.Response, cohort: str) -> tuple[Participation, Account, str, str]:
-        if response.status_code == httpx.codes.NOT_FOUND:
-            raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
-        if not response.is_success:
-            raise Unavailable("the server did not publish a policy", remedy="try again later")
-        participation = Participation(response.content, name, self._limits, cohort)
-        return participation, self._account, f"{self._url}/{name}", self._door(participation)
+        followed = Participation(_published(response), name, self._limits, cohort)
+        return followed, self._account, f"{self._url}/{name}", self._door(followed)
 
-    def _door(self, participation: Participation) -> str:
-        if participation.round.model != "shuffle":
+    def _phase(self, name: str, response: httpx.Response) -> tuple[Phase, Account, str, str]:
+        followed = Phase(_published(response), name, self._limits)
+        return followed, self._account, f"{self._url}/{name}", self._door(followed)
+
+    def _door(self, followed: Followed) -> str:
+        if followed.round.model != "shuffle":
             return f"{self._url}/reports"
         if self._shuffler is None:
             raise TermsRefused(
@@ -66,7 +69,15 @@ class _Setup:
                 field="shuffler",
                 remedy="name the one your users trust: Client(url, shuffler='https://...')",
             )
-        return f"{self._shuffler}/experiments/{participation.round.experiment}/reports"
+        return f"{self._shuffler}/experiments/{followed.round.experiment}/reports"
+
+
+def _published(response: httpx.Response) -> bytes:
+    if response.status_code == httpx.codes.NOT_FOUND:
+        raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
+    if not response.is_success:
+        raise Unavailable("the server did not publish a policy", remedy="try again later")
+    return response.content
 
 
 class Client(_Setup):
@@ -129,11 +140,30 @@ class Client(_Setup):
         NotFound, Unavailable
             If there is no such experiment, or no answer.
         """
+        return Session(self._http, self._retries, *self._part(name, self._fetch(name), cohort))
+
+    def join_phase(self, name: str) -> PhaseSession:
+        """Fetch the phase of a phased experiment, check its terms, and find out whether it asks this person.
+
+        Parameters
+        ----------
+        name
+            Of the experiment.
+
+        Raises
+        ------
+        TermsRefused
+            If the terms miss what the experiment or this device promises, or its draw of people has changed.
+        NotFound, Unavailable
+            If there is no such experiment, or no answer.
+        """
+        return PhaseSession(self._http, self._retries, *self._phase(name, self._fetch(name)))
+
+    def _fetch(self, name: str) -> httpx.Response:
         try:
-            response = self._http.get(self._policy_url(name), headers=_ACCEPT)
+            return self._http.get(self._policy_url(name), headers=_ACCEPT)
         except httpx.TransportError:
             raise Unavailable("no answer from the server", remedy="try again later") from None
-        return Session(self._http, self._retries, *self._part(name, response, cohort))
 
     def close(self) -> None:
         """Close the connections."""
@@ -166,11 +196,17 @@ class AsyncClient(_Setup):
 
     async def join(self, name: str, cohort: str = "") -> AsyncSession:
         """As `Client.join`."""
+        return AsyncSession(self._http, self._retries, *self._part(name, await self._fetch(name), cohort))
+
+    async def join_phase(self, name: str) -> AsyncPhaseSession:
+        """As `Client.join_phase`."""
+        return AsyncPhaseSession(self._http, self._retries, *self._phase(name, await self._fetch(name)))
+
+    async def _fetch(self, name: str) -> httpx.Response:
         try:
-            response = await self._http.get(self._policy_url(name), headers=_ACCEPT)
+            return await self._http.get(self._policy_url(name), headers=_ACCEPT)
         except httpx.TransportError:
             raise Unavailable("no answer from the server", remedy="try again later") from None
-        return AsyncSession(self._http, self._retries, *self._part(name, response, cohort))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -2,6 +2,7 @@
 
 import math
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import AlreadyReported, BudgetExceeded, InputError
+from privateer.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,19 @@ class Account(Protocol):
         """Whether the device has contributed to an experiment."""
         ...
 
+    def number(self, experiment: str, seed: int, people: int) -> int:
+        """The device's number among an experiment's people, for the draw of this seed; see `Ledger.number`."""
+        ...
+
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
     epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)
+"""
+_NUMBERS = """
+CREATE TABLE IF NOT EXISTS numbers (
+    experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)
 """
 _DAY: Final = 86_400
 
@@ -97,6 +106,7 @@ class Ledger:
             self.path.touch(mode=0o600)
             with self._transaction() as database:
                 database.execute(_SCHEMA)
+                database.execute(_NUMBERS)
                 columns = {row[1] for row in database.execute("PRAGMA table_info(payments)")}
                 if "day" not in columns:  # a ledger of version 0.1: what was paid some day counts as paid today
                     database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {self._today}")
@@ -161,6 +171,27 @@ class Ledger:
         """Whether the device has contributed to an experiment."""
         with self._transaction() as database:
             return _paid(database, experiment)
+
+    def number(self, experiment: str, seed: int, people: int) -> int:
+        """The device's number among the people of an experiment: drawn when first asked for, told to nobody.
+
+        Raises
+        ------
+        TermsRefused
+            If the experiment had another seed or other people before: whoever knows numbers and may draw again can
+            single people out.
+        """
+        with self._transaction() as database:
+            row = "SELECT seed, people, number FROM numbers WHERE experiment = ?"
+            known = database.execute(row, (experiment,)).fetchone()
+            if known is None:
+                known = (seed, people, secrets.randbelow(people))
+                database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?)", (experiment, *known))
+        if known[:2] != (seed, people):
+            raise TermsRefused(
+                "the experiment's draw of people is another than before", field="seed", remedy="do not take part"
+            )
+        return int(known[2])
 
     def payments(self) -> list[Payment]:
         """Everything that was paid for."""

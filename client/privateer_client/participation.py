@@ -2,25 +2,17 @@
 
 import os
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.codec import decode
-from privateer.contributions import KeyedValues
-from privateer.errors import InputError, Malformed, TermsRefused
-from privateer.experiment import Spec, parse_spec
+from privateer.errors import InputError, TermsRefused
+from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
-from privateer.privacy.noise import SecureNoise
-from privateer.privacy.terms import Terms
 from privateer.privacy.verification import Limits, verify
-from privateer.privatizers import privatizer_for
-from privateer.wire.envelope import header_of
-from privateer.wire.publication import Publication, decode_publication, digest
-from privateer_client.sealing import OVERHEAD, REPORT_ID_SIZE, Sealer
+from privateer_client.followed import Followed
 
 
-class Participation:
+class Participation(Followed):
     """A publication that this device has checked and will follow.
 
     Parameters
@@ -42,44 +34,26 @@ class Participation:
         If the publication is none, or its parts disagree.
     """
 
+    spec: Spec
+    policy: PartitionPolicy
+
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "") -> None:
-        publication = decode_publication(body)
-        self.round = publication.round
-        self.spec = _spec(publication)
-        self.policy = decode(publication.policy, PartitionPolicy)
-        self.header = header_of(self.round, digest(body))
+        super().__init__(body, Spec, PartitionPolicy, "call join_phase, which is for phased experiments")
         self.policy.check(self.spec.arm_count)
         self.cohort = cohort
-        self._check_agreement(name)
+        self._agree(
+            name,
+            dimension=self.policy.dimension == self.spec.dimension,
+            cohort=not self.policy.cohort or self.spec.source(self.policy.cohort) is not None,
+            deadline=self.round.deadline == 0,
+        )
         if cohort and self.spec.source(cohort) is None:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.terms.mechanism == "laplace":
             raise TermsRefused("a mechanism of the lab", field="mechanism", remedy="do not take part")
         if self.asks:
             verify(self.terms, self.spec.privacy_of(cohort), self.round.batch, limits)
-        self._privatizer = privatizer_for(self.policy.layout, self.terms)
-        if self.round.sealed_size != OVERHEAD + REPORT_ID_SIZE + self._privatizer.report_size:
-            raise TermsRefused("not the size of this mechanism's reports", field="sealed_size")
-        self._sealer = Sealer(self.round, self.header)
-        self._noise = SecureNoise()
-
-    def _check_agreement(self, name: str) -> None:
-        same = {
-            "experiment": self.round.experiment == self.spec.experiment.name == name,
-            "version": self.round.version == self.policy.version,
-            "model": self.round.model == self.spec.privacy.model == self.terms.model,
-            "batch": self.round.batch == self.terms.batch,
-            "dimension": self.policy.dimension == self.spec.dimension,
-            "cohort": not self.policy.cohort or self.spec.source(self.policy.cohort) is not None,
-        }
-        for field, agrees in same.items():
-            if not agrees:
-                raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
-
-    @property
-    def terms(self) -> Terms:
-        """How reports of this round are randomized."""
-        return self.policy.terms
+        self._prepare()
 
     @property
     def asks(self) -> bool:
@@ -121,15 +95,3 @@ class Participation:
     ) -> list[bytes]:
         """Sealed reports of n people of a source, on arms (n,) that they played before; as `reports`."""
         return self._sealed(self.policy.contribute_recorded(contexts, slots, arms, rewards))
-
-    def _sealed(self, contributions: KeyedValues) -> list[bytes]:
-        reports = self._privatizer.randomize(contributions, self._noise)
-        return [self._sealer.seal(reports[i : i + 1].tobytes()) for i in range(len(reports))]
-
-
-def _spec(publication: Publication) -> Spec:
-    try:
-        data = msgspec.json.decode(publication.spec)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Malformed("not a spec", remedy="fetch the policy again") from None
-    return parse_spec(data)

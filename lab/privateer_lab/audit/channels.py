@@ -121,7 +121,7 @@ def _said_by_a_device() -> list[str]:
             said.append(_error_of(lambda: session.report(f"{_REWARD}")))  # type: ignore[arg-type]
             said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
             said += [repr(session), repr(session.refusal)]
-            told = session._participation.policy.contribute(
+            told = session._followed.policy.contribute(
                 np.array([[_CONTEXT]]), np.zeros(1, np.uint32), np.array([_REWARD])
             )
             said += [repr(told), str(told)]

@@ -1,6 +1,7 @@
 """Server and shuffler in this process, and a record of what whoever watches the network sees of them."""
 
 import asyncio
+import secrets
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from privateer.experiment import Spec
 from privateer.wire.batch import SIGNATURE_HEADER
 from privateer_client.client import AsyncClient
 from privateer_client.ledger import Payment
-from privateer_client.session import Outcome
+from privateer_client.sending import Outcome
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
@@ -89,6 +90,10 @@ class _Purse:
     def has_paid(self, _: str) -> bool:
         """Never."""
         return False
+
+    def number(self, _experiment: str, _seed: int, people: int) -> int:
+        """Drawn anew."""
+        return secrets.randbelow(people)
 
 
 class Services:

@@ -76,7 +76,8 @@ class PhasedPolicy:
         within = int(self.active[0]) >= 0 and int(self.active[-1]) < actions
         played = bool(np.isin(self.support, self.active).all()) and bool((self.plays >= 1).all())
         sizes = len(self.plays) == len(self.support) == self.terms.coordinates
-        return rising and within and played and sizes and self.start >= 0 and 0 <= self.terms.batch <= self.places
+        draw = 0 <= self.seed < 1 << 63 and self.start >= 0 and 0 <= self.terms.batch <= self.places
+        return rising and within and played and sizes and draw
 
     def asked(self, people: int) -> Indices:
         """Who of a population is asked, shape (places,); nobody is asked in two phases."""

@@ -49,7 +49,7 @@ def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
         Naming what is missed; states promised and allowed.
     """
     _agree(terms, privacy, batch)
-    _afford(terms, limits)
+    afford(terms.model, (terms.epsilon, terms.delta, terms.local_epsilon), limits)
     _CHECKS[terms.model](terms, privacy, batch, limits)
 
 
@@ -72,19 +72,24 @@ def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
         raise TermsRefused("no such randomizer", field="buckets", remedy=_REMEDY)
 
 
-def _afford(terms: Terms, limits: Limits) -> None:
-    """The promise is within the device's limits."""
-    trusts = terms.model in ("central", "none")
+def afford(model: str, costs: tuple[float, float, float], limits: Limits) -> None:
+    """Refuse a promise, of epsilon, delta and local epsilon, that is beyond the device's limits.
+
+    Raises
+    ------
+    TermsRefused
+        Naming what costs too much.
+    """
+    trusts = model in ("central", "none")
     if trusts and not limits.curator:
         raise TermsRefused(
-            f"under the model '{terms.model}' the server sees records, and this device does not allow that",
+            f"under the model '{model}' the server sees records, and this device does not allow that",
             field="model",
             remedy="do not take part, or Limits(curator=True) if the server may see them",
         )
-    costs = [("epsilon", terms.epsilon, limits.epsilon), ("delta", terms.delta, limits.delta)]
-    if not trusts:
-        costs.append(("local_epsilon", terms.local_epsilon, limits.local_epsilon))
-    for name, value, limit in costs:
+    names = ("epsilon", "delta") if trusts else ("epsilon", "delta", "local_epsilon")
+    for name, value in zip(names, costs, strict=False):
+        limit = getattr(limits, name)
         if not value <= limit:
             raise TermsRefused(
                 f"costs {value:g}, this device allows {limit:g}", field=name, remedy="do not take part, or allow more"

@@ -94,6 +94,11 @@ class VectorTerms:
         return Gaussian(self.deviation, self.ball.diameter) if self.deviation else None
 
     @property
+    def local_epsilon(self) -> float:
+        """The promise if everybody else colludes; infinite where records or all but bare vectors are sent."""
+        return self.epsilon if self.model == "local" else math.inf
+
+    @property
     def sampling(self) -> float:
         """What the sampler of noise may add to delta."""
         return sampling_cost(self.coordinates) if self.deviation else 0.0

@@ -1,0 +1,93 @@
+"""How a device checks the terms of a phase: as `privateer.privacy.verification`, for vectors."""
+
+import math
+from typing import Final
+
+from privateer.errors import PrivateerError, TermsRefused
+from privateer.phased import PhasedSpec
+from privateer.privacy.verification import Limits, afford
+from privateer.privatizers.vector_terms import VectorTerms, honest_people
+from privateer.wire.publication import Round
+
+_MECHANISMS: Final = {
+    "local": ("symbol", "normal"),
+    "shuffle": ("bits",),
+    "central": ("curated",),
+    "none": ("curated",),
+}
+_MESSAGES_MAX: Final = 1 << 17
+_BATCH_MAX: Final = 100_000_000
+_DIRECTIONS_MAX: Final = 1 << 20
+_REMEDY: Final = "do not take part"
+
+
+def verify_vectors(terms: VectorTerms, spec: PhasedSpec, facts: Round, limits: Limits) -> None:
+    """Refuse terms that miss the spec's promise or the device's limits, computing both anew from the parameters alone.
+
+    Raises
+    ------
+    TermsRefused
+        Naming what is missed; states promised and allowed.
+    """
+    _agree(terms, spec, facts)
+    afford(terms.model, (terms.epsilon, terms.delta, terms.local_epsilon), limits)
+    if terms.model == "shuffle":
+        _believable(spec, facts, limits)
+    _possible(terms)
+    if not terms.holds:
+        raise TermsRefused(
+            f"the noise gives delta {terms.true_delta:.3g}, promised is {terms.delta:g}", field="delta", remedy=_REMEDY
+        )
+
+
+def _agree(terms: VectorTerms, spec: PhasedSpec, facts: Round) -> None:
+    """The terms are those of the spec, for the fewest people with whom the round may close."""
+    privacy = spec.privacy
+    expected = {
+        "model": privacy.model,
+        "epsilon": privacy.bound,
+        "delta": privacy.delta,
+        "calibration": "tight",
+        "batch": facts.batch,
+        "honest": honest_people(privacy, facts.fewest) if privacy.model == "shuffle" else 0,
+        "bound": spec.half_range,
+    }
+    for name, value in expected.items():
+        if getattr(terms, name) != value:
+            raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy=_REMEDY)
+    if terms.mechanism not in _MECHANISMS[privacy.model]:
+        raise TermsRefused("not a mechanism of the trust model", field="mechanism", remedy=_REMEDY)
+    if facts.fewest < spec.least(facts.batch):
+        raise TermsRefused("may close with fewer people than the spec says", field="least", remedy=_REMEDY)
+
+
+def _believable(spec: PhasedSpec, facts: Round, limits: Limits) -> None:
+    """What the promise assumes of other people is the device's to believe, not the server's to claim."""
+    if not spec.privacy.honest_fraction <= limits.honest_fraction:
+        raise TermsRefused(
+            f"counts on {spec.privacy.honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
+            field="honest_fraction",
+            remedy=_REMEDY,
+        )
+    least = max(limits.min_batch, spec.privacy.min_batch)
+    if not least <= facts.fewest <= _BATCH_MAX:
+        raise TermsRefused(
+            f"a batch of {facts.fewest}, this device takes {least} to {_BATCH_MAX}", field="batch", remedy=_REMEDY
+        )
+
+
+def _possible(terms: VectorTerms) -> None:
+    """Sizes that a device can work with, and a randomizer that there is."""
+    sizes = {
+        "coordinates": 1 <= terms.coordinates <= _MESSAGES_MAX,
+        "messages": 1 <= terms.messages <= _MESSAGES_MAX,
+        "directions": 0 <= terms.directions <= _DIRECTIONS_MAX,
+        "deviation": 0 <= terms.deviation < math.inf,
+    }
+    for name, fits in sizes.items():
+        if not fits:
+            raise TermsRefused("out of range", field=name, remedy=_REMEDY)
+    try:
+        terms.privatizer()
+    except (PrivateerError, ValueError, OverflowError) as error:
+        raise TermsRefused("no such randomizer", field="mechanism", remedy=_REMEDY) from error
