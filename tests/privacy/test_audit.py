@@ -200,9 +200,9 @@ def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
             body = self._pay_and_seal(reward)
             try:
                 return self._outcome(self._http.post(self._door, content=body), attempt > 0)
-            except session.httpx.TransportError:
+            except httpx.TransportError:
                 continue
-        return session.Outcome.UNSENT
+        return sending.Outcome.UNSENT
 
     patch.setattr(Ledger, "pay", lambda *_: None)
     patch.setattr(session.Session, "report", report)
@@ -237,20 +237,20 @@ def no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
-    made = session._Part._pay_and_seal
+    made = session._ArmsPart._pay_and_seal
 
     def telling(self: Any, reward: float) -> Any:
-        patch.setitem(session._HEADERS, "X-Length", str(len(repr(reward))))
+        patch.setitem(sending._HEADERS, "X-Length", str(len(repr(reward))))
         return made(self, reward)
 
-    patch.setattr(session._Part, "_pay_and_seal", telling)
+    patch.setattr(session._ArmsPart, "_pay_and_seal", telling)
 
 
 def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
     made = session.AsyncSession.report
 
     async def lazy(self: Any, reward: float) -> Any:
-        return await made(self, reward) if reward > 0 else session.Outcome.ACCEPTED
+        return await made(self, reward) if reward > 0 else sending.Outcome.ACCEPTED
 
     patch.setattr(session.AsyncSession, "report", lazy)
 

@@ -76,6 +76,6 @@ def _references(names: list[str], spec: Spec | PhasedSpec) -> list[str]:
 
 def load(context: typer.Context) -> None:
     """Hand the arguments to the load driver, which devices' images run without the lab."""
-    from privateer_client.load import main
+    from privateer_client.load.command import main
 
     main(context.args)

@@ -1,0 +1,117 @@
+"""``privateer load``: the command line of the load driver."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
+
+import httpx
+
+from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
+from privateer.tables import apply_setting, read_tables
+from privateer.wire.envelope import REPORTS_PER_BODY_MAX
+from privateer_client.load.people import LoadResult
+from privateer_client.load.phases import PhaseResult
+from privateer_client.load.run import run_load, run_phases
+
+_USERS: Final = 10_000
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and exit with 2."""
+        self.exit(2, f"privateer: {message} (see privateer load --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="privateer load", description="Simulated people over HTTP.")
+    parser.add_argument("name", metavar="NAME", help="experiment")
+    parser.add_argument("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="server")
+    shuffler = os.environ.get("PRIVATEER_SHUFFLER", "http://127.0.0.1:8001")
+    parser.add_argument("--shuffler", default=shuffler, help="shuffler")
+    parser.add_argument("--users", type=int, help="people; 10,000, or all of a phased experiment")
+    parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
+    parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")
+    parser.add_argument("--population", help="its name, or a TOML file with a population section; peaks, or linear")
+    parser.add_argument("--path", help="file of the population, for csv and adult")
+    parser.add_argument("--set", action="append", default=[], metavar="population.KEY=VALUE", help="change the section")
+    parser.add_argument("--cohort", default="", help="source of these people, who report on arms played before")
+    parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _population(options: argparse.Namespace, usual: str) -> dict[str, Any]:
+    """The table that ``--population``, ``--path`` and ``--set`` make."""
+    if options.population is not None and options.population.endswith(".toml"):
+        tables = read_tables(Path(options.population), [], "--population")
+        if "population" not in tables:
+            raise SpecError("the file has no population section", field="--population", remedy="add one")
+    else:
+        tables = {"population": {"name": options.population or usual}}
+    if options.path is not None:
+        tables["population"]["path"] = options.path
+    for setting in options.set:
+        apply_setting(tables, setting)
+    return dict(tables["population"])
+
+
+def _checked(options: argparse.Namespace) -> argparse.Namespace:
+    for name, value, most in (
+        ("--users", options.users, 10**10),
+        ("--concurrency", options.concurrency, 1000),
+        ("--batch", options.batch, REPORTS_PER_BODY_MAX),
+    ):
+        if value is not None and not 1 <= value <= most:
+            raise SpecError(f"must be 1 to {most}", field=name, remedy="choose another number")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line of the load driver; exits with 2 on an error of the user's."""
+    try:
+        options = _checked(_parser().parse_args(arguments))
+        result = _load(options)
+    except PrivateerError as error:
+        print(f"privateer: {error}", file=sys.stderr)
+        sys.exit(2)
+    _show(result, options.json)
+
+
+def _load(options: argparse.Namespace) -> LoadResult | PhaseResult:
+    where = (options.name, options.url, options.shuffler)
+    how = {"concurrency": options.concurrency, "batch": options.batch, "seed": options.seed}
+    if _is_phased(options):
+        if options.cohort:
+            raise SpecError("a phased experiment has no sources", field="--cohort", remedy="leave it out")
+        return run_phases(*where, users=options.users, population=_population(options, "linear"), **how)
+    population = _population(options, "peaks")
+    return run_load(*where, users=options.users or _USERS, population=population, cohort=options.cohort, **how)
+
+
+def _is_phased(options: argparse.Namespace) -> bool:
+    """What family the experiment is of, by its public facts."""
+    try:
+        answer = httpx.get(f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}", timeout=10)
+    except (httpx.TransportError, httpx.InvalidURL, httpx.UnsupportedProtocol):
+        raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
+    if not answer.is_success:
+        raise Unavailable("the server does not tell the experiment", field="--url", remedy="look at its log")
+    return bool(answer.json().get("algorithm") == "phased")
+
+
+def _show(result: LoadResult | PhaseResult, as_json: bool) -> None:
+    figures = result.as_dict()
+    if as_json:
+        print(json.dumps(figures, indent=2))
+        return
+    for name, value in figures.items():
+        shown = f"{value:,.4g}" if isinstance(value, float) and abs(value) < 100 else value
+        print(f"{name:22} {f'{shown:,.0f}' if isinstance(shown, float) else shown}")

@@ -1,0 +1,120 @@
+"""Load runs: simulated people through an experiment, with a progress bar."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from privateer.phased import PhasedPopulation
+from privateer.population import parse_population
+from privateer.sections import parse_section
+from privateer_client.load.limits import Progress as Told
+from privateer_client.load.people import LoadResult, PeopleDriver
+from privateer_client.load.phases import PhaseResult, PhasesDriver
+from privateer_client.load.wire import Wire
+
+
+class _Timed(Protocol):
+    seconds: float
+
+
+_Result = TypeVar("_Result", bound=_Timed)
+
+
+def run_load(
+    name: str,
+    server: str,
+    shuffler: str | None,
+    *,
+    users: int,
+    population: dict[str, Any],
+    concurrency: int = 4,
+    batch: int = 100,
+    seed: int = 0,
+    cohort: str = "",
+) -> LoadResult:
+    """Drive ``users`` simulated people through an experiment.
+
+    Parameters
+    ----------
+    name, server, shuffler
+        The experiment, and where it is; the shuffler only under shuffle privacy.
+    users, population, seed
+        How many people, which ones (the table of a spec), and the seed of contexts and rewards.
+    concurrency, batch
+        Uploads under way at a time, and people in one; 1 as real devices do.
+    cohort
+        The source that these people belong to; empty for the experiment's own people.
+
+    Raises
+    ------
+    PrivateerError
+        If the experiment is not there, its terms are not what they say, or nobody answers.
+    """
+    section = parse_population(population)
+
+    async def drive(wire: Wire, told: Told) -> LoadResult:
+        return await PeopleDriver(wire, section, seed, cohort).run(users, concurrency, batch, told)
+
+    return _run((name, server, shuffler, concurrency), users, drive)
+
+
+def run_phases(
+    name: str,
+    server: str,
+    shuffler: str | None,
+    *,
+    users: int | None = None,
+    population: dict[str, Any] | None = None,
+    concurrency: int = 4,
+    batch: int = 100,
+    seed: int = 0,
+) -> PhaseResult:
+    """Drive simulated people through a phased experiment.
+
+    Parameters
+    ----------
+    name, server, shuffler, concurrency, batch
+        As for `run_load`.
+    users
+        How many of the experiment's people there are: the others never answer; None: all.
+    population, seed
+        The table of a spec, and the seed of theta and of people.
+
+    Raises
+    ------
+    PrivateerError
+        As for `run_load`.
+    """
+    section = parse_section(PhasedPopulation, population or {"name": "linear"})
+
+    async def drive(wire: Wire, told: Told) -> PhaseResult:
+        return await PhasesDriver(wire, section, seed).run(users, concurrency, batch, told)
+
+    return _run((name, server, shuffler, concurrency), users, drive)
+
+
+def _run(
+    where: tuple[str, str, str | None, int], total: int | None, drive: Callable[[Wire, Told], Awaitable[_Result]]
+) -> _Result:
+    console = Console(stderr=True)
+    columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("people", total=total)
+        try:
+            return asyncio.run(_driven(where, drive, lambda people: bar.advance(task, people)))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+
+async def _driven(
+    where: tuple[str, str, str | None, int], drive: Callable[[Wire, Told], Awaitable[_Result]], told: Told
+) -> _Result:
+    started = time.perf_counter()
+    async with Wire.open(*where) as wire:
+        result = await drive(wire, told)
+    result.seconds = time.perf_counter() - started
+    return result
