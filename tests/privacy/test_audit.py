@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import product
 from typing import Any, get_args
 
+import httpx
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -29,7 +30,8 @@ from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.privatizers.vector_gaussian import GaussianVectors, vector_deviation
 from privateer.vectors import Ball
-from privateer_client import AsyncClient, Client, Ledger, participation, session
+from privateer_client import AsyncClient, Client, Ledger, sending, session
+from privateer_client.followed import Followed
 from privateer_client.participation import Participation
 from privateer_client.sealing import Sealer
 from privateer_client.session import AsyncSession, Session
@@ -149,13 +151,13 @@ def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
 
 def a_device_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Only the client library is at fault."""
-    made = participation.privatizer_for
+    made = Followed._prepare
 
-    def weak(*terms: Any) -> Any:
-        privatizer = made(*terms)
-        return replace(privatizer, epsilon=2 * privatizer.epsilon)
+    def weak(self: Any) -> None:
+        made(self)
+        self._privatizer = replace(self._privatizer, epsilon=2 * self._privatizer.epsilon)
 
-    patch.setattr(participation, "privatizer_for", weak)
+    patch.setattr(Followed, "_prepare", weak)
 
 
 def noise_in_the_own_bin_alone(patch: pytest.MonkeyPatch) -> None:

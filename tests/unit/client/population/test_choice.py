@@ -7,7 +7,7 @@ import pytest
 from privateer.errors import SpecError
 from privateer.population import parse_population
 from privateer.tables import read_tables
-from privateer_client import load
+from privateer_client.load import command
 from privateer_client.population import population_for
 from privateer_client.population.shifted import Shifted
 from privateer_client.population.synthetic import Synthetic
@@ -38,7 +38,7 @@ def test_density_and_drift_are_those_of_the_spec():
 
 
 def chosen(*arguments: str):
-    return parse_population(load._population(load._parser().parse_args(["experiment", *arguments])))
+    return parse_population(command._population(command._parser().parse_args(["experiment", *arguments]), "peaks"))
 
 
 def test_the_load_driver_takes_a_name_or_a_file_and_settings(tmp_path):
