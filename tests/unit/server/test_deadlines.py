@@ -1,0 +1,312 @@
+"""Phases over HTTP: filled, short of people at their deadline, and given up; the record says what is true."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.privacy.certificate import read_certificate, recompute
+from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.publication import Round, decode_publication
+from privateer_server import rounds
+from privateer_server.app import create_app
+from privateer_server.deadlines import Deadlines
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.phased import tables
+from tests.support.phases import SMALL, body, sealed
+from tests.support.servers import ADMIN, Api, assert_problem
+from tests.unit.shuffler.helpers import until
+
+Serving = Callable[[], AbstractAsyncContextManager[Api]]
+
+
+class Hands:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 1_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    return Hands()
+
+
+@pytest.fixture
+def serve(settings: Settings, clock: Hands) -> Serving:
+    """Serves the data folder, once or again."""
+
+    @asynccontextmanager
+    async def served() -> AsyncIterator[Api]:
+        async with serving(create_app(settings, clock)) as client:
+            yield Api(client)
+
+    return served
+
+
+async def create(api: Api, trust: str, changes: dict[str, Any] | None = None) -> httpx.Response:
+    return await api.client.post("/experiments", json=tables({**SMALL, **(changes or {})}, trust), headers=ADMIN)
+
+
+async def opened(api: Api) -> tuple[bytes, Round]:
+    publication = await api.publication()
+    return publication, decode_publication(publication).round
+
+
+async def report(api: Api, people: int, seed: int = 0) -> httpx.Response:
+    publication = await api.publication()
+    return await api.client.post("/reports", content=body(publication, sealed(publication, people, seed)))
+
+
+async def version(api: Api, wanted: int) -> dict[str, Any]:
+    """The experiment's facts once it has reached a version."""
+    async with asyncio.timeout(10):
+        while (facts := await api.facts())["version"] != wanted:
+            await asyncio.sleep(0.01)
+    return facts
+
+
+async def privacy(api: Api) -> dict[str, Any]:
+    record = dict((await api.client.get("/experiments/test/privacy")).json())
+    assert all(verdict.holds for verdict in recompute(read_certificate(record)))
+    return record
+
+
+@pytest.mark.parametrize("trust", ["none", "central", "local"])
+async def test_phases_follow_each_other_to_the_end(serve: Serving, trust: str) -> None:
+    async with serve() as api:
+        assert (await create(api, trust)).status_code == 201
+        asked = 0
+        for phase in range(1, 6):
+            publication, facts = await opened(api)
+            if facts.batch == 0:
+                break
+            policy = (await api.client.get("/experiments/test/policy")).json()["policy"]
+            assert (facts.version, policy["draw"]["start"]) == (phase, asked)
+            asked += policy["draw"]["places"]
+            assert (await report(api, facts.batch, phase)).status_code == 202
+        assert (await api.facts())["status"] == "finished"
+        assert (await api.facts())["accepted"] == asked
+        state = (await api.client.get("/experiments/test/state")).json()
+        assert state["state"]["asked"] == asked
+        assert all(row["width"] is not None for row in state["state"]["active"])
+        record = await privacy(api)
+        assert [row["released"] for row in record["rounds"]] == [True] * len(record["rounds"])
+        late = await api.client.post("/reports", content=body(publication, sealed(publication, 1)))
+        assert_problem(late, 409, "round-closed")
+
+
+async def test_the_draw_is_the_same_for_all_phases_and_after_a_restart(serve: Serving) -> None:
+    async with serve() as api:
+        await create(api, "none")
+        _, first = await opened(api)
+        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        await report(api, first.batch)
+    async with serve() as api:
+        again = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        assert again == {"seed": draw["seed"], "start": draw["places"], "places": again["places"]}
+        assert (await api.client.get("/experiments/test/policy/1")).json()["policy"]["draw"] == draw
+
+
+async def test_without_a_deadline_a_phase_waits(serve: Serving, clock: Hands) -> None:
+    async with serve() as api:
+        await create(api, "local")
+        await report(api, 3)
+        clock.time += 1e9
+        assert (await api.facts())["status"] == "open"
+        assert (await opened(api))[1].deadline == 0
+
+
+@pytest.mark.parametrize("trust", ["local", "central"])
+async def test_a_reduced_phase_closes_with_those_who_reported(serve: Serving, clock: Hands, trust: str) -> None:
+    short = {"asking.seconds": 60, "asking.when_short": "reduce", "asking.least_share": 0.5}
+    async with serve() as api:
+        await create(api, trust, short)
+        _, facts = await opened(api)
+        assert (facts.deadline, facts.least) == (1_000_060, -(-facts.batch // 2))
+        await report(api, facts.least)
+        assert (await api.facts())["version"] == 1
+        clock.time += 60
+        assert (await version(api, 2))["status"] == "open"
+        row = (await privacy(api))["rounds"][0]
+        assert (row["received"], row["released"]) == (facts.least, True)
+        assert (await api.client.get("/experiments/test/state")).json()["state"]["phase"] == 1
+
+
+@pytest.mark.parametrize("when_short", ["reduce", "fail"])
+async def test_a_phase_of_too_few_people_fails_and_tells_so(serve: Serving, clock: Hands, when_short: str) -> None:
+    async with serve() as api:
+        await create(api, "local", {"asking.seconds": 60, "asking.when_short": when_short})
+        publication, facts = await opened(api)
+        await report(api, facts.fewest - 1)
+        clock.time += 60
+        told = await version(api, 2)
+        assert (told["status"], told["batch"]) == ("failed", 0)
+        state = (await api.client.get("/experiments/test/state")).json()
+        assert (state["status"], state["state"]["failed"], state["state"]["phase"]) == ("failed", True, 0)
+        record = await privacy(api)
+        assert (record["rounds"][0]["received"], record["rounds"][0]["released"]) == (facts.fewest - 1, False)
+        # Those who reported have told something all the same: the record goes on counting them.
+        assert record["certificate"]["claims"][0]["epsilon"] == 4.0
+        late = await api.client.post("/reports", content=body(publication, sealed(publication, 1)))
+        assert_problem(late, 409, "round-closed")
+
+
+async def test_an_extended_phase_is_put_off_and_then_fails(serve: Serving, clock: Hands) -> None:
+    async with serve() as api:
+        await create(api, "local", {"asking.seconds": 60, "asking.extensions": 2})
+        _, facts = await opened(api)
+        assert facts.fewest == facts.batch
+        await report(api, facts.batch - 1)
+        clock.time += 179
+        assert (await api.facts())["status"] == "open"
+        await report(api, 1, 7)
+        assert (await version(api, 2))["status"] == "open"
+        assert (await opened(api))[1].deadline == 1_000_179 + 60
+        clock.time += 180
+        assert (await version(api, 3))["status"] == "failed"
+
+
+async def test_a_deadline_that_passes_while_the_server_is_away(serve: Serving, clock: Hands) -> None:
+    async with serve() as api:
+        await create(api, "local", {"asking.seconds": 60, "asking.when_short": "reduce"})
+        _, facts = await opened(api)
+        await report(api, facts.least)
+    clock.time += 1000
+    async with serve() as api:
+        await version(api, 2)
+        assert (await privacy(api))["rounds"][0]["released"]
+
+
+async def test_a_failed_experiment_stays_failed_after_a_restart(serve: Serving, clock: Hands) -> None:
+    async with serve() as api:
+        await create(api, "local", {"asking.seconds": 60, "asking.when_short": "fail"})
+        clock.time += 60
+        await version(api, 2)
+    async with serve() as api:
+        assert (await api.facts())["status"] == "failed"
+
+
+REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "privacy.min_batch": 12}
+
+
+async def deliver(api: Api, key: Ed25519PrivateKey, people: int, seed: int = 0) -> httpx.Response:
+    publication = await api.publication()
+    batch = body(publication, sealed(publication, people, seed))
+    return await api.client.post("/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, key)})
+
+
+async def test_a_shuffled_phase_closes_with_its_batch(serve: Serving, shuffler_key: Ed25519PrivateKey) -> None:
+    async with serve() as api:
+        await create(api, "shuffle")
+        _, facts = await opened(api)
+        assert facts.messages > 1
+        assert_problem(await deliver(api, shuffler_key, facts.batch - 1), 403, "batch-refused")
+        assert (await deliver(api, shuffler_key, facts.batch)).json() == {"accepted": facts.batch, "refused": {}}
+        assert (await api.facts())["accepted"] == facts.batch
+        assert (await privacy(api))["rounds"][0]["released"]
+
+
+async def test_a_short_batch_is_taken_at_the_deadline_alone(
+    serve: Serving, clock: Hands, shuffler_key: Ed25519PrivateKey
+) -> None:
+    async with serve() as api:
+        await create(api, "shuffle", REDUCED)
+        _, facts = await opened(api)
+        clock.time -= 60  # more than clocks may be apart
+        assert_problem(await deliver(api, shuffler_key, facts.least), 403, "batch-refused")
+        clock.time += 120
+        assert_problem(await deliver(api, shuffler_key, facts.least - 1), 403, "batch-refused")
+        assert (await deliver(api, shuffler_key, facts.least)).status_code == 202
+        assert (await api.facts())["version"] == 2
+        row = (await privacy(api))["rounds"][0]
+        assert (row["batch"], row["received"], row["released"]) == (facts.batch, facts.least, True)
+        assert row["honest"] <= facts.least
+
+
+async def test_the_shuffler_has_time_to_deliver_before_a_phase_fails(
+    serve: Serving, clock: Hands, shuffler_key: Ed25519PrivateKey
+) -> None:
+    async with serve() as api:
+        await create(api, "shuffle", REDUCED)
+        clock.time += 60 + rounds.GRACE - 1
+        assert (await api.facts())["status"] == "open"
+        _, facts = await opened(api)
+        assert (await deliver(api, shuffler_key, facts.batch)).status_code == 202
+        clock.time += 60 + rounds.GRACE
+        assert (await version(api, 3))["status"] == "failed"
+        assert [row["released"] for row in (await privacy(api))["rounds"]] == [True, False]
+
+
+async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shuffler_key: Ed25519PrivateKey) -> None:
+    async with serve() as api:
+        await create(api, "shuffle")
+        publication, facts = await opened(api)
+        reports = sealed(publication, facts.batch)
+        reports[3] = bytes(facts.sealed_size) + reports[3][facts.sealed_size :]
+        batch = body(publication, reports)
+        answer = await api.client.post(
+            "/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, shuffler_key)}
+        )
+        assert answer.json() == {"accepted": facts.batch, "refused": {"unopenable": 1}}
+        assert (await api.facts())["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"asking.seconds": 0}, "asking.seconds"),
+        ({"asking.when_short": "later"}, "asking.when_short"),
+        ({"asking.reserve": 0.5}, "asking.reserve"),
+        ({"asking.reserve": 100.0}, "experiment.people"),
+        ({"asking.seconds": 5, "asking.when_short": "reduce", "privacy.min_batch": 20}, "privacy.min_batch"),
+        ({"algorithm.clients": 1.0, "privacy.epsilon": 0.01}, "algorithm.clients"),
+    ],
+)
+async def test_phases_that_cannot_work_are_refused_at_creation(
+    serve: Serving, changes: dict[str, Any], field: str
+) -> None:
+    async with serve() as api:
+        problem = assert_problem(await create(api, "shuffle", changes), 422, "spec-invalid")
+        assert problem["field"] == field
+        assert problem["remedy"]
+
+
+async def test_published_calibrations_are_for_the_lab(serve: Serving) -> None:
+    async with serve() as api:
+        problem = assert_problem(await create(api, "central-published"), 422, "spec-invalid")
+        assert problem["field"] == "privacy.calibration"
+
+
+async def test_a_database_that_cannot_write_leaves_the_phase_open(
+    serve: Serving, clock: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as api:
+        await create(api, "local", {"asking.seconds": 60, "asking.when_short": "fail"})
+        looked: list[int] = []
+        look = Deadlines.look
+
+        async def counted(self: Deadlines) -> None:
+            await look(self)
+            looked.append(1)
+
+        monkeypatch.setattr(Deadlines, "look", counted)
+
+        def fails(*_: object) -> None:
+            raise OSError
+
+        with monkeypatch.context() as broken:
+            broken.setattr("privateer_server.store.sqlite._apply", fails)
+            clock.time += 60
+            await until(lambda: len(looked) > 2)
+            assert (await api.facts())["status"] == "open"
+        assert (await version(api, 2))["status"] == "failed"
