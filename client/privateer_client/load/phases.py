@@ -74,6 +74,8 @@ class PhasesDriver:
     async def run(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> PhaseResult:
         """Follow the experiment to its end, or to a phase that waits for people who are not there."""
         phase = await self._next(None)
+        if phase is not None and users is not None and users > (people := phase.spec.experiment.people):
+            raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
         while phase is not None and phase.round.batch:
             accepted = self.result.accepted
             await self._answer(phase, self._there(phase, users), concurrency, batch, progress)
@@ -86,8 +88,6 @@ class PhasesDriver:
     def _there(self, phase: Phase, users: int | None) -> int:
         """How many of those asked are among the people."""
         people = phase.spec.experiment.people
-        if users is not None and users > people:
-            raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
         return int(np.count_nonzero(phase.policy.asked(people) < (users or people)))
 
     async def _answer(self, phase: Phase, there: int, concurrency: int, batch: int, progress: Progress) -> None:

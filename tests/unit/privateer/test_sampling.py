@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from privateer import sampling
 from privateer.errors import SpecError
-from privateer.sampling import drawn
+from privateer.sampling import drawn, place
 from tests.support.statistics import fits
 
 
@@ -18,6 +19,12 @@ def test_the_draw_is_a_function_of_its_seed():
     assert drawn(5, 100, 10, 20).tolist() != drawn(6, 100, 10, 20).tolist()
     with pytest.raises(ValueError, match="read-only"):
         drawn(5, 100, 0, 10)[0] = 3
+
+
+def test_everybody_finds_their_own_place(monkeypatch):
+    monkeypatch.setattr(sampling, "_BLOCK", 7)
+    order = drawn(9, 50, 0, 50).tolist()
+    assert [order[place(9, 50, number)] for number in range(50)] == list(range(50))
 
 
 def test_nobody_is_favoured():

@@ -34,7 +34,8 @@ async def shuffler(settings: Settings, server: FakeServer) -> AsyncIterator[Shuf
 def new_store(tmp_path: Path) -> Callable[..., RoundStore]:
     """Creates the database of a round."""
 
-    def create(batch: int, folder: Path = tmp_path, size: int = SIZE) -> RoundStore:
-        return RoundStore.create(folder, Label(Round("spring", 1, "shuffle", batch, size, bytes(32)), b"d" * 16))
+    def create(batch: int, folder: Path = tmp_path, size: int = SIZE, **more: int) -> RoundStore:
+        round_ = Round("spring", 1, "shuffle", batch, size, bytes(32), **more)
+        return RoundStore.create(folder, Label(round_, b"d" * 16))
 
     return create

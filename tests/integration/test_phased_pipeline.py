@@ -1,0 +1,175 @@
+"""Phased elimination over real sockets: the same as in one process, whatever dies when."""
+
+import json
+import math
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from privateer.phased import PhasedSpec
+from privateer.privacy.certificate import read_certificate, recompute
+from privateer_client import Client, Ledger, Limits, Outcome
+from privateer_client.load import PhaseResult, run_phases
+from privateer_lab.phased.simulation import simulate_once
+from privateer_lab.services import Services, free_port, running
+from privateer_lab.specs import load_any_spec
+from tests.support.phased import phased_spec
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "stations.toml"
+QUICK = {
+    "experiment.horizon": 700,
+    "experiment.people": 800,
+    "actions.count": 12,
+    "actions.dimension": 3,
+    "algorithm.alpha": 0.2,
+    "algorithm.clients": 90,
+    "privacy.epsilon": 8.0,
+    "privacy.min_batch": 100,
+    "population.scale": 0.7,
+}
+STILL = {**QUICK, "privacy.epsilon": None, "privacy.min_batch": None}
+
+
+def create(at: Services, spec: PhasedSpec) -> None:
+    body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    headers = {"Authorization": f"Bearer {at.token}"}
+    answer = httpx.post(f"{at.server}/experiments", json=body, headers=headers)
+    assert answer.status_code == 201, answer.text
+
+
+def get(at: Services, spec: PhasedSpec, page: str) -> dict[str, Any]:
+    return dict(httpx.get(f"{at.server}/experiments/{spec.experiment.name}{page}").json())
+
+
+def drive(at: Services, spec: PhasedSpec, **more: Any) -> PhaseResult:
+    assert spec.population is not None
+    people = spec.population.model_dump()
+    return run_phases(spec.experiment.name, at.server, at.shuffler, population=people, batch=40, **more)
+
+
+def assert_true_to_the_process(spec: PhasedSpec, result: PhaseResult, seeds: int) -> None:
+    """One run over HTTP is within 5 deviations of the mean of runs in one process, whose law it has."""
+    regrets = np.array([simulate_once(spec, seed)[0].regret for seed in range(seeds)])
+    assert abs(result.regret - regrets.mean()) <= 5 * regrets.std(ddof=1)
+    assert result.regret < result.uniform_regret / 2
+
+
+def assert_recorded(at: Services, spec: PhasedSpec, result: PhaseResult) -> None:
+    record = get(at, spec, "/privacy")
+    assert all(verdict.holds for verdict in recompute(read_certificate(record)))
+    assert sum(row["received"] for row in record["rounds"] if row["released"]) == result.accepted
+    assert len(record["rounds"]) == result.phases
+
+
+def test_shuffled_phases_over_http(tmp_path: Path) -> None:
+    spec = phased_spec(QUICK, "shuffle")
+    with running(tmp_path, free_port(), free_port()) as at:
+        create(at, spec)
+        result = drive(at, spec)
+        assert (result.over, dict(result.refused), result.accepted) == (True, {}, result.people)
+        assert get(at, spec, "")["status"] == "finished"
+        state = get(at, spec, "/state")["state"]
+        assert state["asked"] == result.people
+        assert_recorded(at, spec, result)
+        # 64 bytes of sealing and 3 of what is said, and the envelopes' headers.
+        assert 67 * result.messages_sent < result.bytes_sent < 68 * result.messages_sent
+    assert_true_to_the_process(spec, result, 8)
+
+
+def test_kill_minus_nine_in_a_phase_changes_nothing(tmp_path: Path) -> None:
+    """Without a mechanism's noise what comes out is a function of the seed."""
+    spec = phased_spec(STILL)
+    results, states = [], []
+    for victim in ("", "server"):
+        with running(tmp_path / f"data{victim}", free_port(), free_port()) as at:
+            create(at, spec)
+            killer = threading.Thread(target=kill_twice, args=(at, victim))
+            killer.start()
+            results.append(drive(at, spec, seed=3, concurrency=1))
+            killer.join()
+            if victim:
+                at.processes.wait(victim)
+            states.append(get(at, spec, "/state")["state"])
+            assert_recorded(at, spec, results[-1])
+    assert results[0].refused == results[1].refused == {}
+    actives = [state.pop("active") for state in states]
+    assert states[0] == states[1]
+    # Vectors are rounded to their grid at random, by the operating system's randomness.
+    assert [row["action"] for row in actives[0]] == [row["action"] for row in actives[1]]
+    estimates = [[row["estimate"] for row in active] for active in actives]
+    assert np.allclose(*estimates, atol=1e-4)
+    assert math.isclose(results[0].regret, results[1].regret)
+
+
+def kill_twice(at: Services, victim: str) -> None:
+    for _ in range(2 if victim else 0):
+        time.sleep(0.3)
+        at.processes.kill(victim)
+        at.processes.start(victim)
+
+
+def test_a_phase_that_is_short_of_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half the people never answer: with a deadline that reduces, the experiment goes on, and its record says so."""
+    short = {"asking.seconds": 2, "asking.when_short": "reduce", "asking.least_share": 0.3, "privacy.min_batch": 20}
+    spec = phased_spec({**QUICK, "experiment.horizon": 100, **short}, "shuffle")
+    monkeypatch.setenv("PRIVATEER_MIN_BATCH", "20")
+    with running(tmp_path, free_port(), free_port()) as at:
+        create(at, spec)
+        result = drive(at, spec, users=spec.experiment.people // 2)
+        assert result.over
+        assert get(at, spec, "")["status"] == "finished"
+        rows = get(at, spec, "/privacy")["rounds"]
+        assert all(row["released"] and 0 < row["received"] < row["batch"] for row in rows)
+        assert_recorded(at, spec, result)
+
+
+def test_a_device_of_four_lines(tmp_path: Path) -> None:
+    spec = phased_spec({**QUICK, "experiment.people": 800, "privacy.min_batch": None}, "local")
+    limits = Limits(epsilon=8.0, local_epsilon=8.0)
+    with running(tmp_path, free_port(), free_port()) as at:
+        create(at, spec)
+        outcomes = []
+        for person in range(20):
+            ledger = Ledger(tmp_path / f"{person}.db")
+            with Client(at.server, limits=limits, ledger=ledger) as client:
+                session = client.join_phase("test")
+                outcomes.append((session.asked, session.report(dict.fromkeys(session.plays, 0.1))))
+        answered = {True: Outcome.ACCEPTED, False: Outcome.NOT_ASKED}
+        assert all(outcome is answered[asked] for asked, outcome in outcomes)
+        assert get(at, spec, "")["received"] == sum(asked for asked, _ in outcomes)
+
+
+def test_the_load_command(tmp_path: Path) -> None:
+    spec = phased_spec({**STILL, "experiment.horizon": 100})
+    with running(tmp_path, free_port(), free_port()) as at:
+        create(at, spec)
+        options = ["test", "--url", at.server, "--shuffler", at.shuffler, "--json"]
+        command = [sys.executable, "-c", "from privateer_client.load.command import main; main()", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        told = json.loads(done.stdout)
+        assert told["over"]
+        assert told["accepted"] == told["people"] > 0
+        for wrong in (["--cohort", "x"], ["--users", "801"], ["--set", "population.scale=-1"]):
+            failed = subprocess.run([*command, *wrong], capture_output=True, text=True, timeout=60, check=False)
+            assert failed.returncode == 2, wrong
+            assert failed.stderr.startswith("privateer: ")
+            assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.nightly
+def test_two_thousand_devices(tmp_path: Path) -> None:
+    spec = load_any_spec(EXAMPLE, [])
+    assert isinstance(spec, PhasedSpec)
+    with running(tmp_path, free_port(), free_port()) as at:
+        create(at, spec)
+        result = drive(at, spec)
+        assert result.over
+        assert_recorded(at, spec, result)
+    assert_true_to_the_process(spec, result, 20)
