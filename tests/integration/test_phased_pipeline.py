@@ -64,7 +64,9 @@ def assert_true_to_the_process(spec: PhasedSpec, result: PhaseResult, seeds: int
 def assert_recorded(at: Services, spec: PhasedSpec, result: PhaseResult) -> None:
     record = get(at, spec, "/privacy")
     assert all(verdict.holds for verdict in recompute(read_certificate(record)))
-    assert sum(row["received"] for row in record["rounds"] if row["released"]) == result.accepted
+    counted = sum(row["received"] for row in record["rounds"] if row["released"])
+    # Who is cut off after a report was counted and before the answer may find the phase closed when asking again.
+    assert result.accepted <= counted <= result.accepted + result.refused["round-closed"]
     assert len(record["rounds"]) == result.phases
 
 
@@ -98,7 +100,7 @@ def test_kill_minus_nine_in_a_phase_changes_nothing(tmp_path: Path) -> None:
                 at.processes.wait(victim)
             states.append(get(at, spec, "/state")["state"])
             assert_recorded(at, spec, results[-1])
-    assert results[0].refused == results[1].refused == {}
+    assert [result.accepted + result.refused["round-closed"] for result in results] == [results[0].people] * 2
     actives = [state.pop("active") for state in states]
     assert states[0] == states[1]
     # Vectors are rounded to their grid at random, by the operating system's randomness.

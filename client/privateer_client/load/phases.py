@@ -77,13 +77,17 @@ class PhasesDriver:
         if phase is not None and users is not None and users > (people := phase.spec.experiment.people):
             raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
         while phase is not None and phase.round.batch:
-            accepted = self.result.accepted
+            before = self._answered()
             await self._answer(phase, self._there(phase, users), concurrency, batch, progress)
-            ends = self.result.accepted - accepted >= phase.round.batch or phase.round.deadline > 0
+            ends = self._answered() - before >= phase.round.batch or phase.round.deadline > 0
             phase = await self._next(phase) if ends else None
         self.result.over = phase is not None
         self.result.bytes_sent = self.wire.sent
         return self.result
+
+    def _answered(self) -> int:
+        """Reports that were counted, or came when the phase was full."""
+        return self.result.accepted + self.result.refused["round-closed"]
 
     def _there(self, phase: Phase, users: int | None) -> int:
         """How many of those asked are among the people."""
