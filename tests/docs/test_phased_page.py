@@ -1,0 +1,46 @@
+"""What the page on phased elimination tells to type works, through services."""
+
+import os
+import re
+from pathlib import Path
+
+import httpx
+
+from privateer.phased import PhasedSpec
+from privateer_lab.services import free_port, running
+from privateer_lab.specs import load_any_spec
+from tests.docs.test_readme import blocks, execute, run_snippet
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "phased.md").read_text()
+
+
+def test_the_pages_commands_and_device(tmp_path: Path) -> None:
+    """The load is the nightly tests' to run in full: here those few of the people are that a short wait takes."""
+    create, load = (line for block in blocks("sh", PAGE) for line in block.splitlines())
+    with running(tmp_path, free_port(), free_port(), token="change-me") as at:
+        environment = os.environ | {
+            "PRIVATEER_URL": at.server,
+            "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
+        }
+        execute(create, environment)
+        said = execute(f"{load} --users 200 --json", environment)
+        assert '"over": false' in said
+        (snippet,) = blocks("python", PAGE)
+        run_snippet(snippet, at, environment)
+        facts = httpx.get(f"{at.server}/experiments/stations").json()
+        assert (facts["algorithm"], facts["version"]) == ("phased", 1)
+
+
+def test_every_key_is_documented() -> None:
+    for section, field in PhasedSpec.model_fields.items():
+        for key in getattr(field.annotation, "model_fields", {}):
+            assert re.search(rf"`{section}\.{key}`|`\.{key}`", PAGE), f"{section}.{key}"
+
+
+def test_the_figures_of_the_page_are_those_of_the_example() -> None:
+    spec = load_any_spec(ROOT / "examples" / "stations.toml", [])
+    assert isinstance(spec, PhasedSpec)
+    asked = sum(spec.clients(phase) for phase in range(1, spec.phases + 1))
+    assert f"{asked:,} people in {spec.phases} phases" in PAGE
