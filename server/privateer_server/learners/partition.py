@@ -21,8 +21,10 @@ from privateer_server.learners.smoothness import LENGTHS, SPREADS, Smoothness
 
 Array = NDArray[np.float64]
 
-_EXPLORATION: Final = 0.8
-"""Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left."""
+_EXPLORATION: Final = 0.5
+_WIDE_EXPLORATION: Final = 0.9
+"""Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left; with
+more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
 _LEAST_EXPLORATION: Final = 0.05
 _DROP: Final = 2.2
 """Standard deviations of a difference at which an arm is dropped."""
@@ -30,7 +32,7 @@ _USUAL_LENGTH: Final = 5
 _USUAL_SPREAD: Final = 2
 """Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
 _NARROW: Final = 0.25
-"""Bins of this width or less are as even as was fitted."""
+"""Bins of this width or less are not wide: they are as even as was fitted."""
 _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
 """Deviation of a half's share of people from one half, relative to it, before people are counted."""
@@ -151,7 +153,7 @@ class PartitionLearner:
         undecided = min(1.0, float(masses.sum()))
         key_share = float(np.max(masses, initial=0.0))
         terms = calibrate(self.spec.privacy_of(cohort), batch or self.spec.privacy.min_batch, undecided, key_share)
-        deviation = self._exploration(state) * np.sqrt(state.variance[bins])
+        deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
         shares = best_chances(state.mean[bins], deviation, active[bins])
         return PartitionPolicy(
             version=version,
@@ -166,10 +168,18 @@ class PartitionLearner:
             cohort=cohort,
         )
 
-    def _exploration(self, state: PartitionState) -> float:
-        """What is learned serves those to come: less of it when they are fewer than those before."""
+    def _exploration(self, state: PartitionState) -> Array:
+        """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
-        return max(_LEAST_EXPLORATION, _EXPLORATION * math.sqrt(min(1.0, left / max(1, state.own))))
+        usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
+        return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, state.own))))
+
+    def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
+        lower, upper = self._corners(state)
+        return np.asarray((upper - lower).max(axis=1) > _NARROW)
+
+    def _corners(self, state: PartitionState) -> tuple[Array, Array]:
+        return corners(state.depths, state.paths, state.axes, self.spec.dimension)
 
     def _axes(self, state: PartitionState) -> NDArray[np.int64]:
         rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
@@ -223,7 +233,7 @@ class PartitionLearner:
 
     def _evidence(self, state: PartitionState) -> list[tuple[slice, Evidence]]:
         """What is known of values, by groups of bins that learn from each other."""
-        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        lower, upper = self._corners(state)
         groups = []
         for some, past, inside in ancestry(state.depths, state.paths, state.past_depths, state.past_paths, _TOGETHER):
             shares = inside * state.mass[0, some]
@@ -252,18 +262,17 @@ class PartitionLearner:
         that was dropped comes back when what its neighbours learn makes it likely again.
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
-        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        lower, upper = self._corners(state)
         usual = Smoothness(np.full(self.spec.dimension, _USUAL_LENGTH), _USUAL_SPREAD)
-        wide = (upper - lower).max(axis=1) > _NARROW
         within = state.smoothness.within(lower, upper)
-        within = np.where(wide, np.maximum(within, usual.within(lower, upper)), within)[:, None]
+        within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
         return replace(state, active=~(gap > _DROP * np.sqrt(variance)))
 
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
-        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        lower, upper = self._corners(state)
         differences = state.smoothness.halves(lower, upper)
         leader = state.mean.argmax(axis=1)[:, None]
         known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)

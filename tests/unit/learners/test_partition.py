@@ -130,6 +130,16 @@ def test_exploration_ends_with_the_experiment():
     assert leader[3] > 0.95
 
 
+def test_wide_bins_try_arms_that_are_behind_more_than_narrow_ones():
+    """The same posterior in a bin as wide as the space and, after halving it eight times, in a sixteenth of each side."""
+    spec = make_spec()
+    learner = learner_for(spec)
+    wide = replace(learner.start(), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
+    narrow = replace(wide, depths=np.array([8]), axes=np.tile([0, 1], 4))
+    others = [learner.policy(state, 2, 1000, 1).layout.shares[0, 1:].sum() for state in (wide, narrow)]
+    assert others[0] > 2 * others[1] > 0
+
+
 def test_the_final_policy_plays_the_best_arm_of_every_bin():
     spec = make_spec()
     state = state_of(spec, *random_bins(np.random.default_rng(3), 12, 40))
