@@ -1,14 +1,13 @@
 """Whole experiments in one process: the partition learner learns, and runs at every size."""
 
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from privateer.experiment import parse_spec
 from privateer_client.population.peaks import Peaks
 from privateer_lab.simulation import simulate_once
+from privateer_lab.specs import load_spec
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -87,9 +86,7 @@ def test_peaks_at_length(changes, seed):
 
 def mean_regret(example, epsilon, seeds):
     """Of an example of 80,000 people in rounds of 100."""
-    data = tomllib.loads((EXAMPLES / example).read_text())
-    data["privacy"]["epsilon"] = epsilon
-    spec = parse_spec(data)
+    spec = load_spec(EXAMPLES / example, [f"privacy.epsilon={epsilon}"])
     return np.mean([simulate_once(spec, seed).regret for seed in seeds])
 
 

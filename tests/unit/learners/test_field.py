@@ -49,7 +49,7 @@ def test_posteriors_are_those_of_normal_regression():
     against = stats.multivariate_normal(cov=seen @ other.covariance(lower, upper) @ seen.T + np.diag(1 / precision))
     found = [evidence.likelihood(one) for one in (smoothness, other)]
     beforehand = [
-        -((np.log(LENGTHS[one.lengths] / 0.5) ** 2).sum() + (np.log(spread / 0.5) / 0.7) ** 2) / 2
+        -((np.log(LENGTHS[one.lengths] / 0.5) ** 2).sum() + (np.log(spread / 0.5) / 0.5) ** 2) / 2
         for one, spread in ((smoothness, 0.75), (other, 0.5))
     ]
     expected = law.logpdf(observed) - against.logpdf(observed) + beforehand[0] - beforehand[1]

@@ -131,7 +131,7 @@ def test_exploration_ends_with_the_experiment():
 
 
 def test_wide_bins_try_arms_that_are_behind_more_than_narrow_ones():
-    """The same posterior in a bin as wide as the space and, after halving it eight times, in a sixteenth of each side."""
+    """The same posterior in a bin as wide as the space and, after eight halvings, in a 256th of it."""
     spec = make_spec()
     learner = learner_for(spec)
     wide = replace(learner.start(), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
