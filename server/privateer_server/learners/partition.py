@@ -193,9 +193,9 @@ class PartitionLearner:
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
         state = self._observed(self._counted(state, policy, release), policy, release)
-        if state.seen < _NEWS * state.computed:
+        if not _news(state, state.computed, _NEWS):
             return state
-        if state.seen >= _FITTED * state.fitted and len(state.depths) <= _FITTED_BINS:
+        if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:
             state = self._fitted(state)
         state = self._halved(self._sifted(self._computed(state)))
         return replace(state, computed=state.seen)
@@ -308,6 +308,15 @@ class PartitionLearner:
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
         return describe(state, means, errors, self.spec.experiment.arms)
+
+
+def _news(state: PartitionState, before: int, times: float) -> bool:
+    """Whether ``times`` as many people have reported as ``before``.
+
+    Sources do not count once own people report: many who told little must not hold up what few tell well.
+    """
+    others = state.seen - state.own if state.own else 0
+    return state.seen - others >= times * max(0, before - others)
 
 
 def _variance(release: KeyedSums) -> Array:
