@@ -1,7 +1,9 @@
 """What commands print: JSON for machines, tables and progress bars for people."""
 
 import json
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
@@ -11,6 +13,19 @@ from rich.table import Table
 
 T = TypeVar("T")
 screen = Console(highlight=False)
+
+
+def open_folder(folder: Path) -> None:
+    """Make a folder, and see that files can be written there: before the runs whose figures it is for.
+
+    Raises
+    ------
+    OSError
+        If that cannot be.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def print_json(value: Any) -> None:

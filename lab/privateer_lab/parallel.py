@@ -12,6 +12,7 @@ R = TypeVar("R")
 Backend = Literal["processes", "ray"]
 SEEDS_MAX: Final = 100_000
 """Runs are kept until their figures are computed."""
+JOBS_MAX: Final = 512
 
 
 def each(
@@ -26,7 +27,7 @@ def each(
     tasks
         Arguments; a seed is one of them.
     jobs
-        Processes; default one a core of this machine, or all of a cluster.
+        Processes, at most one a task; default one a core of this machine, or all of a cluster.
     backend
         ``ray`` needs the package of that name, and connects as it is configured to.
 
@@ -37,7 +38,7 @@ def each(
     """
     if backend == "ray":
         _register_ray()
-    workers = jobs or (-1 if backend == "ray" else os.cpu_count() or 1)
+    workers = min(jobs, max(1, len(tasks))) if jobs else -1 if backend == "ray" else os.cpu_count() or 1
     if backend == "processes" and min(workers, len(tasks)) <= 1:
         return (run(*task) for task in tasks)
     with joblib.parallel_config(backend="loky" if backend == "processes" else "ray", n_jobs=workers):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import SpecError
-from privateer.experiment import Model, Privacy, Spec, parse_spec
-from privateer.privacy.amplification import amplified_local_epsilon
+from privateer.experiment import BATCH_MAX, BATCH_MIN, Model, Privacy, Spec, parse_spec
+from privateer.privacy.amplification import shuffled_delta
 from privateer.privacy.terms import honest_count
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
@@ -22,7 +22,6 @@ SHARES: Final = (0.5, 0.8)
 _DELTA: Final = 1e-6
 _WINDOW: Final = 1.25
 """What people gain is averaged over this range of their number."""
-_BATCH_MAX: Final = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -132,20 +131,19 @@ def _regret_at(run: Run, people: NDArray[np.int64]) -> NDArray[np.float64]:
 def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> int | None:
     """The smallest batch whose reports may cost ``local_epsilon`` alone and keep a promise of ``epsilon`` shuffled.
 
-    None if it would take more than 100 million people. For a report of two symbols; larger alphabets need a little
-    more.
+    One that a spec may name: None if none is large enough. For a report of two symbols; larger alphabets need a
+    little more.
     """
 
     def enough(batch: int) -> bool:
-        honest = honest_count(privacy, batch)
-        delta = privacy.delta or _DELTA
-        return honest > 0 and amplified_local_epsilon(epsilon, delta, 2, honest, local_epsilon) >= local_epsilon
+        honest, delta = honest_count(privacy, batch), privacy.delta or _DELTA
+        return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
 
-    low, high = 0, 16
+    low, high = BATCH_MIN - 1, BATCH_MIN
     while not enough(high):
-        low, high = high, 4 * high
-        if high > _BATCH_MAX:
+        if high == BATCH_MAX:
             return None
+        low, high = high, min(4 * high, BATCH_MAX)
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

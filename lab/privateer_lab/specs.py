@@ -1,6 +1,7 @@
 """Specs as the command line gets them: a TOML file, and ``--set section.key=value``."""
 
 from pathlib import Path
+from typing import Any
 
 from privateer.errors import SpecError
 from privateer.experiment import Spec, parse_spec
@@ -23,11 +24,13 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
     Raises
     ------
     SpecError
-        If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid.
+        If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid or of
+        another algorithm.
     """
     data = read_tables(path, settings, "SPEC")
-    if users is not None:
-        data.setdefault("experiment", {})["horizon"] = users
+    if _algorithm(data) == "phased":
+        raise SpecError("this is for the partition algorithm", field="algorithm.name", remedy="use privateer simulate")
+    _set_people(data, "horizon", users)
     return parse_spec(data)
 
 
@@ -37,14 +40,23 @@ def load_any_spec(path: Path, settings: list[str], users: int | None = None) -> 
     Actions may be in a CSV file, one a line, whose path is relative to the spec's.
     """
     data = read_tables(path, settings, "SPEC")
-    phased = data.get("algorithm", {}).get("name") == "phased"
-    if users is not None:
-        data.setdefault("experiment", {})["people" if phased else "horizon"] = users
-    actions = data.get("actions", {})
-    if "path" in actions:
+    _set_people(data, "people" if _algorithm(data) == "phased" else "horizon", users)
+    actions = data.get("actions")
+    if isinstance(actions, dict) and "path" in actions:
         data["actions"] = {**actions, "vectors": _rows(path.parent / str(actions["path"]))}
         del data["actions"]["path"]
     return parse_any_spec(data)
+
+
+def _algorithm(data: dict[str, Any]) -> Any:
+    """Its name, as far as the tables have one."""
+    section = data.get("algorithm")
+    return section.get("name") if isinstance(section, dict) else None
+
+
+def _set_people(data: dict[str, Any], key: str, users: int | None) -> None:
+    if users is not None and isinstance(data.setdefault("experiment", {}), dict):
+        data["experiment"][key] = users
 
 
 def _rows(path: Path) -> list[list[float]]:

@@ -7,6 +7,7 @@ import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -30,12 +31,26 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What the row is of: the same spec and seed give the same row, whatever the sweep."""
-        return hashlib.sha256(self.spec.model_dump_json().encode()).hexdigest()[:16], self.seed
+        """What the row is of: the same spec, files of people and seed give the same row, whatever the sweep."""
+        digest = hashlib.sha256(self.spec.model_dump_json().encode())
+        for population in (self.spec.population, *(source.population for source in self.spec.sources)):
+            for path in getattr(population, "path", "").split(","):
+                digest.update(_content(path.strip()))
+        return digest.hexdigest()[:16], self.seed
+
+
+@lru_cache
+def _content(path: str) -> bytes:
+    """Digest of a file; nothing if there is none, which the run will say."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return b""
 
 
 def parse_axes(options: list[str]) -> dict[str, list[str]]:
-    """Keys and their values from ``section.key=value,value`` options.
+    """Keys and their values from ``section.key=value,value`` options; commas in brackets or quotes are the value's.
 
     Raises
     ------
@@ -44,13 +59,29 @@ def parse_axes(options: list[str]) -> dict[str, list[str]]:
     """
     axes: dict[str, list[str]] = {}
     for option in options:
-        key, equals, values = option.partition("=")
-        if not equals or "." not in key or key in axes or not all(value.strip() for value in values.split(",")):
+        key, equals, text = option.partition("=")
+        key, values = key.strip(), _values(text)
+        if not equals or "." not in key or key in axes or not all(values):
             raise SpecError(
                 f"cannot read {option!r}", field="--vary", remedy="write section.key=value,value once for each key"
             )
-        axes[key.strip()] = [value.strip() for value in values.split(",")]
+        axes[key] = values
     return axes
+
+
+def _values(text: str) -> list[str]:
+    """Of an option: parted at commas outside of brackets and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if letter == "," and not depth and not quote:
+            parts.append("")
+            continue
+        if letter in "'\"" and quote in ("", letter):
+            quote = "" if quote else letter
+        elif not quote:
+            depth += (letter in "[{") - (letter in "]}")
+        parts[-1] += letter
+    return [part.strip() for part in parts]
 
 
 def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell]:
@@ -172,8 +203,9 @@ def sweep(wanted: list[Cell], journal: Journal, jobs: int | None, backend: Backe
 
 
 def write_parquet(journal: Path, path: Path) -> None:
-    """The table of a journal as Parquet, with numbers for what looks like numbers."""
+    """The table of a journal as Parquet, with numbers for what looks like numbers, but for digests."""
     from pyarrow import csv as tables
-    from pyarrow import parquet
+    from pyarrow import parquet, string
 
-    parquet.write_table(tables.read_csv(journal), path)
+    options = tables.ConvertOptions(column_types={"spec": string()})
+    parquet.write_table(tables.read_csv(journal, convert_options=options), path)

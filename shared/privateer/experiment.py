@@ -12,6 +12,8 @@ from privateer.sections import Section as _Section
 
 ARMS_MIN, ARMS_MAX = 2, 16
 FEATURES_MAX = 5
+BATCH_MIN, BATCH_MAX = 100, 1_000_000
+"""Of ``min_batch``."""
 Model = Literal["local", "shuffle", "central", "none"]
 _DELTA_MIN = {"shuffle": 1e-15, "central": 1e-8}
 """What the accountant certifies; under central the distance of drawn noise from the normal law must be small in it."""
@@ -75,7 +77,7 @@ class Privacy(_Section):
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
     calibration: Literal["tight", "published"] = "tight"
-    min_batch: int = Field(default=1000, ge=100, le=1_000_000)
+    min_batch: int = Field(default=1000, ge=BATCH_MIN, le=BATCH_MAX)
     honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
     local_epsilon_max: float = Field(default=6.0, gt=0, le=16, allow_inf_nan=False)
 

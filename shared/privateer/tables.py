@@ -15,7 +15,7 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
     path
         TOML file. A relative ``population.path`` in it is relative to it; in a setting, to the working directory.
     settings
-        ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
+        As `apply_setting` takes them.
     field
         What the command line calls the file.
 
@@ -51,8 +51,14 @@ def _beside(path: Path, population: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+def _named(tables: list[Any], name: str) -> Any:
+    return next((one for one in _tables_of(tables) if one.get("name") == name), None)
+
+
 def apply_setting(data: dict[str, Any], setting: str) -> None:
-    """Change tables as ``section.key=value`` says; ``section.key=`` removes a key.
+    """Change tables as ``section.key=value`` says; the value is TOML, or a bare string; without one the key is removed.
+
+    One table of several is meant by its name, as in ``sources.clinic.epsilon=2``.
 
     Raises
     ------
@@ -63,11 +69,12 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
     *sections, name = key.strip().split(".")
     if not equals or not sections or not name:
         raise SpecError(f"cannot read {setting!r}", field="--set", remedy="write section.key=value")
-    table = data
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
+    table: Any = data
+    for place, section in enumerate(sections):
+        found = table.setdefault(section, {}) if isinstance(table, dict) else _named(table, section)
+        if not isinstance(found, dict) and not (isinstance(found, list) and place + 1 < len(sections)):
             raise SpecError(f"{section!r} is not a section", field="--set", remedy="write section.key=value")
+        table = found
     if not value.strip():
         table.pop(name, None)
         return

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from privateer.experiment import Spec
 from privateer_lab.output import print_json, print_table, screen
+from privateer_lab.parallel import JOBS_MAX, Backend
 from privateer_lab.partition_map import draw
 from privateer_lab.rest import ask
 from privateer_lab.specs import load_any_spec
@@ -13,6 +15,8 @@ from privateer_lab.specs import load_any_spec
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
+Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Processes; default: one a core.")]
+On = Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")]
 URL = "http://127.0.0.1:8000"
 
 
@@ -32,7 +36,8 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
-    parsed = load_any_spec(spec, settings).model_copy(update={"population": None})
+    parsed = load_any_spec(spec, settings)
+    parsed = parsed.without_people() if isinstance(parsed, Spec) else parsed.model_copy(update={"population": None})
     body = parsed.model_dump(mode="json", exclude_none=True)
     answer = ask("POST", f"{url}/experiments", json=body, headers={"Authorization": f"Bearer {token}"})
     print_json(answer) if as_json else screen.print(

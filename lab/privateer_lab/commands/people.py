@@ -9,9 +9,9 @@ import typer
 from privateer.errors import SpecError
 from privateer.experiment import Spec
 from privateer.phased import PhasedSpec
-from privateer_lab.commands.experiments import Json, Set
+from privateer_lab.commands.experiments import Jobs, Json, On, Set
 from privateer_lab.output import print_json, print_table, progress, screen
-from privateer_lab.parallel import SEEDS_MAX, Backend
+from privateer_lab.parallel import SEEDS_MAX
 from privateer_lab.phased import simulation as phased
 from privateer_lab.references import chosen
 from privateer_lab.references.run import play, summaries
@@ -34,8 +34,8 @@ def simulate(
     spec: Annotated[Path, typer.Argument(help="TOML file with a population section.")],
     users: Annotated[int | None, typer.Option(min=1, help="People; default: as the spec says.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Independent runs.")] = 1,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
-    backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
+    jobs: Jobs = None,
+    backend: On = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
     reference: Annotated[list[str], typer.Option(help="Another policy beside it, or all; docs/references.md.")] = [],  # noqa: B006
     as_json: Json = False,

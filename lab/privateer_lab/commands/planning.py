@@ -9,10 +9,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer.errors import SpecError
-from privateer.experiment import Model
-from privateer_lab.commands.experiments import Json, Set
-from privateer_lab.output import print_json, progress, readable, screen
-from privateer_lab.parallel import SEEDS_MAX, Backend
+from privateer.experiment import BATCH_MAX, Model
+from privateer_lab.commands.experiments import Jobs, Json, On, Set
+from privateer_lab.output import open_folder, print_json, progress, readable, screen
+from privateer_lab.parallel import SEEDS_MAX
 from privateer_lab.plan import EPSILON_MAX, EPSILONS, MODELS, SHARES, batches, outcome, runs_of, variants
 from privateer_lab.specs import load_spec
 
@@ -29,8 +29,8 @@ def plan(
     users: Annotated[int | None, typer.Option(min=1, help="People; default: the spec's horizon.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each promise.")] = 4,
     plot: Annotated[Path | None, typer.Option(help="Draw regret against people: PNG and SVG of this name.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
-    backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
+    jobs: Jobs = None,
+    backend: On = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
@@ -40,6 +40,8 @@ def plan(
         raise SpecError("missing", field="population", remedy="add [population] name = 'peaks' to the spec")
     promises = _epsilons(epsilons)
     wanted = variants(parsed, _models(models), promises)
+    if plot is not None:
+        open_folder(plot.parent)
     total = len(wanted) * seeds
     done = progress(runs_of(wanted, seeds, jobs, backend), total, "runs")
     outcomes = [
@@ -95,7 +97,7 @@ def _print(result: dict[str, Any]) -> None:
             for cost, name in (("twice that", "min_batch_to_double"), (f"{limit:g}", "min_batch_at_max"))
         ]
         screen.print(f"shuffle, epsilon {row['epsilon']:g}: that a report alone may cost {', '.join(told)}")
-    screen.print("out of reach: above local_epsilon_max, or beyond 100 million people")
+    screen.print(f"out of reach: above local_epsilon_max, or beyond the largest min_batch, {BATCH_MAX:,}")
 
 
 def _draw(outcomes: list[dict[str, Any]], name: str, path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from privateer.errors import SpecError
-from privateer_lab.commands.experiments import Json
-from privateer_lab.output import print_json, progress, screen
-from privateer_lab.parallel import SEEDS_MAX, Backend
+from privateer_lab.commands.experiments import Jobs, Json, On
+from privateer_lab.output import open_folder, print_json, progress, screen
+from privateer_lab.parallel import SEEDS_MAX
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +27,8 @@ def reproduce(
     ] = None,
     published: Annotated[str, typer.Option(help="CSV of paper 1's published regret, drawn beside ours.")] = "",
     adult: Annotated[str, typer.Option(help="UCI Adult data, for paper-1-table-2; files with commas.")] = "",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
-    backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
+    jobs: Jobs = None,
+    backend: On = "processes",
     as_json: Json = False,
 ) -> None:
     """Make a figure or table of a paper again, with a verdict computed from the numbers."""
@@ -37,8 +37,7 @@ def reproduce(
     from privateer_lab.reproductions.base import Effort
 
     if name == "list":
-        for made in REPRODUCTIONS.values():
-            screen.print(f"{made.name:20} {made.title}")
+        _list(as_json)
         return
     if name not in REPRODUCTIONS:
         raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
@@ -46,6 +45,7 @@ def reproduce(
     effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
     if published and not Path(published).is_file():
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
+    open_folder(out)
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = [row for row in found if row is not None], found[-1] is None
     verdict = ("" if whole else "Interrupted; of the runs until then: ") + made.verdict(rows)
@@ -58,3 +58,13 @@ def reproduce(
         screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(str(path) for path in paths)}", soft_wrap=True)
     if not whole:
         raise typer.Exit(130)
+
+
+def _list(as_json: bool) -> None:
+    from privateer_lab.reproductions import REPRODUCTIONS
+
+    if as_json:
+        print_json([{"name": made.name, "title": made.title} for made in REPRODUCTIONS.values()])
+        return
+    for made in REPRODUCTIONS.values():
+        screen.print(f"{made.name:20} {made.title}")

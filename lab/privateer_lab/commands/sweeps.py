@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from privateer.errors import SpecError
-from privateer_lab.commands.experiments import Set
+from privateer_lab.commands.experiments import Jobs, On, Set
 from privateer_lab.output import progress, screen
-from privateer_lab.parallel import SEEDS_MAX, Backend
+from privateer_lab.parallel import SEEDS_MAX
 from privateer_lab.specs import load_spec
 from privateer_lab.sweep import Journal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.sweep import sweep as rows_of
@@ -24,8 +24,8 @@ def sweep(
     out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet; one that is there is gone on with.")],
     vary: Annotated[list[str], typer.Option(help="section.key=value,value; may be repeated.")] = [],  # noqa: B006
     seeds: Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each setting.")] = 4,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a core.")] = None,
-    backend: Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")] = "processes",
+    jobs: Jobs = None,
+    backend: On = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
 ) -> None:
     """Run a spec over settings; Ctrl-C loses nothing, and the same command goes on."""

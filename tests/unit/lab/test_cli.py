@@ -66,3 +66,31 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
     assert says in err
     assert len(err.strip().splitlines()) == 1
     assert not out
+
+
+@pytest.mark.parametrize(
+    "text", ["algorithm = 3\nexperiment = 4", "experiment = []\nactions = 1", "algorithm.name = 7"]
+)
+def test_a_spec_whose_sections_are_none_is_one_line(
+    text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "spec.toml").write_text(text)
+    code, _, err = run(capsys, "simulate", str(tmp_path / "spec.toml"), "--users", "1000")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_create_sends_no_simulated_people(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not even the name of a source's file."""
+    source = (
+        'name = "s"\npeople = 100\nepsilon = 1\nshares = [0.5, 0.25, 0.25]\npopulation = { name = "adult", path = "x" }'
+    )
+    (tmp_path / "spec.toml").write_text(f"{Path(SPEC).read_text()}\n[[sources]]\n{source}\n")
+    sent: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "privateer_lab.commands.experiments.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"}
+    )
+    assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
+    assert sent[0]["sources"]
+    assert "population" not in json.dumps(sent[0])

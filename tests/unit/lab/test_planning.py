@@ -205,3 +205,77 @@ def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], t
     assert code == 2
     assert "another sweep writes" in err
     assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+
+
+def test_a_value_may_have_commas_and_one_source_be_meant() -> None:
+    axes = sweep.parse_axes(["sources.clinic.shares=[.5,.3,.2],[.2, .3, .5]", "population.density={name='a,b',x=1},c"])
+    assert axes == {
+        "sources.clinic.shares": ["[.5,.3,.2]", "[.2, .3, .5]"],
+        "population.density": ["{name='a,b',x=1}", "c"],
+    }
+
+
+def test_rows_of_a_file_that_has_changed_are_run_again(tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("x,y\n1,a\n")
+    population = {"name": "csv", "path": str(people), "label": "y"}
+    found = []
+    for _ in range(2):
+        found.append(sweep.Cell((), make_spec({"population": population}), 0).key)
+        people.write_text("x,y\n2,a\n")
+        sweep._content.cache_clear()
+    assert found[0] != found[1]
+
+
+def test_a_digest_of_digits_stays_text_in_parquet(tmp_path: Path) -> None:
+    table = tmp_path / "sweep.csv"
+    table.write_text("seed,spec\n0,0012345678901234\n")
+    sweep.write_parquet(table, tmp_path / "sweep.parquet")
+    assert parquet.read_table(tmp_path / "sweep.parquet")["spec"].to_pylist() == ["0012345678901234"]
+
+
+def test_no_more_processes_than_runs_and_no_absurd_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = ("sweep", SPEC, "--set", "experiment.horizon=1000", "--seeds", "1", "--out", str(tmp_path / "a.csv"))
+    assert run(capsys, *asked, "--jobs", "500")[0] == 0
+    code, _, err = run(capsys, *asked, "--jobs", "100000")
+    assert code == 2
+    assert "--jobs" in err
+
+
+@pytest.mark.parametrize("asked", [("plan", "--plot"), ("reproduce", "--out")])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
+    asked: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("ran")
+
+    monkeypatch.setattr("privateer_lab.plan.each", never)
+    monkeypatch.setattr("privateer_lab.reproductions.figure_6.simulate_once", never)
+    (tmp_path / "taken").write_text("a file")
+    name = SPEC if asked[0] == "plan" else "paper-1-figure-6"
+    code, _, err = run(capsys, asked[0], name, asked[1], str(tmp_path / "taken" / "here"))
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "taken" in err
+
+
+def test_tiny_promises_have_no_batch_and_none_is_below_what_a_spec_may_name() -> None:
+    privacy = make_spec(SHUFFLE).privacy
+    assert smallest_batch(privacy, 1e-9, 6.0) is None
+    assert smallest_batch(privacy, 0.01, 0.02) == 100
+
+
+def test_the_list_of_reproductions_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "reproduce", "list", "--json")
+    assert code == 0
+    assert "paper-1-figure-7" in [row["name"] for row in json.loads(out)]
+
+
+@pytest.mark.parametrize("command", ["plan", "sweep"])
+def test_a_phased_experiment_is_refused_by_name(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    more = ("--out", str(tmp_path / "a.csv")) if command == "sweep" else ()
+    code, _, err = run(capsys, command, "examples/dpe.toml", *more)
+    assert code == 2
+    assert "algorithm.name: this is for the partition algorithm" in err

@@ -13,6 +13,15 @@ def test_settings_are_toml_or_bare_strings():
     assert data == {"a": {"b": 2.5}, "c": {"d": {"e": "word"}, "f": [1, 2]}}
 
 
+def test_one_table_of_several_is_meant_by_its_name():
+    data = {"sources": [{"name": "ward", "epsilon": 1}, {"name": "clinic", "epsilon": 1}]}
+    apply_setting(data, "sources.clinic.epsilon=2")
+    assert [one["epsilon"] for one in data["sources"]] == [1, 2]
+    for setting in ("sources.school.epsilon=2", "sources.epsilon=2"):
+        with pytest.raises(SpecError, match="is not a section"):
+            apply_setting(data, setting)
+
+
 @pytest.mark.parametrize("setting", ["a", "a=1", "=1", "a.=1", "a.b.c=1"])
 def test_settings_that_say_nothing(setting):
     with pytest.raises(SpecError, match="--set"):
