@@ -74,8 +74,9 @@ def check_features(contexts: NDArray[np.float64], spec: Spec) -> None:
         raise SpecError("no row is left", field="population", remedy="choose other people")
     for values, (name, bounds) in zip(contexts.T, spec.context.features.items(), strict=True):
         field = f"context.features.{name}"
-        if np.ptp(values) == 0:
+        if (values == values[0]).all():
             raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
-        if np.ptp(np.clip(values, bounds.low, bounds.high)) == 0:
+        clipped = np.clip(values, bounds.low, bounds.high)
+        if (clipped == clipped[0]).all():
             message = "every row is on the same side of low and high"
             raise SpecError(message, field=field, remedy="correct the bounds")

@@ -33,11 +33,15 @@ class Table:
     Raises
     ------
     SpecError
-        If a file cannot be read, has no header, or another one than the first.
+        If a file cannot be read, has no header, or another one than the first. Pipes and devices, which may have no
+        end and can be read but once, are no files.
     """
 
     def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
         self.paths = [Path(part.strip()) for part in path.split(",")]
+        for file in self.paths:
+            if not file.is_file():
+                raise _unreadable(file)
         self._headless = header is not None
         self._remark = remark
         headers = [header or self._header_of(file) for file in self.paths]
@@ -123,6 +127,10 @@ def _wrong(number: int, column: str, path: Path, what: str, remedy: str) -> Spec
     return SpecError(f"row {number}, column {column!r} of {path} {what}", field=FIELD, remedy=remedy)
 
 
+def _unreadable(path: Path) -> SpecError:
+    return SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file")
+
+
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     number = 0
     try:
@@ -134,7 +142,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             for number, cells in enumerate(csv.reader(file, skipinitialspace=True, strict=True), 1):
                 yield number, cells
     except (OSError, EOFError, zlib.error):
-        raise SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file") from None
+        raise _unreadable(path) from None
     except UnicodeDecodeError:
         raise SpecError(f"{path} is not UTF-8 text", field=FIELD, remedy="save it as UTF-8") from None
     except csv.Error:
@@ -149,5 +157,5 @@ def _rows_about(path: Path) -> float:
             sample = file.read(_SAMPLE)
             text = zlib.decompressobj(31).decompress(sample) if path.suffix == ".gz" else sample
     except (OSError, zlib.error):
-        raise SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file") from None
+        raise _unreadable(path) from None
     return (text.count(b"\n") + 1) * path.stat().st_size / max(1, len(sample))

@@ -1,6 +1,7 @@
 """Any CSV file as people, and what is wrong with one: named by row and column, with a remedy and without the value."""
 
 import gzip
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -230,3 +231,15 @@ def test_a_damaged_file_is_refused_or_fine(tmp_path, where, what):
     path.write_bytes(good[:where] + what + good[where + 1 :])
     with suppress(SpecError):
         assert np.isfinite(everybody(people(str(path)))).all()
+
+
+def test_pipes_and_devices_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(SpecError, match="cannot read"):
+            population_for(make_spec(SPEC | {"population.path": str(path)}), 0)
+
+
+def test_enormous_numbers_are_numbers(tmp_path):
+    path = write(tmp_path, GOOD.replace("31", "1e308").replace("45", "-1e308"))
+    assert population_for(make_spec(SPEC | {"population.path": path}), 0).features == 2
