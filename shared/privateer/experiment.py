@@ -94,6 +94,8 @@ class Privacy(_Section):
             raise ValueError("calibration: 'published' exists under the local model only")
         if self.model == "shuffle" and self.local_epsilon_max < self.bound:
             raise ValueError("local_epsilon_max: must be at least epsilon")
+        if self.model == "shuffle" and self.honest_fraction * self.min_batch < 1:
+            raise ValueError("honest_fraction: must leave at least one report of min_batch")
         return self
 
     @property

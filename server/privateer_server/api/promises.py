@@ -8,7 +8,7 @@ import msgspec
 from privateer.experiment import Spec, first_batch
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
-from privateer.privacy.certificate import certify
+from privateer.privacy.certificate import bounded_alone, certify
 from privateer.privacy.terms import Terms, calibrate
 from privateer.privatizers.vector_certificate import certify_vectors
 from privateer.privatizers.vector_terms import VectorTerms
@@ -39,11 +39,13 @@ def _of_cohorts(spec: Spec, asked: list[tuple[RoundRecord, dict[str, Any]]]) -> 
 
 
 def _promise(spec: Spec, cohort: str, rounds: list[tuple[RoundRecord, dict[str, Any]]]) -> dict[str, Any]:
-    """What a cohort's people are promised, and a certificate of its rounds so far, or of the first to come."""
+    """What a cohort's people are promised, and a certificate of its rounds so far, or of those to come."""
     promised = spec.privacy_of(cohort)
     first = calibrate(promised, first_batch(spec, cohort), 1.0, 1.0)
     terms = [_terms(facts) for _, facts in rounds] or [first]
     certificate = certify(spec.experiment.name, promised.bound, promised.delta, terms)
+    if promised.model == "shuffle" and not rounds:
+        certificate = bounded_alone(certificate, promised.local_epsilon_max)
     return {
         "epsilon": promised.epsilon,
         "delta": promised.delta,

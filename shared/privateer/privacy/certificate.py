@@ -13,6 +13,7 @@ from privateer.privacy.events import Event, Gaussian, Parallel, Pure, ShuffledRe
 from privateer.privacy.terms import Terms
 
 FORMAT: Final = "privateer/certificate/1"
+_COLLUDING: Final = "server and shuffler"
 _ROUNDING: Final = 1 + 1e-6
 """Delta may be so much above its claim: other machines' last digits."""
 
@@ -93,6 +94,13 @@ def certify(experiment: str, epsilon: float, delta: float, rounds: Iterable[Term
     return Certificate(FORMAT, experiment, claims, ASSUMES[model])
 
 
+def bounded_alone(certificate: Certificate, local_epsilon: float) -> Certificate:
+    """The same for rounds to come under shuffle, whose reports' own epsilon is not known yet, but for this bound."""
+    alone = claim_of(_COLLUDING, local_epsilon, 0.0, {Pure(local_epsilon)})
+    claims = tuple(alone if claim.against == _COLLUDING else claim for claim in certificate.claims)
+    return msgspec.structs.replace(certificate, claims=claims)
+
+
 def claim_of(against: str, epsilon: float, delta: float, events: set[Event], sampling: float = 0.0) -> Claim:
     """A claim about a person who is in one round, whichever: ``events`` are what the rounds' adversary sees."""
     ordered = tuple(sorted(events, key=repr))
@@ -115,7 +123,7 @@ def _shuffle(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:
     batch: set[Event] = {ShuffledResponse(t.local_epsilon, t.symbols, t.honest) for t in rounds}
     alone: set[Event] = {Pure(terms.local_epsilon) for terms in rounds}
     local_epsilon = max(terms.local_epsilon for terms in rounds)
-    return [claim_of("the server", epsilon, delta, batch), claim_of("server and shuffler", local_epsilon, 0.0, alone)]
+    return [claim_of("the server", epsilon, delta, batch), claim_of(_COLLUDING, local_epsilon, 0.0, alone)]
 
 
 def _central(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:

@@ -37,6 +37,7 @@ BAD = [
     ({**SHUFFLE, "privacy.local_epsilon_max": math.inf}, "privacy.local_epsilon_max", "finite"),
     ({**SHUFFLE, "privacy.honest_fraction": 0.0}, "privacy.honest_fraction", "greater than 0"),
     ({**SHUFFLE, "privacy.honest_fraction": 1.1}, "privacy.honest_fraction", "less than or equal to 1"),
+    ({**SHUFFLE, "privacy.honest_fraction": 0.0009}, "privacy.honest_fraction", "at least one report"),
     ({**SHUFFLE, "privacy.min_batch": 99}, "privacy.min_batch", "100"),
     ({**SHUFFLE, "privacy.min_batch": 1001}, "privacy.min_batch", "at most experiment.round_size"),
     ({"experiment.arms": ["one"]}, "experiment.arms", "at least 2"),

@@ -151,6 +151,11 @@ async def test_privacy_states_what_sources_are_promised_before_their_turn(api: A
     assert len(clinic["rounds"]) == 1
     honest = [told["certificate"]["claims"][0]["event"]["honest"] for told in (record, clinic, abroad)]
     assert honest == [900, 900, 90]
+    # What a report alone will cost follows from what is learned until then: only its bound can be claimed.
+    alone = {told.get("name", ""): told["certificate"]["claims"][1]["epsilon"] for told in (record, clinic, abroad)}
+    assert alone == {"": 6.0, "clinic": clinic["rounds"][0]["local_epsilon"], "abroad": 6.0}
+    for told in (record, abroad):
+        assert all(verdict.holds for verdict in recompute(read_certificate(told)))
 
 
 async def test_privacy_of_a_database_from_before_there_were_sources(settings: Settings) -> None:
