@@ -16,6 +16,8 @@ _MISSING: Final = frozenset(("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL",
 _COPIES: Final = {"column": 2, "context": 3}
 """A column while it grows; contexts as they are made of columns, as they are, and in the order of the seed."""
 _SAMPLE: Final = 2**18
+_LOOK: Final = 2**16
+"""Rows after which free memory is looked up again."""
 
 
 class Table:
@@ -71,9 +73,10 @@ class Table:
         SpecError
             Naming the first row and column that cannot be used, or the memory that it would take.
         """
-        width = _COPIES["column"] * sum(column.bytes_per_row for column in columns) + _COPIES["context"] * 8 * features
-        free = available_memory()
-        _check_fits(self._rows_about() * width, free)
+        held = sum(column.bytes_per_row for column in columns)
+        width = _COPIES["column"] * held + _COPIES["context"] * 8 * features
+        about, free = self._rows_about(), available_memory()
+        _check_fits(about * width, free)
         rows = 0
         where = [self.header.index(column.name) for column in columns]
         also = [self.header.index(name) for name in complete]
@@ -83,7 +86,9 @@ class Table:
                 if gap is None:
                     _add(columns, [cells[i] for i in where], number, path)
                     rows += 1
-                    _check_fits(rows * width, free)
+                    if rows % _LOOK == 0:  # others, e.g. runs beside this one, may have taken some in between
+                        free = available_memory() + rows * held
+                    _check_fits(max(rows, about) * width, free)
                 elif not drop:
                     remedy = "fill it in, or set population.missing = 'drop' to leave such rows out"
                     raise _wrong(number, self.header[gap], path, "has no value", remedy)

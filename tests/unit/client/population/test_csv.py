@@ -209,6 +209,16 @@ def test_several_files_share_the_memory(tmp_path, monkeypatch):
         people(f"{path},{path}")
 
 
+def test_memory_that_others_take_meanwhile_is_missed(tmp_path, monkeypatch):
+    """80 bytes a row: there is room for 11,000 at first, and none is left when one reads."""
+    path = write(tmp_path, GOOD + "50,cook,40,a\n" * 10_000)
+    left = iter([90.0 * 12_000, 0.0])
+    monkeypatch.setattr(table, "available_memory", lambda: next(left))
+    monkeypatch.setattr(table, "_LOOK", 5000)
+    with pytest.raises(SpecError, match="of memory"):
+        people(path)
+
+
 def test_too_many_values_for_a_category(tmp_path):
     rows = "".join(f"50,job{number},40,a\n" for number in range(1001))
     features = {**FEATURES, "job=cook": {"low": 0, "high": 1}}
