@@ -224,7 +224,7 @@ def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
 
 
 def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:
-    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core).
+    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core); without their paths.
 
     Raises
     ------
@@ -233,7 +233,12 @@ def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend =
     """
     if spec.population is None:
         raise SpecError("missing", field="population", remedy="add [population] name = 'peaks' to the spec")
-    return each(simulate_once, [(spec, seed) for seed in range(seeds)], jobs, backend)
+    return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs, backend)
+
+
+def simulate_in_short(spec: Spec, seed: int) -> Run:
+    """As `simulate_once`, without the path: as long as the rounds are many, and runs may be many as well."""
+    return replace(simulate_once(spec, seed), path=())
 
 
 def summary(runs: list[Run], started: float) -> dict[str, Any]:

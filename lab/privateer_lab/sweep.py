@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from privateer.errors import SpecError
 from privateer.experiment import Spec
 from privateer_lab.parallel import Backend, each
-from privateer_lab.simulation import Run, simulate_once
+from privateer_lab.simulation import Run, simulate_in_short
 
 _FIGURES: Final = tuple(field.name for field in fields(Run) if field.name not in ("seed", "path"))
 CELLS_MAX: Final = 100_000
@@ -192,7 +192,7 @@ def _line(values: list[Any]) -> str:
 
 def run_cell(cell: Cell) -> tuple[Cell, Run]:
     """Simulate one row."""
-    return cell, simulate_once(cell.spec, cell.seed)
+    return cell, simulate_in_short(cell.spec, cell.seed)
 
 
 def sweep(wanted: list[Cell], journal: Journal, jobs: int | None, backend: Backend) -> Iterator[Cell]:
