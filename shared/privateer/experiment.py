@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,17 +19,21 @@ _DELTA_MIN = {"shuffle": 1e-15, "central": 1e-8}
 """What the accountant certifies; under central the distance of drawn noise from the normal law must be small in it."""
 
 
-class Feature(_Section):
-    """Bounds of one feature; a device clips to them and scales to [0, 1]."""
-
+class _Range(_Section):
     low: Finite
     high: Finite
 
     @model_validator(mode="after")
-    def _not_empty(self) -> "Feature":
+    def _can_be_scaled(self) -> Self:
         if not self.low < self.high:
             raise ValueError("the range is empty, low must be below high")
+        if not math.isfinite(1 / (self.high - self.low)) or not math.isfinite(self.high - self.low):
+            raise ValueError("the range is too wide or too narrow to be scaled to [0, 1]")
         return self
+
+
+class Feature(_Range):
+    """Bounds of one feature; a device clips to them and scales to [0, 1]."""
 
 
 class Context(_Section):
@@ -38,17 +42,11 @@ class Context(_Section):
     features: dict[str, Feature] = Field(min_length=1, max_length=FEATURES_MAX)
 
 
-class Reward(_Section):
+class Reward(_Range):
     """Bounds of a reward; a device clips to them and scales to [0, 1]."""
 
     low: Finite = 0.0
     high: Finite = 1.0
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> "Reward":
-        if not self.low < self.high:
-            raise ValueError("the range is empty, low must be below high")
-        return self
 
 
 class Privacy(_Section):

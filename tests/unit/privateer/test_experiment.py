@@ -59,6 +59,8 @@ BAD = [
     ({"context.features.x1.high": -1.0}, "context.features.x1", "low must be below high"),
     ({"context.features.x1.low": math.nan}, "context.features.x1.low", "finite"),
     ({"context.features.x1.high": math.inf}, "context.features.x1.high", "finite"),
+    ({"context.features.x1": {"low": -1e308, "high": 1e308}}, "context.features.x1", "too wide"),
+    ({"reward.high": 1e-320}, "reward", "too narrow"),
     ({"context.features.x1.step": 1}, "context.features.x1.step", "unknown key"),
     ({"reward.low": 1.0}, "reward", "low must be below high"),
     ({"reward.high": math.nan}, "reward.high", "finite"),

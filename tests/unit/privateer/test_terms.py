@@ -187,9 +187,9 @@ def test_the_devices_limits_hold(limits, field):
 
 
 def test_no_honest_report_is_refused():
-    privacy = Privacy(model="shuffle", epsilon=1.0, delta=1e-6, honest_fraction=0.001, min_batch=100)
+    privacy = Privacy(model="shuffle", epsilon=1.0, delta=1e-6, honest_fraction=0.01, min_batch=100)
     with pytest.raises(SpecError) as refused:
-        calibrate(privacy, 100, 1.0, 1.0)
+        calibrate(privacy, 99, 1.0, 1.0)
     assert refused.value.field == "privacy.honest_fraction"
 
 
