@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from privateer.experiment import Spec
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.parallel import JOBS_MAX, Backend
 from privateer_lab.partition_map import draw
@@ -36,8 +35,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
-    parsed = load_any_spec(spec, settings)
-    parsed = parsed.without_people() if isinstance(parsed, Spec) else parsed.model_copy(update={"population": None})
+    parsed = load_any_spec(spec, settings).without_people()
     body = parsed.model_dump(mode="json", exclude_none=True)
     answer = ask("POST", f"{url}/experiments", json=body, headers={"Authorization": f"Bearer {token}"})
     print_json(answer) if as_json else screen.print(
