@@ -1,8 +1,10 @@
 """What commands print: JSON for machines, tables and progress bars for people."""
 
 import json
+import signal
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,16 +54,29 @@ def readable(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Within the block SIGTERM is Ctrl-C."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def progress(items: Iterable[T], total: int, label: str) -> list[T]:
     """Collect ``items`` behind a progress bar on standard error, shown on a terminal only.
 
-    A ``total`` of 0 is one that is not known. Ctrl-C ends it: what has come so far is returned, if anything has, and a
-    line says how much that is.
+    A ``total`` of 0 is one that is not known. Ctrl-C and SIGTERM end it, and the processes that work on it: what has
+    come so far is returned, if anything has, and a line says how much that is.
     """
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
-    ) as bar:
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)
+    with _terminable(), bar:
         task = bar.add_task(label, total=total or None)
         done: list[T] = []
         try:

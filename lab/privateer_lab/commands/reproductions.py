@@ -3,7 +3,7 @@
 import json
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from privateer.errors import SpecError
 from privateer_lab.commands.experiments import Jobs, Json, On
 from privateer_lab.output import open_folder, print_json, progress, screen
 from privateer_lab.parallel import SEEDS_MAX
+
+if TYPE_CHECKING:  # it brings matplotlib, which takes a second
+    from privateer_lab.reproductions.base import Reproduction, Row
 
 
 def register(app: typer.Typer) -> None:
@@ -32,32 +35,49 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Make a figure or table of a paper again, with a verdict computed from the numbers."""
-    from privateer_lab.plots import save
-    from privateer_lab.reproductions import REPRODUCTIONS
     from privateer_lab.reproductions.base import Effort
 
     if name == "list":
         _list(as_json)
         return
-    if name not in REPRODUCTIONS:
-        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
-    made = REPRODUCTIONS[name]
+    made = _named(name)
     effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
     if published and not Path(published).is_file():
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
     open_folder(out)
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = [row for row in found if row is not None], found[-1] is None
-    verdict = ("" if whole else "Interrupted; of the runs until then: ") + made.verdict(rows)
-    paths = save(made.draw(rows), out / name)
+    verdict, paths = _finished(made, rows, whole, out)
     (out / f"{name}.json").write_text(json.dumps({"name": name, "quick": quick, "verdict": verdict, "rows": rows}))
     (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
     if as_json:
         print_json({"name": name, "verdict": verdict, "files": [str(path) for path in paths], "rows": rows})
     else:
-        screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(str(path) for path in paths)}", soft_wrap=True)
+        files = ", ".join(str(path) for path in paths or [out / f"{name}.json"])
+        screen.print(f"{made.title}\n\n{verdict}\n\n{files}", soft_wrap=True)
     if not whole:
         raise typer.Exit(130)
+
+
+def _named(name: str) -> "Reproduction":
+    from privateer_lab.reproductions import REPRODUCTIONS
+
+    if name not in REPRODUCTIONS:
+        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
+    return REPRODUCTIONS[name]
+
+
+def _finished(made: "Reproduction", rows: "list[Row]", whole: bool, out: Path) -> tuple[str, list[Path]]:
+    """Verdict, and pictures written; of a run that was interrupted as far as its rows are enough for them."""
+    from privateer_lab.plots import save
+
+    try:
+        verdict, figure = made.verdict(rows), made.draw(rows)
+    except (ArithmeticError, LookupError, ValueError):
+        if whole:
+            raise
+        return f"Interrupted after {len(rows)} rows, too few for a verdict.", []
+    return ("" if whole else "Interrupted; of the runs until then: ") + verdict, save(figure, out / made.name)
 
 
 def _list(as_json: bool) -> None:

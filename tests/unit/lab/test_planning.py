@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -279,3 +282,19 @@ def test_a_phased_experiment_is_refused_by_name(
     code, _, err = run(capsys, command, "examples/dpe.toml", *more)
     assert code == 2
     assert "algorithm.name: this is for the partition algorithm" in err
+
+
+def test_a_run_that_is_terminated_keeps_what_came(capsys: pytest.CaptureFixture[str]) -> None:
+    def items():  # type: ignore[no-untyped-def]
+        yield 1
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert output.progress(items(), 3, "runs") == [1]
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "interrupted after 1 of 3 runs" in capsys.readouterr().err

@@ -2,7 +2,10 @@
 
 import json
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,3 +81,24 @@ def test_published_figures_are_drawn_and_counted(capsys: pytest.CaptureFixture[s
 
 def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in run(capsys, "reproduce", "list")[1] for name in REPRODUCTIONS)
+
+
+@pytest.mark.parametrize(("name", "count"), [("paper-1-figure-6", 1), ("paper-1-figure-9", 1), ("paper-5-table-1", 3)])
+def test_what_was_interrupted_early_keeps_its_rows(
+    name: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far too few rows for a verdict or a picture."""
+    made = type(REPRODUCTIONS[name])
+    runs = made.rows
+
+    def stopped(self: Any, effort: Any) -> Iterator[Any]:
+        yield from islice(runs(self, effort), count)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made, "rows", stopped)
+    options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
+    code, out, err = run(capsys, "reproduce", name, *options)
+    assert code == 130
+    assert f"Interrupted after {count} rows" in " ".join(out.split())
+    assert err == f"privateer: interrupted after {count} of more rows\n"
+    assert len(json.loads((tmp_path / f"{name}.json").read_text())["rows"]) == count
