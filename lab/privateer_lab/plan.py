@@ -12,6 +12,7 @@ from privateer.errors import SpecError
 from privateer.experiment import BATCH_MAX, BATCH_MIN, Model, Privacy, Spec, parse_spec
 from privateer.privacy.amplification import shuffled_delta
 from privateer.privacy.terms import honest_count
+from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 
@@ -98,7 +99,7 @@ def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
         "delta": variant.spec.privacy.delta,
         "people": runs[0].people,
         "regret_mean": float(regret.mean()),
-        "regret_ci95": 1.96 * float(regret.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else None,
+        "regret_ci95": interval(regret),
         "regret_worst": float(regret.max()),
         "best_constant_regret": constant,
         "gain": 1 - float(regret.mean()) / constant if constant > 0 else None,

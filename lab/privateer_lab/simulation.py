@@ -16,6 +16,7 @@ from privateer.policies.partition import PartitionPolicy
 from privateer.privatizers import privatizer_for
 from privateer_client.population import Population, population_for
 from privateer_lab.cells import BinLaw, Cells, can_aggregate
+from privateer_lab.interval import interval
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
 from privateer_server.learners import Learner, learner_for
@@ -242,13 +243,13 @@ def simulate_in_short(spec: Spec, seed: int) -> Run:
 
 
 def summary(runs: list[Run], started: float) -> dict[str, Any]:
-    """Figures over runs; regret intervals are 95 % for the mean, by the normal approximation."""
+    """Figures over runs; regret intervals are 95 % for the mean (`interval`)."""
     regret = np.array([run.regret for run in runs])
     wall = time.perf_counter() - started
     people = sum(run.people for run in runs)
     return {
         "regret_mean": float(regret.mean()),
-        "regret_ci95": 1.96 * float(regret.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else None,
+        "regret_ci95": interval(regret),
         "regret_worst": float(regret.max()),
         "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
         "best_constant_regret": float(np.mean([run.best_constant_regret for run in runs])),

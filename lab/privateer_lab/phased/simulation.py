@@ -11,6 +11,7 @@ from privateer.phased import PhasedSpec
 from privateer.policies.phased import PhasedPolicy
 from privateer.privatizers.vector_terms import VectorTerms
 from privateer_client.population.linear import Linear
+from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.phased.record import record, warnings
 from privateer_server.learners.phased import PhasedLearner
@@ -131,7 +132,7 @@ def simulate(
 
 
 def summary(spec: PhasedSpec, done: list[tuple[Run, tuple[VectorTerms, ...]]], started: float) -> dict[str, Any]:
-    """Figures over runs; regret intervals are 95 % for the mean, by the normal approximation."""
+    """Figures over runs; regret intervals are 95 % for the mean (`interval`)."""
     runs = sorted((run for run, _ in done), key=lambda run: run.seed)
     regret = np.array([run.regret for run in runs])
     terms = {one for _, each in done for one in each}
@@ -139,7 +140,7 @@ def summary(spec: PhasedSpec, done: list[tuple[Run, tuple[VectorTerms, ...]]], s
     clipped = float(np.mean([run.clipped for run in runs]))
     return {
         "regret_mean": float(regret.mean()),
-        "regret_ci95": 1.96 * float(regret.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else None,
+        "regret_ci95": interval(regret),
         "regret_worst": float(np.max(regret)),
         "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
         "best_action_kept": float(np.mean([run.best_kept for run in runs])),

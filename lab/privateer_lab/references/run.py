@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from privateer.experiment import Spec, next_turn
+from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.references import REFERENCES
 from privateer_lab.references.people import GROUP, People
@@ -84,14 +85,14 @@ def play(
 
 
 def summaries(outcomes: list[list[ReferenceRun]]) -> dict[str, dict[str, Any]]:
-    """Figures of each reference over seeds; regret intervals are 95 % for the mean, by the normal approximation."""
+    """Figures of each reference over seeds; regret intervals are 95 % for the mean (`interval`)."""
     found: dict[str, dict[str, Any]] = {}
     for name in (run.name for run in outcomes[0]):
         runs = [run for some in outcomes for run in some if run.name == name]
         regret = np.array([run.regret for run in runs])
         found[name] = {
             "regret_mean": float(regret.mean()),
-            "regret_ci95": 1.96 * float(regret.std(ddof=1)) / len(runs) ** 0.5 if len(runs) > 1 else None,
+            "regret_ci95": interval(regret),
             "regret_worst": float(regret.max()),
             "reward_mean": float(np.mean([run.reward for run in runs])),
             "leaks": REFERENCES[name].leaks,
