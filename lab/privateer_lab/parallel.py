@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from itertools import islice
 from typing import Any, Final, Literal, TypeVar
 
 import joblib
@@ -37,18 +39,30 @@ def each(
         If Ray is asked for and not installed.
     """
     if backend == "ray":
-        _register_ray()
-    workers = min(jobs, max(1, len(tasks))) if jobs else -1 if backend == "ray" else os.cpu_count() or 1
-    if backend == "processes" and min(workers, len(tasks)) <= 1:
+        return _on_ray(run, tasks, jobs)
+    workers = min(jobs or os.cpu_count() or 1, len(tasks))
+    if workers <= 1:
         return (run(*task) for task in tasks)
-    with joblib.parallel_config(backend="loky" if backend == "processes" else "ray", n_jobs=workers):
+    with joblib.parallel_config(backend="loky", n_jobs=workers):
         parallel = joblib.Parallel(return_as="generator_unordered")
         return iter(parallel(joblib.delayed(run)(*task) for task in tasks))
 
 
-def _register_ray() -> None:
+def _on_ray(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None) -> Iterator[R]:
+    # Not through joblib, whose Ray backend gives results when all are there.
     try:
-        from ray.util.joblib import register_ray
+        ray = import_module("ray")
     except ImportError:
         raise SpecError("ray is not installed", field="--backend", remedy="pip install ray, or use processes") from None
-    register_ray()
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # those of other runs: the first one is told
+    ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
+    remote, left = ray.remote(run), iter(tasks)
+    at_once = jobs or int(ray.cluster_resources()["CPU"])
+    under_way = [remote.remote(*task) for task in islice(left, at_once)]
+    while under_way:
+        (done,), under_way = ray.wait(under_way)
+        under_way += [remote.remote(*task) for task in islice(left, 1)]
+        try:
+            yield ray.get(done)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
