@@ -29,8 +29,9 @@ class Processes:
         """Start a process: its module, environment and address, or as it was started before."""
         module, environment, url = self._how[name] = how or self._how[name]
         settings = os.environ | {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_PORT": url.rpartition(":")[2]} | environment
+        # -P: what lies about in the working directory is not imported.
         self._running[name] = subprocess.Popen(
-            [sys.executable, "-c", f"from {module} import main; main()"], env=settings
+            [sys.executable, "-P", "-c", f"from {module} import main; main()"], env=settings
         )
 
     def wait(self, name: str) -> None:
