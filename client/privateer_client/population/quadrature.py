@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
-from scipy.stats.qmc import Sobol
 
 _POWER: Final = {1: 12, 2: 14, 3: 14, 4: 16, 5: 16}
 """Logarithm of the points in the whole cube, by number of features; each halving of a box saves half of them."""
@@ -27,4 +27,4 @@ def net(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float
 
 @lru_cache
 def _unit(features: int, power: int) -> NDArray[np.float64]:
-    return np.asarray(Sobol(features, scramble=False).random_base2(power) + 0.5 ** (power + 1))
+    return np.asarray(scipy.stats.qmc.Sobol(features, scramble=False).random_base2(power) + 0.5 ** (power + 1))

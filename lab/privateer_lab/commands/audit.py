@@ -1,16 +1,17 @@
 """``audit``: attack the product's own privacy claims."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer.errors import SpecError
-from privateer_lab.audit.run import Finding, mechanisms, summary
-from privateer_lab.audit.run import audit as run_audit
 from privateer_lab.commands.experiments import Json
 from privateer_lab.output import print_json, progress, readable, screen
+
+if TYPE_CHECKING:
+    from privateer_lab.audit.run import Finding
 
 
 def register(app: typer.Typer) -> None:
@@ -24,6 +25,9 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack every claim through the code that devices and services run; exit code 1 if one is broken."""
+    from privateer_lab.audit.run import audit as run_audit
+    from privateer_lab.audit.run import mechanisms, summary
+
     known = mechanisms()
     unknown = sorted(set(mechanism) - known)
     if unknown:
@@ -40,7 +44,7 @@ def audit(
         raise typer.Exit(1)
 
 
-def _print(found: list[Finding]) -> None:
+def _print(found: list["Finding"]) -> None:
     table = Table(title="audit", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("mechanism", "attack", "claimed", "proved", "samples", "verdict"):
         justify: Literal["left", "right"] = "right" if name in ("proved", "samples") else "left"

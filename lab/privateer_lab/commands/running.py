@@ -11,8 +11,6 @@ from typing import Annotated
 
 import typer
 
-from privateer_lab.bench import bench_pipeline
-from privateer_lab.demo import run_demo
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.services import free_port, running
 
@@ -95,6 +93,8 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the services running at the end.")] = False,
 ) -> None:
     """Services, an experiment under shuffle privacy, people over HTTP, and the policy they teach."""
+    from privateer_lab.demo import run_demo
+
     with (
         _until_told(),
         tempfile.TemporaryDirectory(prefix="privateer-") as folder,
@@ -112,5 +112,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the report path against one core's HPKE opens."""
+    from privateer_lab.bench import bench_pipeline
+
     result = bench_pipeline(users, batch)
     print_json(result) if as_json else print_table("report path", result.items())

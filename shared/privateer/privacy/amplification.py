@@ -5,10 +5,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betainc
-from scipy.stats import binom
 
 from privateer.errors import SpecError
 
@@ -82,14 +81,14 @@ def _exact(trials: int, chance: float) -> tuple[NDArray[np.float64], NDArray[np.
     """The points of a binomial without its tails, and their probabilities."""
     low, high = _range(trials, chance)
     points = np.arange(low, high + 1, dtype=np.float64)
-    return points, np.asarray(binom.pmf(points, trials, chance))
+    return points, np.asarray(scipy.stats.binom.pmf(points, trials, chance))
 
 
 def _rounded_down(trials: int, chance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A binomial rounded down to the lower ends of at most ``_BUCKETS`` intervals: points and their mass."""
     low, high = _range(trials, chance)
     points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
-    below = binom.cdf(points - 1, trials, chance)
+    below = scipy.stats.binom.cdf(points - 1, trials, chance)
     below[0] = 0.0
     return points.astype(np.float64), np.diff(np.append(below, 1.0))
 
@@ -160,7 +159,7 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: i
         return limit
     if margin(least + _RESOLUTION) >= 0:
         return least
-    found = float(brentq(margin, least + _RESOLUTION, limit, xtol=_RESOLUTION / 4))
+    found = float(scipy.optimize.brentq(margin, least + _RESOLUTION, limit, xtol=_RESOLUTION / 4))
     steps = math.floor(found / _RESOLUTION)
     while steps * _RESOLUTION > least and margin(steps * _RESOLUTION) > 0:
         steps -= 1

@@ -5,9 +5,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # loads its parts when they are first used
 from scipy.special import gammaln
-from scipy.stats import binom
 
 from privateer.errors import SpecError
 from privateer.privacy.gaussian import gaussian_deviation
@@ -80,7 +79,7 @@ def _trials(epsilon: float, delta: float, levels: int, coordinates: int) -> int:
         low -= 0.3
     while margin(high) > 0:
         high += 0.3
-    found = math.ceil(math.exp(brentq(margin, low, high, xtol=2e-6)))
+    found = math.ceil(math.exp(scipy.optimize.brentq(margin, low, high, xtol=2e-6)))
     while shuffled_bits_delta(epsilon, found, 0.5, levels, coordinates) > delta:
         found += max(1, found // 10**5)
     return found
@@ -169,8 +168,9 @@ def _losses(trials: int, chance: float, shift: int) -> LossDistribution:
     low, high = _range(trials, chance)
     points = np.arange(max(low, -shift), min(high, trials - shift) + 1)
     # Points of the noise whose shifted value the other law cannot reach have infinite loss.
-    unreachable = binom.sf(trials - shift, trials, chance) if shift > 0 else binom.cdf(-shift - 1, trials, chance)
-    masses = binom.pmf(points, trials, chance) * _ROUNDING
+    law = scipy.stats.binom
+    unreachable = law.sf(trials - shift, trials, chance) if shift > 0 else law.cdf(-shift - 1, trials, chance)
+    masses = law.pmf(points, trials, chance) * _ROUNDING
     losses = -_log_ratio(points, trials, chance, shift)
     step = abs(shift) / math.sqrt(trials * chance * (1 - chance)) / _POINTS
     return on_grid(losses, masses, step, min(1.0, float(unreachable) * _ROUNDING + 2 * _TAIL))

@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import binom
+import scipy  # loads its parts when they are first used
 
 from privateer.errors import SpecError
 
@@ -64,11 +63,11 @@ def clones_delta(epsilon: float, local_epsilon: float, batch: int) -> float:
     # The likelihood ratio grows with the count: the best event is 'at least t'.
     share = (e * q - (1 - q)) / ((2 * q - 1) * (1 + e))
     least = np.floor((clones + 1) * share) + 1
-    one, both = binom.sf(least - 2, clones, 0.5), binom.sf(least - 1, clones, 0.5)
+    one, both = scipy.stats.binom.sf(least - 2, clones, 0.5), scipy.stats.binom.sf(least - 1, clones, 0.5)
     # Both differences are of tails, each at most P(A >= t - 1).
     error = _TAIL_ERROR * np.sqrt(clones + 1) * (1 + e) * one
     excess = (q * one + (1 - q) * both) - e * ((1 - q) * one + q * both) + error
-    delta = float(binom.pmf(clones, trials, chance) @ np.maximum(excess, 0.0))
+    delta = float(scipy.stats.binom.pmf(clones, trials, chance) @ np.maximum(excess, 0.0))
     return min(1.0, delta * _ROUNDING + 2 * _TAIL)
 
 
@@ -83,7 +82,7 @@ def clones_local_epsilon(epsilon: float, delta: float, batch: int, limit: float 
     def margin(local_epsilon: float) -> float:
         return math.log(max(1e-300, clones_delta(epsilon, local_epsilon, batch)) / delta)
 
-    found = float(brentq(margin, min(epsilon, limit), limit, xtol=_RESOLUTION / 4))
+    found = float(scipy.optimize.brentq(margin, min(epsilon, limit), limit, xtol=_RESOLUTION / 4))
     steps = math.floor(found / _RESOLUTION)
     while steps * _RESOLUTION > epsilon and margin(steps * _RESOLUTION) > 0:
         steps -= 1

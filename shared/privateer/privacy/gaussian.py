@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from scipy.optimize import brentq
+import scipy  # loads its parts when they are first used
 from scipy.special import log_ndtr
 
 from privateer.errors import SpecError
@@ -59,7 +59,9 @@ def gaussian_epsilon(delta: float, deviation: float, sensitivity: float = 1.0) -
         return 0.0
     ratio = sensitivity / deviation
     high = ratio * ratio / 2 + ratio * math.sqrt(2 * math.log(1 / delta)) + 1e-12  # concentrated privacy implies it
-    root = brentq(lambda e: gaussian_delta(e, deviation, sensitivity) - delta, 0.0, high, xtol=1e-14, rtol=1e-13)
+    root = scipy.optimize.brentq(
+        lambda e: gaussian_delta(e, deviation, sensitivity) - delta, 0.0, high, xtol=1e-14, rtol=1e-13
+    )
     return float(root) * (1 + _ROUNDING) + 1e-12
 
 
@@ -79,7 +81,7 @@ def gaussian_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -
         low, high = high, 2 * high
     while gaussian_delta(epsilon, low) <= delta:
         low /= 2
-    root = brentq(lambda s: gaussian_delta(epsilon, s) - delta, low, high, xtol=1e-14 * high, rtol=1e-13)
+    root = scipy.optimize.brentq(lambda s: gaussian_delta(epsilon, s) - delta, low, high, xtol=1e-14 * high, rtol=1e-13)
     return float(root) * (1 + _ROUNDING) * sensitivity
 
 

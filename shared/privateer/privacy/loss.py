@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
@@ -135,7 +135,7 @@ class Composition:
         largest = _TILT_MAX / max(1e-12, *(float(np.abs(part.losses).max()) for part, _ in self.parts))
         if excess(0.0) >= 0:
             return 0.0
-        return largest if excess(largest) <= 0 else float(brentq(excess, 0.0, largest, rtol=1e-6))
+        return largest if excess(largest) <= 0 else float(scipy.optimize.brentq(excess, 0.0, largest, rtol=1e-6))
 
     def _above(self, top: int) -> float:
         """Chernoff's bound of the mass of composed indices above ``top``."""
