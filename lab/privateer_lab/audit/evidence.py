@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta
 
-from privateer.privacy.accountant import Curve, account
+from privateer.privacy.accountant import account
 from privateer.privacy.events import Event, Gaussian
 from privateer.privacy.gaussian import gaussian_epsilon
 
@@ -60,67 +60,72 @@ def attack(left: Scores, right: Scores, event: Event, epsilon: float, delta: flo
     lower, excess = 0.0, -1.0
     for sign in (1, -1):
         first, second = (np.sort(sign * half) for half in chosen[::sign])
+        cuts = _cuts(first, second)
+        hoped = _bounds(cuts, first, second, each)
         left_half, right_half = (np.sort(sign * half) for half in counted[::sign])
-        test = (left_half, right_half)
-        lower = max(lower, _proved_epsilon(first, second, test, delta, each))
+        held = _bounds(cuts, left_half, right_half, each)
+        lower = max(lower, _at_best(_epsilons(hoped, delta), _epsilons(held, delta)))
         for share in _SHARES:
-            excess = max(excess, _proved_excess(first, second, test, share * epsilon, curve, each))
+            at = share * epsilon
+            excess = max(excess, _at_best(_deltas(hoped, at), _deltas(held, at)) - curve.delta(at))
     if isinstance(event, Gaussian):
         lower = max(lower, _proved_normal_epsilon(left, right, delta, each))
     return Evidence(lower, excess)
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """An event: scores at least, or equal to, a value."""
+class _Cuts:
+    """Events: scores at least, or equal to, a value each."""
 
-    value: float
-    equal: bool
+    values: Scores
+    equal: NDArray[np.bool_]
 
-    def count(self, ordered: Scores) -> int:
-        """How many of the sorted scores are in the event."""
-        below = int(np.searchsorted(ordered, self.value, side="left"))
-        above = int(np.searchsorted(ordered, self.value, side="right")) if self.equal else len(ordered)
-        return above - below
+    def counts(self, ordered: Scores) -> NDArray[np.int64]:
+        """How many of the sorted scores are in each event."""
+        below = np.searchsorted(ordered, self.values, side="left")
+        above = np.searchsorted(ordered, self.values, side="right")
+        return np.asarray(np.where(self.equal, above, len(ordered)) - below)
 
 
-def _cuts(left: Scores, right: Scores) -> list[_Cut]:
+def _cuts(left: Scores, right: Scores) -> _Cuts:
     values = np.unique(np.concatenate([left, right]))
-    labels = [_Cut(float(v), True) for v in values] if len(values) <= _LABELS else []
+    labels = values if len(values) <= _LABELS else values[:0]
     if len(values) > _CUTS:
         values = np.unique(np.quantile(values, np.linspace(0, 1, _CUTS)))
-    return labels + [_Cut(float(v), False) for v in values]
+    return _Cuts(np.concatenate([labels, values]), np.arange(len(labels) + len(values)) < len(labels))
 
 
-def _low(hits: int, trials: int, alarm: float) -> float:
-    return float(beta.ppf(alarm, hits, trials - hits + 1)) if hits else 0.0
+_Bounds = tuple[Scores, Scores]
+"""Of each event: a lower bound of the left chance and an upper bound of the right one."""
 
 
-def _high(hits: int, trials: int, alarm: float) -> float:
-    return float(beta.isf(alarm, hits + 1, trials - hits)) if hits < trials else 1.0
+def _low(hits: NDArray[np.int64], trials: int, alarm: float) -> Scores:
+    some = np.maximum(hits, 1)
+    return np.where(hits > 0, beta.ppf(alarm, some, trials - some + 1), 0.0)
 
 
-def _bounds(cut: _Cut, left: Scores, right: Scores, alarm: float) -> tuple[float, float]:
-    return _low(cut.count(left), len(left), alarm), _high(cut.count(right), len(right), alarm)
+def _high(hits: NDArray[np.int64], trials: int, alarm: float) -> Scores:
+    some = np.minimum(hits, trials - 1)
+    return np.where(hits < trials, beta.isf(alarm, some + 1, trials - some), 1.0)
 
 
-def _proved_epsilon(first: Scores, second: Scores, test: tuple[Scores, Scores], delta: float, alarm: float) -> float:
-    def proved(bounds: tuple[float, float]) -> float:
-        low, high = bounds
-        return math.log((low - delta) / high) if low > delta else 0.0
-
-    best = max(_cuts(first, second), key=lambda cut: proved(_bounds(cut, first, second, alarm)))
-    return max(0.0, proved(_bounds(best, *test, alarm)))
+def _bounds(cuts: _Cuts, left: Scores, right: Scores, alarm: float) -> _Bounds:
+    return _low(cuts.counts(left), len(left), alarm), _high(cuts.counts(right), len(right), alarm)
 
 
-def _proved_excess(
-    first: Scores, second: Scores, test: tuple[Scores, Scores], epsilon: float, curve: Curve, alarm: float
-) -> float:
-    def proved(bounds: tuple[float, float]) -> float:
-        return bounds[0] - math.exp(epsilon) * bounds[1]
+def _epsilons(bounds: _Bounds, delta: float) -> Scores:
+    low, high = bounds
+    return np.log(np.maximum(low - delta, np.finfo(float).tiny) / high)
 
-    best = max(_cuts(first, second), key=lambda cut: proved(_bounds(cut, first, second, alarm)))
-    return proved(_bounds(best, *test, alarm)) - curve.delta(epsilon)
+
+def _deltas(bounds: _Bounds, epsilon: float) -> Scores:
+    low, high = bounds
+    return low - math.exp(epsilon) * high
+
+
+def _at_best(hoped: Scores, held: Scores) -> float:
+    """What holds of the event for which most was hoped."""
+    return float(held[np.argmax(hoped)])
 
 
 def _proved_normal_epsilon(left: Scores, right: Scores, delta: float, alarm: float) -> float:
@@ -131,7 +136,7 @@ def _proved_normal_epsilon(left: Scores, right: Scores, delta: float, alarm: flo
     tenth = min(len(left), len(right)) // 10
     threshold = float(np.median(np.concatenate([left[:tenth], right[:tenth]])))
     left, right = left[tenth:], right[tenth:]
-    missed = _high(int((left < threshold).sum()), len(left), alarm)
-    false = _high(int((right >= threshold).sum()), len(right), alarm)
-    ratio = float(ndtri(1 - false) - ndtri(missed))
+    missed = _high((left < threshold).sum(keepdims=True), len(left), alarm)
+    false = _high((right >= threshold).sum(keepdims=True), len(right), alarm)
+    ratio = float((ndtri(1 - false) - ndtri(missed))[0])
     return gaussian_epsilon(delta, 1 / ratio) if ratio > 1e-6 else 0.0
