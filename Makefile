@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COVERAGE ?= --cov --cov-report=term
 ROLES := shared client shuffler server lab
 
 .PHONY: install test check demo nightly bench data lock format clean
@@ -21,13 +22,13 @@ demo: $(STAMP)
 	$(BIN)/privateer demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(COVERAGE)
 
 data: $(STAMP)
 	$(BIN)/python -m pytest -q -m data
 
 nightly: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

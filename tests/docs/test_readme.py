@@ -47,8 +47,21 @@ def test_the_make_targets_exist() -> None:
     assert set(named) <= set(targets)
 
 
-def test_an_experiment_as_the_readme_runs_it(tmp_path: Path) -> None:
-    typed = [line for line in commands() if ".venv/bin/privateer" in line]
+AS_TYPED = pytest.mark.parametrize("people", [4000, pytest.param(None, marks=pytest.mark.nightly)])
+"""The commands as they are typed, or by day with no more people than this."""
+
+
+def fewer(line: str, people: int | None) -> str:
+    """A command with no more than so many people, in this process."""
+    if people is None:
+        return line
+    line = re.sub(r"--users (\d+)", lambda users: f"--users {min(int(users[1]), people)}", line)
+    return line + " --jobs 1" if re.search(r"privateer (simulate|plan|sweep) ", line) else line
+
+
+@AS_TYPED
+def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path) -> None:
+    typed = [fewer(line, people) for line in commands() if ".venv/bin/privateer" in line]
     assert [re.search(r"privateer (\w+)", line)[1] for line in typed] == ["simulate", "up", "create", "load", "policy"]  # type: ignore[index]
     with running(tmp_path, free_port(), free_port(), token="change-me") as at:
         environment = os.environ | {
@@ -99,10 +112,11 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
         assert execute(f".venv/bin/{line}", dict(os.environ))
 
 
-def test_the_simulation_pages_commands_work(tmp_path: Path) -> None:
+@AS_TYPED
+def test_the_simulation_pages_commands_work(people: int | None, tmp_path: Path) -> None:
     for block in blocks("sh", (ROOT / "docs" / "simulation.md").read_text()):
         for line in block.splitlines():
-            assert execute(line.replace("--out ", f"--out {tmp_path}/"), dict(os.environ))
+            assert execute(fewer(line, people).replace("--out ", f"--out {tmp_path}/"), dict(os.environ))
 
 
 def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:

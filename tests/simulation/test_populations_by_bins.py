@@ -123,7 +123,9 @@ def test_a_phase_too_late_is_caught(monkeypatch):
     assert not same_law(*both_ways(advanced("swap"), 100))
 
 
-@pytest.mark.parametrize("name", ["atoms", "swap", pytest.param("smooth-3", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "name", ["swap", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("atoms", "smooth-3"))]
+)
 def test_whole_runs_have_the_same_law(name):
     """30 seeds each way, other seeds: regret against the truth at the time, best constant, reward, bins at the end."""
     spec = spec_of(name)

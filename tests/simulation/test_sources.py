@@ -48,9 +48,15 @@ def halves(spec):
     return learner, state, learner.policy(state, 1, next_turn(spec, None).batch, 7, "clinic")
 
 
-def estimates(spec, seed, shares=None):
-    """What one round of the source adds: moment over precision; (6,)."""
+def estimates(spec, shares=None):
+    """What one round of the source adds, moment over precision, 300 times; (300, 6)."""
     learner, state, policy = halves(spec)
+    # Nothing may be halved here: compare with what the update alone makes.
+    learner._halved = lambda state: state
+    return np.array([estimate(spec, learner, state, policy, seed, shares) for seed in range(300)])
+
+
+def estimate(spec, learner, state, policy, seed, shares):
     rng, people = np.random.default_rng(seed), next_turn(spec, None).batch
     contexts = rng.random((people, 2))
     arms = rng.choice(3, people, p=shares or SOURCE["shares"])
@@ -59,8 +65,6 @@ def estimates(spec, seed, shares=None):
     privatizer, noise = privatizer_for(policy.layout, policy.terms), SeededNoise(rng)
     reports = privatizer.randomize(policy.contribute_recorded(contexts, slots, arms, rewards), noise)
     release = privatizer.release(privatizer.add(privatizer.empty(), reports), noise)
-    # Nothing may be halved here: compare with what the update alone makes.
-    learner._halved = lambda state: state
     after = learner.learn(state, policy, release)
     return (after.moment / after.precision).ravel()
 
@@ -69,15 +73,14 @@ def estimates(spec, seed, shares=None):
 def test_estimates_are_of_rewards_whatever_the_shares(model):
     spec = spec_of(model)
     expected = np.tile(2 * MEANS - 1, 2)
-    assert centred(np.array([estimates(spec, seed) for seed in range(300)]), expected)
+    assert centred(estimates(spec), expected)
 
 
 def test_other_shares_than_those_said_are_seen():
     """Planted: the cohort played its arms alike."""
     spec = spec_of("local")
     expected = np.tile(2 * MEANS - 1, 2)
-    sample = np.array([estimates(spec, seed, [1 / 3] * 3) for seed in range(300)])
-    assert not centred(sample, expected)
+    assert not centred(estimates(spec, [1 / 3] * 3), expected)
 
 
 @pytest.mark.parametrize("model", ["local", "shuffle"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -151,14 +151,29 @@ def test_the_final_policy_plays_the_best_arm_of_every_bin():
     assert len(policy.bins) == 0
 
 
-@given(
+ANY = given(
     st.integers(0, 2**32),
     st.integers(1, 5),
     st.integers(2, 16),
     st.sampled_from([0.01, 0.3, 3.0]),
     st.sampled_from([10, 1000, 1_000_000]),
 )
+
+
+@ANY
+@settings(max_examples=40)
 def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, batch):
+    check_sound(seed, dimension, arms, scale, batch)
+
+
+@pytest.mark.nightly
+@ANY
+@settings(max_examples=400)
+def test_whatever_is_released_of_very_much_the_bins_stay_sound(seed, dimension, arms, scale, batch):
+    check_sound(seed, dimension, arms, scale, batch)
+
+
+def check_sound(seed, dimension, arms, scale, batch):
     """Six rounds of arbitrary releases: bins tile, an arm is left everywhere, all is finite."""
     spec = make_spec({"privacy.epsilon": 8.0}, dimension=dimension, arms=arms)
     learner, rng = learner_for(spec), np.random.default_rng(seed)

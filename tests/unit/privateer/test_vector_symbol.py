@@ -1,6 +1,8 @@
 """One symbol for a vector: its constants against arbitrary precision and draws, its error against PrivUnit's."""
 
 import math
+from functools import cache
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -22,11 +24,19 @@ def digits():
         yield
 
 
-@pytest.mark.parametrize("dimension", [2, 3, 6, 401, 60_001])
-@pytest.mark.parametrize(("directions", "chosen"), [(1, 1), (4, 1), (4, 3), (1024, 1)])
+BY_DAY = {(401, 4, 3), (60_001, 1, 1)}
+"""Of the large dimensions, whose integrals take seconds each."""
+COMBINATIONS = [
+    pytest.param(*one, marks=[] if one[0] < 401 or one in BY_DAY else pytest.mark.nightly)
+    for one in ((d, m, k) for d, (m, k) in product((2, 3, 6, 401, 60_001), ((1, 1), (4, 1), (4, 3), (1024, 1))))
+]
+
+
+@pytest.mark.parametrize(("dimension", "directions", "chosen"), COMBINATIONS)
 def test_the_products_in_arbitrary_precision(dimension, directions, chosen):
     half, end = mpmath.mpf(dimension - 1) / 2, min(1, 12 / mpmath.sqrt(dimension))
 
+    @cache
     def above(x):
         share = mpmath.betainc(half, 0.5, 0, 1 - x * x, regularized=True)
         ways = [mpmath.binomial(directions, r) * share**r * (1 - share) ** (directions - r) for r in range(chosen)]
