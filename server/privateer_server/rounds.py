@@ -71,7 +71,7 @@ class OpenRound:
 
     def is_due(self, now: float, people: int) -> bool:
         """Whether it closes with these people; a shuffled round is closed by its shuffler alone."""
-        return people >= self.round.batch or (self.round.model != "shuffle" and self.round.is_due(now, people))
+        return self.round.is_due(now if self.round.model != "shuffle" else 0.0, people)
 
     def is_given_up(self, now: float) -> bool:
         """Whether the round is so long past its deadline that nobody waits for it."""
@@ -83,7 +83,7 @@ class OpenRound:
 
     def is_over(self, now: float) -> bool:
         """Whether something is to be done without a further report."""
-        return not self.taken and (self.is_given_up(now) or (self.round.batch > 0 and self.is_due(now, self.received)))
+        return not self.taken and (self.is_given_up(now) or self.is_due(now, self.received))
 
 
 def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0) -> OpenRound:

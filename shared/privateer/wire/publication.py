@@ -71,7 +71,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     def is_due(self, now: float, people: int) -> bool:
         """Whether the round may close with the reports of ``people``, at a time in seconds since 1970."""
-        return people >= self.batch or (0 < self.deadline <= now and people >= self.least)
+        return 0 < self.batch <= people or (0 < self.deadline <= now and people >= self.least)
 
     @property
     def key_id(self) -> bytes:

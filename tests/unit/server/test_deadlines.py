@@ -15,10 +15,13 @@ from privateer.wire.publication import Round, decode_publication
 from privateer_server import rounds
 from privateer_server.app import create_app
 from privateer_server.deadlines import Deadlines
+from privateer_server.opening import Opener
+from privateer_server.rounds import first_round, round_after_none
 from privateer_server.settings import Settings
+from privateer_server.tally import Tally
 from tests.support.asgi import serving
 from tests.support.phased import tables
-from tests.support.phases import SMALL, body, sealed
+from tests.support.phases import KEY, SMALL, body, sealed, small_spec
 from tests.support.servers import ADMIN, Api, assert_problem
 from tests.unit.shuffler.helpers import until
 
@@ -285,6 +288,17 @@ async def test_published_calibrations_are_for_the_lab(serve: Serving) -> None:
     async with serve() as api:
         problem = assert_problem(await create(api, "central-published"), 422, "spec-invalid")
         assert problem["field"] == "privacy.calibration"
+
+
+def test_what_is_over_is_not_closed_again(clock: Hands) -> None:
+    """A look at a round may come to the next one, if reports fill the first meanwhile; it may be the last."""
+    opener = Opener(KEY)
+    open_ = first_round(small_spec("local", {"asking.seconds": 60}), opener.public_key, clock.now())
+    for current in (open_, round_after_none(open_, clock.now())):
+        tally = Tally(current, set(), opener, clock)
+        tally.expire()
+        after, change = tally.close()
+        assert (after, change.following, change.taken) == (current, None, False)
 
 
 async def test_a_database_that_cannot_write_leaves_the_phase_open(
