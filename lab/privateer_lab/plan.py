@@ -152,15 +152,18 @@ def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> in
 
 
 def batches(spec: Spec, epsilons: Iterable[float]) -> list[dict[str, Any]]:
-    """For each promise under shuffle: the smallest ``min_batch`` that doubles a report's epsilon, and that frees it."""
-    limit = spec.privacy.local_epsilon_max
-    return [
-        {
-            "epsilon": epsilon,
-            "delta": spec.privacy.delta or _DELTA,
-            "min_batch_to_double": smallest_batch(spec.privacy, epsilon, 2 * epsilon) if 2 * epsilon <= limit else None,
-            "local_epsilon_max": limit,
-            "min_batch_at_max": smallest_batch(spec.privacy, epsilon, limit) if epsilon <= limit else None,
-        }
-        for epsilon in epsilons
-    ]
+    """For each promise under shuffle: the smallest ``min_batch`` that doubles a report's epsilon, and that frees it.
+
+    As in the runs (`variants`) a report may cost the promise at least.
+    """
+    return [_batches(spec.privacy, epsilon, max(epsilon, spec.privacy.local_epsilon_max)) for epsilon in epsilons]
+
+
+def _batches(privacy: Privacy, epsilon: float, limit: float) -> dict[str, Any]:
+    return {
+        "epsilon": epsilon,
+        "delta": privacy.delta or _DELTA,
+        "min_batch_to_double": smallest_batch(privacy, epsilon, 2 * epsilon) if 2 * epsilon <= limit else None,
+        "local_epsilon_max": limit,
+        "min_batch_at_max": smallest_batch(privacy, epsilon, limit),
+    }

@@ -348,7 +348,7 @@ DEFECTS: list[tuple[Patch, str, str]] = [
 ]
 """A defect, whose mechanism is at fault, and the attack that catches it by itself.
 
-Proofs of broken claims lie six standard deviations or more beyond the claims, measured over repeated attacks.
+Proofs of broken claims lie at least 5.8 standard deviations beyond the claims, measured over repeated attacks.
 """
 
 
