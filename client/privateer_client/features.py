@@ -30,7 +30,7 @@ def _scaled(values: Mapping[str, Any], name: str, feature: Feature) -> float:
     if name not in values:
         raise InputError("missing", field=name, remedy="give every feature of the experiment a number")
     value = values[name]
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or math.isnan(value):
+    if not is_number(value):
         raise InputError("must be a number, and not NaN", field=name, remedy="leave the person out if it is not known")
     return min(1.0, max(0.0, (float(value) - feature.low) / (feature.high - feature.low)))
 
@@ -43,7 +43,17 @@ def scaled_reward(value: float, reward: Reward) -> tuple[float, bool]:
     InputError
         If it is not a number, or NaN.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or math.isnan(value):
+    if not is_number(value):
         raise InputError("must be a number, and not NaN", field="reward", remedy="report 0 or 1 for no or yes")
     scaled = (float(value) - reward.low) / (reward.high - reward.low)
     return min(1.0, max(0.0, scaled)), not 0.0 <= scaled <= 1.0
+
+
+def is_number(value: Any) -> bool:
+    """Whether an application's value is a number that floating point has, not NaN; yes and no are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False

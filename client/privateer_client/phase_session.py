@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from privateer.errors import InputError
+from privateer_client.features import is_number
 from privateer_client.phase import Phase
 from privateer_client.sending import AsyncSending, Outcome, Part, Sending
 
@@ -39,14 +40,14 @@ class _PhasePart(Part):
 
     def _checked(self, averages: Mapping[int, float]) -> Any:
         actions = self._followed.policy.support.tolist()
-        if set(averages) != set(actions):
+        if not isinstance(averages, Mapping) or set(averages) != set(actions):
             raise InputError(
                 f"must have the {len(actions)} actions of the phase", field="averages", remedy="see session.plays"
             )
-        told = np.array([averages[action] for action in actions], dtype=object)
-        if not all(isinstance(one, int | float | np.number) and np.isfinite(one) for one in told):
+        if not all(is_number(averages[action]) and np.isfinite(averages[action]) for action in actions):
             raise InputError("must be finite numbers", field="averages", remedy="report what was observed")
-        reward, told = self._followed.spec.reward, told.astype(np.float64)
+        told = np.array([averages[action] for action in actions], np.float64)
+        reward = self._followed.spec.reward
         self.clipped = bool(((told < reward.low) | (told > reward.high)).any())
         return told
 

@@ -14,7 +14,10 @@ _NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 _DELTA_MIN: Final = {"shuffle": 1e-15, "central": 1e-8, "local": 0.0, "none": 0.0}
 _SHUFFLE_EPSILON_MAX: Final = 15.0
 """Of the published theorem."""
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_UNIT_MAX: Final = 1e50
+"""Rewards may have any unit whose squares, and theirs, are numbers."""
+_PEOPLE_MAX: Final = 100_000_000
+Positive = Annotated[float, Field(gt=0, le=_PEOPLE_MAX, allow_inf_nan=False)]
 
 
 class PhasedExperiment(Section):
@@ -32,7 +35,7 @@ class PhasedExperiment(Section):
 
     name: str = Field(pattern=_NAME)
     horizon: int = Field(ge=1, le=10_000_000_000)
-    people: int = Field(ge=1, le=100_000_000)
+    people: int = Field(ge=1, le=_PEOPLE_MAX)
 
 
 class VectorPrivacy(Section):
@@ -106,10 +109,10 @@ class PhasedAlgorithm(Section):
 
     name: Literal["phased"]
     alpha: float = Field(default=0.8, allow_inf_nan=False)
-    beta: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False)
-    client_deviation: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    beta: float | None = Field(default=None, ge=1e-300, lt=1, allow_inf_nan=False)
+    client_deviation: float = Field(default=0.1, ge=0, le=_UNIT_MAX, allow_inf_nan=False)
     clients: Positive = 1.0
-    fixed_clients: int | None = Field(default=None, ge=1)
+    fixed_clients: int | None = Field(default=None, ge=1, le=_PEOPLE_MAX)
 
     @model_validator(mode="after")
     def _alpha(self) -> "PhasedAlgorithm":
@@ -177,6 +180,12 @@ class PhasedSpec(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> "PhasedSpec":
+        if not 1 / _UNIT_MAX <= self.half_range <= _UNIT_MAX:
+            raise SpecError(
+                f"less reward.low must be {2 / _UNIT_MAX:g} to {2 * _UNIT_MAX:g}",
+                field="reward.high",
+                remedy="choose another unit",
+            )
         if not self.phases:
             least = math.ceil(self.first_length)
             raise SpecError(

@@ -81,6 +81,7 @@ def _possible(terms: VectorTerms) -> None:
     sizes = {
         "coordinates": 1 <= terms.coordinates <= _MESSAGES_MAX,
         "messages": 1 <= terms.messages <= _MESSAGES_MAX,
+        "seed": 0 <= terms.seed < 1 << 64,
         "directions": 0 <= terms.directions <= _DIRECTIONS_MAX,
         "deviation": 0 <= terms.deviation < math.inf,
     }

@@ -15,6 +15,8 @@ from privateer.errors import Malformed
 DIGEST_SIZE: Final = 16
 KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
+_NUMBERS: Final = 1 << 63
+"""Versions and deadlines are below it: databases keep them."""
 MODELS: Final = frozenset({"local", "shuffle", "central", "none"})
 
 
@@ -52,9 +54,9 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     deadline: int = 0
 
     def __post_init__(self) -> None:
-        if self.version < 1 or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
+        if not 1 <= self.version < _NUMBERS or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
             raise ValueError("versions count from 1, a batch is not negative, a report is not empty")
-        if not (0 <= self.least <= self.batch and self.deadline >= 0 and (self.least > 0 or self.deadline == 0)):
+        if not (0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBERS and (self.least > 0 or self.deadline == 0)):
             raise ValueError("a deadline needs a least number of people, which is at most the batch")
         if self.model not in MODELS or len(self.public_key) != PUBLIC_KEY_SIZE:
             raise ValueError("the trust model is not known or the public key has another size")

@@ -53,6 +53,13 @@ BAD = {
     "unknown key": ({"algorithm.gamma": 1.0}, "algorithm.gamma", "remove"),
     "context": ({"context": {"features": {"x": {"low": 0, "high": 1}}}}, "context", "remove"),
     "beta": ({"algorithm.beta": 1.0}, "algorithm.beta", ""),
+    "no beta": ({"algorithm.beta": 1e-320}, "algorithm.beta", ""),
+    "more than people": ({"algorithm.clients": 1e308}, "algorithm.clients", ""),
+    "more than numbers": ({"algorithm.fixed_clients": 10**400}, "algorithm.fixed_clients", ""),
+    "infinite range": ({"reward.low": -1e308, "reward.high": 1e308}, "reward", ""),
+    "squares overflow": ({"reward.low": 0.0, "reward.high": 1e300}, "reward.high", "unit"),
+    "squares vanish": ({"reward.low": 0.0, "reward.high": 5e-324}, "reward", ""),
+    "deviation": ({"algorithm.client_deviation": 1e300}, "algorithm.client_deviation", ""),
 }
 
 

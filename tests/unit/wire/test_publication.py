@@ -39,6 +39,8 @@ def test_ids_are_derived_from_what_they_name():
     "change",
     [
         {"version": 0},
+        {"version": 1 << 63},
+        {"deadline": 1 << 63, "least": 1},
         {"batch": -1},
         {"sealed_size": 0},
         {"model": "trust-me"},
@@ -47,7 +49,7 @@ def test_ids_are_derived_from_what_they_name():
 )
 def test_a_round_that_makes_no_sense_is_refused(change):
     fields = {name: getattr(ROUND, name) for name in ROUND.__struct_fields__} | change
-    with pytest.raises(ValueError, match=r"version|model"):
+    with pytest.raises(ValueError, match=r"version|model|deadline"):
         Round(**fields)
     with pytest.raises(Malformed):
         decode_publication(msgspec.msgpack.encode([list(fields.values()), b"{}", b""]))
