@@ -56,7 +56,9 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         if not 1 <= self.version < _NUMBERS or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
             raise ValueError("versions count from 1, a batch is not negative, a report is not empty")
-        if not (0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBERS and (self.least > 0 or self.deadline == 0)):
+        if not (
+            0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBERS and (self.least > 0 or self.deadline == 0)
+        ):
             raise ValueError("a deadline needs a least number of people, which is at most the batch")
         if self.model not in MODELS or len(self.public_key) != PUBLIC_KEY_SIZE:
             raise ValueError("the trust model is not known or the public key has another size")
