@@ -1,7 +1,7 @@
 """``create``, ``list``, ``show``, ``policy``: experiments over REST."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,8 +72,19 @@ def policy(
     version: Annotated[int | None, typer.Option(help="Of an earlier round.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the policy: a map of the bins with their arms."""
+    """Show the policy: a map of the bins with their arms, or the actions that a phase plays."""
     facts = ask("GET", f"{url}/experiments/{name}")
     suffix = f"/{version}" if version else ""
     answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
-    print_json(answer) if as_json else screen.print(draw(answer["policy"], facts["spec"]["experiment"]["arms"]))
+    if as_json:
+        print_json(answer)
+    elif answer["policy"]["algorithm"] == "phased":
+        _print_phase(answer["policy"])
+    else:
+        screen.print(draw(answer["policy"], facts["spec"]["experiment"]["arms"]))
+
+
+def _print_phase(told: dict[str, Any]) -> None:
+    sizes = [("actions left", len(told["active"])), ("people wanted", told["clients"])]
+    print_table(f"phase {told['version']}", [*sizes, ("people asked", told["draw"]["places"])])
+    print_table("plays", told["plays"].items())
