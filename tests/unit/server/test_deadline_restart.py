@@ -1,0 +1,95 @@
+"""A deadline that passes while the server is away, and a shuffler that holds the batch meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.privacy.verification import Limits
+from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.envelope import Envelope, encode_envelope
+from privateer_client.phase import Phase
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.phased import tables
+from tests.support.servers import ADMIN, Api
+
+SHORT = {
+    "experiment.horizon": 600,
+    "algorithm.alpha": 0.2,
+    "algorithm.clients": 20,
+    "asking.seconds": 60,
+    "asking.when_short": "reduce",
+    "privacy.min_batch": 12,
+}
+UNLIMITED = float("inf")
+LIMITS = Limits(epsilon=UNLIMITED, local_epsilon=UNLIMITED, honest_fraction=1.0, min_batch=1)
+Serving = Callable[[], AbstractAsyncContextManager[Api]]
+
+
+class Hands:
+    """A clock that is set by hand."""
+
+    time = 1_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    return Hands()
+
+
+@pytest.fixture
+def serve(settings: Settings, clock: Hands) -> Serving:
+    @asynccontextmanager
+    async def served() -> AsyncIterator[Api]:
+        async with serving(create_app(settings, clock)) as client:
+            yield Api(client)
+
+    return served
+
+
+async def opened(api: Api) -> Phase:
+    await api.client.post("/experiments", json=tables(SHORT, "shuffle"), headers=ADMIN)
+    return Phase(await api.publication(), "test", LIMITS)
+
+
+async def later(api: Api) -> dict[str, Any]:
+    """The experiment's facts after some looks at its deadline."""
+    await asyncio.sleep(0.2)
+    return await api.facts()
+
+
+async def test_a_batch_that_could_not_be_delivered_still_counts(
+    serve: Serving, clock: Hands, shuffler_key: Ed25519PrivateKey
+) -> None:
+    async with serve() as api:
+        phase = await opened(api)
+    batch = phase.reports(np.zeros((phase.round.least, len(phase.plays))))
+    body = encode_envelope(Envelope(phase.header, b"".join(batch)))
+    clock.time += 1000
+    async with serve() as api:
+        assert (await later(api))["version"] == 1
+        headers = {SIGNATURE_HEADER: sign_batch(body, shuffler_key)}
+        answer = await api.client.post("/batches", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, phase.round.least)
+        assert (await later(api))["status"] == "open"
+
+
+@pytest.mark.usefixtures("shuffler_key")
+async def test_but_nobody_waits_for_ever(serve: Serving, clock: Hands) -> None:
+    async with serve() as api:
+        await opened(api)
+    clock.time += 1000
+    async with serve() as api:
+        assert (await later(api))["status"] == "open"
+        clock.time += 60
+        assert (await later(api))["status"] == "failed"
