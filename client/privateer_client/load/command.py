@@ -62,24 +62,27 @@ def _population(options: argparse.Namespace, usual: str) -> dict[str, Any]:
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:
-    for name, value, most in (
-        ("--users", options.users, 10**10),
-        ("--concurrency", options.concurrency, 1000),
-        ("--batch", options.batch, REPORTS_PER_BODY_MAX),
+    for name, value, least, most in (
+        ("--users", options.users, 1, 10**10),
+        ("--concurrency", options.concurrency, 1, 1000),
+        ("--batch", options.batch, 1, REPORTS_PER_BODY_MAX),
+        ("--seed", options.seed, 0, 2**63 - 1),
     ):
-        if value is not None and not 1 <= value <= most:
-            raise SpecError(f"must be 1 to {most}", field=name, remedy="choose another number")
+        if value is not None and not least <= value <= most:
+            raise SpecError(f"must be {least} to {most}", field=name, remedy="choose another number")
     return options
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line of the load driver; exits with 2 on an error of the user's."""
+    """The command line of the load driver; exits with 2 on an error of the user's, 130 on Ctrl-C."""
     try:
         options = _checked(_parser().parse_args(arguments))
         result = _load(options)
     except PrivateerError as error:
         print(f"privateer: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     _show(result, options.json)
 
 

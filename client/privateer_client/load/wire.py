@@ -60,6 +60,8 @@ class Wire:
                     if response.status < 500:
                         self.sent += len(body)
                         return _counts(answer) if response.status == 202 else _refusals(answer, people, attempt > 0)
+            except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+                raise Unavailable("not a URL", field="--shuffler", remedy="write http://host:port") from None
             except (aiohttp.ClientError, TimeoutError):
                 pass
             await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
