@@ -5,6 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from privateer.errors import SpecError
 from privateer.experiment import Spec, Turn, next_turn
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
@@ -107,8 +108,19 @@ class PhasedCourse:
         self.learner = PhasedLearner(spec)
 
     def first(self) -> Step:
-        """The first phase, with the seed of all."""
-        return self._step(self.learner.start(), 1, secrets.randbits(63))
+        """The first phase, with the seed of all.
+
+        Raises
+        ------
+        SpecError
+            If the horizon has no room for it, so that nobody would be asked.
+        """
+        start = self.learner.start()
+        if (least := self.learner.rounds(start)) > self._spec.experiment.horizon:
+            raise SpecError(
+                f"the first phase takes {least} rounds", field="experiment.horizon", remedy=f"raise it to {least}"
+            )
+        return self._step(start, 1, secrets.randbits(63))
 
     def following(self, closed: Step, state: Any) -> Step:
         """The next phase, which asks other people."""

@@ -107,6 +107,10 @@ class PhasedLearner:
         done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
         return 0 if done else self.spec.clients(state.phase + 1)
 
+    def rounds(self, state: PhasedState) -> int:
+        """What the next phase plays in all, if the horizon has room: plays are whole, so more than its length."""
+        return int(self._design(state)[1].sum())
+
     def policy(self, state: PhasedState, version: int, batch: int, seed: int) -> PhasedPolicy:
         """The next phase, which learns from ``batch`` people; ``seed`` is public and the same for all phases.
 
