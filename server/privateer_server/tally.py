@@ -83,7 +83,7 @@ class Tally:
     @property
     def accepted(self) -> int:
         """People whose reports this tally counts; one of whom a message is missing counts."""
-        return math.ceil(len(self._rows) / self._current.round.messages)
+        return self._people(len(self._rows))
 
     @property
     def taken(self) -> bool:
@@ -148,20 +148,24 @@ class Tally:
         facts = self._current.round
         room = (self._current.room - self.accepted) * facts.messages
         if room <= 0 or self._closed or self._given_up:
-            outcome.refuse(_CLOSED, len(sealed))
+            outcome.refuse(_CLOSED, self._people(len(sealed)))
             return
         opened = self._opener.open(sealed, binding(envelope.header, facts.model))
-        outcome.refuse(_UNOPENABLE, len(sealed) - len(opened))
+        outcome.refuse(_UNOPENABLE, self._people(len(sealed) - len(opened)))
         fresh = self._fresh(opened)
-        outcome.refuse(_DUPLICATE, len(opened) - len(fresh))
+        outcome.refuse(_DUPLICATE, self._people(len(opened) - len(fresh)))
         good = self._in_range(fresh)
-        outcome.refuse(_OUT_OF_RANGE, len(fresh) - len(good))
+        outcome.refuse(_OUT_OF_RANGE, self._people(len(fresh) - len(good)))
         fitting = good[:room]
-        outcome.refuse(_CLOSED, len(good) - len(fitting))
-        outcome.accepted = math.ceil(len(fitting) / facts.messages)
+        outcome.refuse(_CLOSED, self._people(len(good) - len(fitting)))
+        outcome.accepted = self._people(len(fitting))
         for report in fitting:
             self.report_ids[report[:REPORT_ID_SIZE]] = None
             self._rows.append(report[REPORT_ID_SIZE:])
+
+    def _people(self, messages: int) -> int:
+        """How many people send so many messages, at least."""
+        return math.ceil(messages / self._current.round.messages)
 
     def _fresh(self, opened: list[bytes]) -> list[bytes]:
         """Reports with ids that were not counted before, nor appear earlier in the same request."""
