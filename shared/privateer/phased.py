@@ -180,12 +180,7 @@ class PhasedSpec(Section):
 
     @model_validator(mode="after")
     def _possible(self) -> "PhasedSpec":
-        if not 1 / _UNIT_MAX <= self.half_range <= _UNIT_MAX:
-            raise SpecError(
-                f"less reward.low must be {2 / _UNIT_MAX:g} to {2 * _UNIT_MAX:g}",
-                field="reward.high",
-                remedy="choose another unit",
-            )
+        self._check_unit()
         if not self.phases:
             least = math.ceil(self.first_length)
             raise SpecError(
@@ -202,6 +197,14 @@ class PhasedSpec(Section):
         if self.privacy.model == "shuffle":
             self._check_batches()
         return self
+
+    def _check_unit(self) -> None:
+        if not 1 / _UNIT_MAX <= self.half_range <= _UNIT_MAX:
+            raise SpecError(
+                f"less reward.low must be {2 / _UNIT_MAX:g} to {2 * _UNIT_MAX:g}",
+                field="reward.high",
+                remedy="choose another unit",
+            )
 
     def _check_batches(self) -> None:
         first, privacy = self.least(self.clients(1)), self.privacy
