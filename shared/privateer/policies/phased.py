@@ -73,7 +73,7 @@ class PhasedPolicy:
 
     def _consistent(self, actions: int) -> bool:
         rising = all(bool((np.diff(rows) > 0).all()) for rows in (self.active, self.support))
-        within = int(self.active.min()) >= 0 and int(self.active.max()) < actions
+        within = int(np.min(self.active)) >= 0 and int(np.max(self.active)) < actions
         played = bool(np.isin(self.support, self.active).all()) and bool((self.plays >= 1).all())
         sizes = len(self.plays) == len(self.support) == self.terms.coordinates
         draw = 0 <= self.seed < 1 << 63 and self.start >= 0 and 0 <= self.terms.batch <= self.places

@@ -104,7 +104,7 @@ def _check_local(terms: Terms, privacy: Privacy, _batch: int, _limits: Limits) -
 def _check_shuffle(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
     if batch < privacy.min_batch or terms.local_epsilon > privacy.local_epsilon_max:
         raise TermsRefused("below the spec's min_batch or above its local_epsilon_max", field="batch", remedy=_REMEDY)
-    _believable(privacy, batch, limits)
+    believable(privacy.honest_fraction, batch, limits)
     delta = shuffled_delta(terms.epsilon, terms.local_epsilon, terms.symbols, terms.honest)
     if not delta <= terms.delta:
         raise TermsRefused(
@@ -134,17 +134,23 @@ _CHECKS: Final = {
 }
 
 
-def _believable(privacy: Privacy, batch: int, limits: Limits) -> None:
-    """What the promise assumes of other people is the device's to believe, not the server's to claim."""
-    if not privacy.honest_fraction <= limits.honest_fraction:
+def believable(honest_fraction: float, fewest: int, limits: Limits) -> None:
+    """Refuse what the promise assumes of other people if the device does not: the server cannot claim it.
+
+    Raises
+    ------
+    TermsRefused
+        If it counts on too large a share, or on a batch, of ``fewest`` reports at least, that is too small or absurd.
+    """
+    if not honest_fraction <= limits.honest_fraction:
         raise TermsRefused(
-            f"counts on {privacy.honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
+            f"counts on {honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
             field="honest_fraction",
             remedy="do not take part",
         )
-    if not limits.min_batch <= batch <= _BATCH_MAX:
+    if not limits.min_batch <= fewest <= _BATCH_MAX:
         raise TermsRefused(
-            f"a batch of {batch}, this device takes {limits.min_batch} to {_BATCH_MAX}",
+            f"a batch of {fewest}, this device takes {limits.min_batch} to {_BATCH_MAX}",
             field="batch",
             remedy="do not take part",
         )

@@ -5,7 +5,7 @@ from typing import Final
 
 from privateer.errors import PrivateerError, TermsRefused
 from privateer.phased import PhasedSpec
-from privateer.privacy.verification import Limits, afford
+from privateer.privacy.verification import Limits, afford, believable
 from privateer.privatizers.vector_terms import VectorTerms, honest_people
 from privateer.wire.publication import Round
 
@@ -16,7 +16,6 @@ _MECHANISMS: Final = {
     "none": ("curated",),
 }
 _MESSAGES_MAX: Final = 1 << 17
-_BATCH_MAX: Final = 100_000_000
 _DIRECTIONS_MAX: Final = 1 << 20
 _REMEDY: Final = "do not take part"
 
@@ -32,7 +31,7 @@ def verify_vectors(terms: VectorTerms, spec: PhasedSpec, facts: Round, limits: L
     _agree(terms, spec, facts)
     afford(terms.model, (terms.epsilon, terms.delta, terms.local_epsilon), limits)
     if terms.model == "shuffle":
-        _believable(spec, facts, limits)
+        believable(spec.privacy.honest_fraction, facts.fewest, limits)
     _possible(terms)
     if not terms.holds:
         raise TermsRefused(
@@ -57,23 +56,8 @@ def _agree(terms: VectorTerms, spec: PhasedSpec, facts: Round) -> None:
             raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy=_REMEDY)
     if terms.mechanism not in _MECHANISMS[privacy.model]:
         raise TermsRefused("not a mechanism of the trust model", field="mechanism", remedy=_REMEDY)
-    if facts.fewest < spec.least(facts.batch):
+    if facts.fewest < max(spec.least(facts.batch), spec.privacy.min_batch if privacy.model == "shuffle" else 0):
         raise TermsRefused("may close with fewer people than the spec says", field="least", remedy=_REMEDY)
-
-
-def _believable(spec: PhasedSpec, facts: Round, limits: Limits) -> None:
-    """What the promise assumes of other people is the device's to believe, not the server's to claim."""
-    if not spec.privacy.honest_fraction <= limits.honest_fraction:
-        raise TermsRefused(
-            f"counts on {spec.privacy.honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
-            field="honest_fraction",
-            remedy=_REMEDY,
-        )
-    least = max(limits.min_batch, spec.privacy.min_batch)
-    if not least <= facts.fewest <= _BATCH_MAX:
-        raise TermsRefused(
-            f"a batch of {facts.fewest}, this device takes {least} to {_BATCH_MAX}", field="batch", remedy=_REMEDY
-        )
 
 
 def _possible(terms: VectorTerms) -> None:

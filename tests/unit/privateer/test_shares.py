@@ -133,14 +133,29 @@ def test_a_sum_beyond_the_modulus_is_refused():
     assert made.release(VectorTotal(3 * made.people_most, np.zeros(1, np.int64)), SeededNoise(1)).reports == 1023
 
 
-@pytest.mark.parametrize("kind", [BitVectors, lambda made: ShareVectors(made, 3)])
-def test_a_persons_missing_message_is_noticed(kind):
-    one = kind(BinomialPlan(Ball("max", 1.0, 2), 6, 10, 0.5, 5))
-    told = BoundedVectors(np.zeros(6, np.uint32), np.zeros((6, 2)))
-    rows = one.randomize(told, SeededNoise(1)).ravel()
+SIX = BinomialPlan(Ball("max", 1.0, 2), 6, 10, 0.5, 5)
+NOTHING = BoundedVectors(np.zeros(6, np.uint32), np.zeros((6, 2)))
+
+
+def test_without_a_share_there_is_no_sum():
+    one = ShareVectors(SIX, 3)
+    rows = one.randomize(NOTHING, SeededNoise(1)).ravel()
     assert one.release(one.add(one.empty(), rows), SeededNoise(1)).reports == 6
     with pytest.raises(BatchRefused):
         one.release(one.add(one.empty(), rows[:-1]), SeededNoise(1))
+
+
+def test_a_missing_bit_counts_as_zero():
+    """It moves a sum by a bit at most; only who is missing altogether is not counted."""
+    one = BitVectors(SIX)
+    rows = one.randomize(NOTHING, SeededNoise(1)).ravel()
+    whole = one.release(one.add(one.empty(), rows), SeededNoise(1))
+    less = one.release(one.add(one.empty(), rows[:-1]), SeededNoise(1))
+    assert whole.reports == less.reports == 6
+    assert np.abs(whole.sums - less.sums).max() <= SIX.unit
+    assert one.release(one.add(one.empty(), rows[: -one.messages]), SeededNoise(1)).reports == 5
+    with pytest.raises(BatchRefused):
+        one.release(one.add(one.empty(), rows[: -2 * one.messages]), SeededNoise(1))
 
 
 def test_a_single_share_is_no_split():
