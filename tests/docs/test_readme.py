@@ -124,7 +124,6 @@ def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "sources.md").read_text()
     spec = make_spec({"experiment.name": "clinic-trial", "experiment.arms": ["arm-0", "arm-1", "arm-2"]}).model_dump()
     data = spec | tomllib.loads(blocks("toml", page)[0])
-    data["privacy"]["epsilon"] = data["sources"][0]["epsilon"] = 1.0
     with running(tmp_path, free_port(), free_port()) as at:
         body = parse_spec(data).model_dump(mode="json", exclude_none=True)
         headers = {"Authorization": f"Bearer {at.token}"}
