@@ -18,6 +18,11 @@ from privateer_server.store import Change, ExperimentRecord, Store
 
 _HEADER_BYTES: Final = 1024
 """More than the header of a batch takes."""
+_GROWTH: Final = {
+    True: ("algorithm.alpha", "algorithm.clients or experiment.horizon"),
+    False: ("experiment.round_growth", "the people in all"),
+}
+"""What makes the rounds of phased and other experiments large."""
 _log = logging.getLogger("privateer.server")
 
 
@@ -202,8 +207,9 @@ def _check_sizes(first: OpenRound, report_max: int, batch_max: int) -> None:
                 remedy="raise it, so that more people share the noise, or raise privacy.epsilon",
             )
         if shuffled and people * report > batch_max - _HEADER_BYTES:
+            field, others = _GROWTH[isinstance(first.spec, PhasedSpec)]
             raise SpecError(
                 f"rounds of {people} reports of {report} bytes exceed the {batch_max} that this server takes at once",
-                field="algorithm.clients" if isinstance(first.spec, PhasedSpec) else "experiment.round_growth",
-                remedy="lower it, or the people or rounds in all, or raise PRIVATEER_BATCH_BYTES_MAX",
+                field=field,
+                remedy=f"lower it, or {others}, or raise PRIVATEER_BATCH_BYTES_MAX",
             )

@@ -1,6 +1,8 @@
 """Phased experiments that could not ask anybody are refused when they are created."""
 
 import re
+import tomllib
+from pathlib import Path
 
 from tests.support.phased import tables
 from tests.support.servers import ADMIN, Api, assert_problem
@@ -18,3 +20,14 @@ async def test_a_horizon_that_rounding_up_leaves_no_first_phase(api: Api) -> Non
         assert answer.status_code == status
     assert (await api.facts())["batch"] > 0
     assert (await api.client.get("/experiments/test/privacy")).status_code == 200
+
+
+async def test_phases_too_large_for_a_batch_are_told_with_a_remedy_that_works(api: Api) -> None:
+    spec = tomllib.loads((Path(__file__).parents[3] / "examples" / "dpe.toml").read_text())
+    problem = assert_problem(await api.client.post("/experiments", json=spec, headers=ADMIN), 422, "spec-invalid")
+    assert problem["field"] == "algorithm.alpha"
+    assert "experiment.horizon" in problem["remedy"]
+    for section, key, lower in (("algorithm", "alpha", 0.6), ("experiment", "horizon", 200_000)):
+        changed = spec | {"experiment": spec["experiment"] | {"name": key}}
+        changed[section] = changed[section] | {key: lower}
+        assert (await api.client.post("/experiments", json=changed, headers=ADMIN)).status_code == 201
