@@ -20,6 +20,8 @@ from privateer_client.population.linear import Linear
 
 _LIMITS: Final = replace(LIMITS, local_epsilon=math.inf, min_batch=1)
 _UPLOAD_BYTES: Final = 1 << 20
+_BREATH: Final = 0.2
+"""Seconds between questions, so that a server that is away is not asked all the time."""
 _PATIENCE: Final = 300.0
 """Seconds that the server may take to learn from a phase, or a shuffler to deliver it."""
 
@@ -132,6 +134,7 @@ class PhasesDriver:
                 phase = Phase(body, self.wire.name, _LIMITS)
                 self._count(phase)
                 return phase
+            await asyncio.sleep(_BREATH)
         return None
 
     def _count(self, phase: Phase) -> None:
