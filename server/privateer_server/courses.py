@@ -3,7 +3,7 @@
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from privateer.errors import SpecError
 from privateer.experiment import Spec, Turn, next_turn
@@ -14,6 +14,9 @@ from privateer.policies.phased import PhasedPolicy
 from privateer.privatizers.vector_terms import calibrate_vectors
 from privateer_server.learners import learner_for
 from privateer_server.learners.phased import PhasedLearner, PhasedState
+
+_MORE: Final = 1.25
+"""Actions that a later phase plays by those of the first; up to 1.21 was seen."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,13 @@ class PhasedCourse:
         return state.failed
 
     def bulk(self, first: Step) -> list[Bulk]:
-        """All phases, as if each played as many actions as the first."""
+        """All phases, as if each but the first played `_MORE` times its actions: fewer are left, but may take more."""
         spec, rounds = self._spec, []
+        played = first.policy.terms.coordinates
+        later = min(spec.actions.shape[0], math.ceil(_MORE * played))
         for phase in range(1, spec.phases + 1):
             people = spec.clients(phase)
-            told = (first.policy.terms.coordinates, spec.half_range, first.policy.seed)
+            told = (played if phase == 1 else later, spec.half_range, first.policy.seed)
             terms = calibrate_vectors(spec.privacy, people, *told, spec.least(people))
             rounds.append(Bulk(people, terms.messages, terms.privatizer().report_size))
         return rounds
