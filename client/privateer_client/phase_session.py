@@ -20,11 +20,11 @@ class _PhasePart(Part):
         super().__init__(*part)
         followed = self._followed
         self.asked = False
-        """Whether the phase asks this person, who may have reported before."""
+        """Whether the phase asks this person, who has not reported yet."""
         if followed.round.batch:
             people = followed.spec.experiment.people
             number = self._account.number(self._identity, followed.policy.seed, people)
-            self.asked = followed.asks(number)
+            self.asked = followed.asks(number) and not self._account.has_paid(self._identity)
 
     @property
     def plays(self) -> dict[int, int]:

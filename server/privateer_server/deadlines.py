@@ -5,7 +5,6 @@ import logging
 from typing import Final
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import PrivateerError
 from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake
 from privateer_server.rounds import OpenRound
@@ -51,8 +50,8 @@ class Deadlines:
                 name = experiment.current.round.experiment
                 try:
                     await self._intake.expire(name)
-                except PrivateerError as error:
-                    _log.error("experiment %s: its round is over but not closed (%s)", name, error.slug)
+                except Exception as error:  # one experiment must not keep others from their deadlines
+                    _log.error("experiment %s: its round is over but not closed (%s)", name, type(error).__name__)
 
     def _is_awaited(self, current: OpenRound, now: float) -> bool:
         """Whether a shuffler may be about to deliver the round, since the server was away."""

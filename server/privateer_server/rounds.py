@@ -15,8 +15,10 @@ from privateer_server.courses import Step, course_for
 from privateer_server.opening import SEALED_SIZE
 from privateer_server.store import RoundRecord
 
-GRACE: Final = 30
-"""Seconds that a shuffler has to deliver what it held at a deadline."""
+CLOCKS_APART: Final = 60
+"""Seconds by which a shuffler's clock may differ."""
+GRACE: Final = CLOCKS_APART + 30
+"""Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,15 +19,13 @@ from privateer.errors import (
 )
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
-from privateer_server.rounds import OpenRound, following_round, record, round_after_none
+from privateer_server.rounds import CLOCKS_APART, OpenRound, following_round, record, round_after_none
 from privateer_server.store import Change
 
 _log = logging.getLogger("privateer.server")
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
-CLOCKS_APART: Final = 60
-"""Seconds by which a shuffler's clock may be ahead."""
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
 
 
@@ -179,9 +177,11 @@ class Tally:
         ]
 
     def _in_range(self, reports: list[bytes]) -> list[bytes]:
-        if self._parses(reports):
+        """Those that parse; few do not, so halves without any of them are told at once."""
+        if not reports or self._parses(reports):
             return reports
-        return [report for report in reports if self._parses([report])]
+        half = len(reports) // 2
+        return self._in_range(reports[:half]) + self._in_range(reports[half:]) if half else []
 
     def _parses(self, reports: list[bytes]) -> bool:
         try:

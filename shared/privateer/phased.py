@@ -148,6 +148,15 @@ class Asking(Section):
     least_share: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
     reserve: float = Field(default=1.0, ge=1, le=1000, allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _all_in_use(self) -> "Asking":
+        for name in ("when_short", "extensions", "least_share"):
+            if self.seconds is None and getattr(self, name) != type(self).model_fields[name].default:
+                raise SpecError(
+                    "does nothing without asking.seconds", field=f"asking.{name}", remedy="set that, or remove this"
+                )
+        return self
+
     @property
     def patience(self) -> int:
         """Seconds after which a phase that is short fails; 0: never."""

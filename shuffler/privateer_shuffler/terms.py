@@ -8,6 +8,8 @@ from privateer.wire.publication import Round
 
 BATCH_BYTES_MAX: Final = 1 << 30
 """Sealed bytes of the largest batch; it is assembled in memory and its disk space reserved when the round opens."""
+MESSAGES_MAX: Final = 1 << 24
+"""Sealed messages of the largest batch; of each a fingerprint is in memory."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,10 @@ class Terms:
                 field="privacy.min_batch",
                 remedy="create the experiment with larger rounds, or report through another shuffler",
             )
-        if round_.batch * round_.report_size > BATCH_BYTES_MAX:
+        messages = round_.batch * round_.messages
+        if messages > MESSAGES_MAX or messages * round_.sealed_size > BATCH_BYTES_MAX:
             raise SpecError(
-                f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes",
+                f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes or {MESSAGES_MAX} messages",
                 field="algorithm.round_size",
                 remedy="create the experiment with smaller rounds",
             )

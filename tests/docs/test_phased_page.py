@@ -1,5 +1,6 @@
 """What the page on phased elimination tells to type works, through services."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -25,8 +26,8 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
         execute(create, environment)
-        said = execute(f"{load} --users 200 --json", environment)
-        assert '"over": false' in said
+        said = json.loads(execute(f"{load} --users 200 --json", environment))
+        assert (said["over"], said["accepted"] + said["waits_for"]) == (False, 101)
         (snippet,) = blocks("python", PAGE)
         run_snippet(snippet, at, environment)
         facts = httpx.get(f"{at.server}/experiments/stations").json()

@@ -156,7 +156,7 @@ def test_the_load_command(tmp_path: Path) -> None:
         command = [sys.executable, "-c", "from privateer_client.load.command import main; main()", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         told = json.loads(done.stdout)
-        assert told["over"]
+        assert (told["over"], told["waits_for"]) == (True, 0)
         assert told["accepted"] == told["people"] > 0
         for wrong in (["--cohort", "x"], ["--users", "801"], ["--set", "population.scale=-1"]):
             failed = subprocess.run([*command, *wrong], capture_output=True, text=True, timeout=60, check=False)

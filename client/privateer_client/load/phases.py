@@ -41,6 +41,8 @@ class PhaseResult:
         That asked somebody.
     over
         Whether the experiment came to its end.
+    waits_for
+        People who are missing in the phase that is open, if it waits for them.
     best_action_kept
         Whether the best action is among those left.
     bytes_sent, messages_sent
@@ -54,6 +56,7 @@ class PhaseResult:
     uniform_regret: float = 0.0
     phases: int = 0
     over: bool = False
+    waits_for: int = 0
     best_action_kept: bool = True
     bytes_sent: int = 0
     messages_sent: int = 0
@@ -81,7 +84,9 @@ class PhasesDriver:
         while phase is not None and phase.round.batch:
             before = self._answered()
             await self._answer(phase, self._there(phase, users), concurrency, batch, progress)
-            ends = self._answered() - before >= phase.round.batch or phase.round.deadline > 0
+            missing = phase.round.batch - (self._answered() - before)
+            ends = missing <= 0 or phase.round.deadline > 0
+            self.result.waits_for = 0 if ends else missing
             phase = await self._next(phase) if ends else None
         self.result.over = phase is not None
         self.result.bytes_sent = self.wire.sent

@@ -154,6 +154,7 @@ def test_four_lines(tmp_path: Path) -> None:
     assert len(decode_envelope(body).sealed) == phase.round.report_size
     with pytest.raises(AlreadyReported):
         session.report(dict.fromkeys(session.plays, 0.0))
+    assert not person.client.join_phase("test").asked
     (payment,) = Ledger(tmp_path / "ledger.db").payments()
     assert (payment.epsilon, payment.local_epsilon, payment.model) == (4.0, 4.0, "local")
 

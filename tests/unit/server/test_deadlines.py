@@ -269,6 +269,8 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
     [
         ({"asking.seconds": 0}, "asking.seconds"),
         ({"asking.when_short": "later"}, "asking.when_short"),
+        ({"asking.when_short": "fail"}, "asking.when_short"),
+        ({"asking.least_share": 0.7}, "asking.least_share"),
         ({"asking.reserve": 0.5}, "asking.reserve"),
         ({"asking.reserve": 100.0}, "experiment.people"),
         ({"asking.seconds": 5, "asking.when_short": "reduce", "privacy.min_batch": 20}, "privacy.min_batch"),

@@ -153,3 +153,12 @@ async def test_the_operators_floor_holds_for_the_fewest_people(settings, server)
         answer = await Shuffler(client, server).post(header, people(1))
         assert_problem(answer, 422, "spec-invalid")
         assert "close at 1 " in answer.json()["detail"]
+
+
+async def test_a_round_of_too_many_messages_is_refused(settings, server):
+    """A hostile server may publish small messages without number; their places would fill the disk."""
+    header = server.publish(batch=1 << 20, messages=1 << 10, sealed_size=1)
+    async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
+        answer = await Shuffler(client, server).post(header, [bytes(1 << 10)])
+        assert_problem(answer, 422, "spec-invalid")
+        assert "messages" in answer.json()["detail"]
