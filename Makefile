@@ -22,7 +22,7 @@ demo: $(STAMP)
 	$(BIN)/privateer demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(COVERAGE)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(COVERAGE) $(TESTS)
 
 data: $(STAMP)
 	$(BIN)/python -m pytest -q -m data

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ from privateer.phased import PhasedSpec
 from privateer.privacy.certificate import read_certificate, recompute
 from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_client.load import PhaseResult, run_phases
+from privateer_client.load.command import main
 from privateer_lab.phased.simulation import simulate_once
 from privateer_lab.services import Services, free_port, running
 from privateer_lab.specs import load_any_spec
@@ -148,21 +147,22 @@ def test_a_device_of_four_lines(tmp_path: Path) -> None:
         assert get(at, spec, "")["received"] == sum(asked for asked, _ in outcomes)
 
 
-def test_the_load_command(tmp_path: Path) -> None:
+def test_the_load_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = phased_spec({**STILL, "experiment.horizon": 100})
     with running(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
         options = ["test", "--url", at.server, "--shuffler", at.shuffler, "--json"]
-        command = [sys.executable, "-c", "from privateer_client.load.command import main; main()", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-        told = json.loads(done.stdout)
+        main(options)
+        told = json.loads(capsys.readouterr().out)
         assert (told["over"], told["waits_for"]) == (True, 0)
         assert told["accepted"] == told["people"] > 0
         for wrong in (["--cohort", "x"], ["--users", "801"], ["--set", "population.scale=-1"]):
-            failed = subprocess.run([*command, *wrong], capture_output=True, text=True, timeout=60, check=False)
-            assert failed.returncode == 2, wrong
-            assert failed.stderr.startswith("privateer: ")
-            assert failed.stderr.count("\n") == 1
+            with pytest.raises(SystemExit) as left:
+                main([*options, *wrong])
+            assert left.value.code == 2, wrong
+            told = capsys.readouterr().err
+            assert told.startswith("privateer: ")
+            assert told.count("\n") == 1
 
 
 @pytest.mark.nightly
