@@ -316,3 +316,16 @@ def test_rounds_between_news_change_nothing_but_what_is_known():
     assert (after.depths == last.state.depths).all()
     assert (after.precision[policy.bins] >= last.state.precision[policy.bins]).all()
     assert after.computed == last.state.computed
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_own_people_tell_is_news_whatever_a_source_told(own):
+    """100 reports after a source's 5,000: news from the first own people, and none from more of the source."""
+    source = {"name": "s", "people": 10_000, "epsilon": 1.0, "shares": [1 / 3] * 3}
+    spec = make_spec({"privacy.epsilon": 4.0, "sources": [source]})
+    learner = learner_for(spec)
+    state = replace(learner.start(), seen=5000, computed=5000, fitted=5000)
+    policy = learner.policy(state, 2, 100, 1, "" if own else "s")
+    after = learner.learn(state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
+    assert after.seen == 5100
+    assert after.computed == after.fitted == (5100 if own else 5000)
