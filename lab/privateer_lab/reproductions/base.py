@@ -162,6 +162,11 @@ def mean(rows: list[Row], figure: str = "regret", **facts: Any) -> tuple[float, 
     return float(values.mean()), 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
 
 
+def in_thousands(axis: Any) -> None:
+    """Write the ticks of an axis of people as 20k."""
+    axis.xaxis.set_major_formatter(lambda people, _: f"{people / 1000:g}k")
+
+
 def known(*figures: float) -> bool:
     """Whether there were rows for each of these means."""
     return all(math.isfinite(figure) for figure in figures)

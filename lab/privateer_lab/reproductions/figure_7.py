@@ -1,12 +1,24 @@
 """Paper 1, Figure 7: regret against people at several epsilons, without and with auxiliary data."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.figure import Figure
 
 from privateer_lab.plots import COLOURS, panels
-from privateer_lab.reproductions.base import OURS, Case, Effort, Instance, Row, known, mean, run, source, values
+from privateer_lab.reproductions.base import (
+    OURS,
+    Case,
+    Effort,
+    Instance,
+    Row,
+    in_thousands,
+    known,
+    mean,
+    run,
+    source,
+    values,
+)
 from privateer_lab.reproductions.published import PAPER, published
 
 _EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, 1024.0)
@@ -40,25 +52,20 @@ class Figure7:
 
     def draw(self, rows: list[Row]) -> Figure:
         """As `Reproduction.draw`."""
-        figure, axes = panels(2, self.title, height=4.2)
+        figure, axes = panels(3, self.title, height=4.2)
         for axis, n_aux, title in zip(
-            axes, (0, 5000), ("(a) no auxiliary data", "(b) 5,000 people at epsilon 8 first"), strict=True
+            axes, (0, 5000), ("(a) no auxiliary data", "(b) 5,000 people at epsilon 8 first"), strict=False
         ):
-            for colour, epsilon in zip(COLOURS, values(rows, "epsilon"), strict=False):
-                for policy, style in ((OURS, "-"), (HONEST, "--"), (PAPER, ":")):
-                    facts = {"policy": policy, "n_aux": n_aux, "epsilon": epsilon}
-                    people = values(rows, "n", **facts)
-                    found = [mean(rows, n=n, **facts) for n in people]
-                    if not found:
-                        continue
-                    middle, spread = zip(*found, strict=True)
-                    label = f"epsilon {epsilon:g}" if policy == OURS else None
-                    axis.plot(people, middle, style, color=colour, label=label, linewidth=1.3)
-                    low, high = ([m + s * d for m, d in zip(middle, spread, strict=True)] for s in (-1, 1))
-                    axis.fill_between(people, low, high, color=colour, alpha=0.12, linewidth=0)
-            axis.set_ylim(bottom=0)
+            for policy, style in ((OURS, "-"), (HONEST, "--"), (PAPER, ":")):
+                _lines(axis, rows, style, policy=policy, n_aux=n_aux)
             axis.set_title(title, fontsize=9)
+        for n_aux, style in ((0, "-"), (5000, "--")):
+            _lines(axes[2], rows, style, policy=OURS, n_aux=n_aux)
+        axes[2].set_title("ours alone (solid: a, dashed: b)", fontsize=9)
+        for axis in axes:
+            axis.set_ylim(bottom=0)
             axis.set_xlabel("people")
+            in_thousands(axis)
         axes[0].set_ylabel("regret")
         axes[0].legend(
             fontsize=7, title="solid: ours; dashed: the paper's, honest;\ndotted: published (leaks)", title_fontsize=7
@@ -91,8 +98,22 @@ class Figure7:
         return " ".join(told)
 
 
+def _lines(axis: Any, rows: list[Row], style: str, **facts: Any) -> None:
+    """Regret against people with its interval, a line for each epsilon."""
+    for colour, epsilon in zip(COLOURS, values(rows, "epsilon"), strict=False):
+        people = values(rows, "n", epsilon=epsilon, **facts)
+        if not people:
+            continue
+        middle, spread = zip(*(mean(rows, n=n, epsilon=epsilon, **facts) for n in people), strict=True)
+        label = f"epsilon {epsilon:g}" if epsilon < 1024 else "no privacy"
+        axis.plot(people, middle, style, color=colour, label=label if style == "-" else None, linewidth=1.3)
+        low, high = ([m + s * d for m, d in zip(middle, spread, strict=True)] for s in (-1, 1))
+        axis.fill_between(people, low, high, color=colour, alpha=0.12, linewidth=0)
+
+
 def _published(path: str) -> Iterator[Row]:
-    yield from published(path, "base", n_aux=0)
+    # The logs hold several runs without auxiliary data; these are the ones of all sizes, and the lower regrets.
+    yield from published(path, "sample_size_target", n_aux=0)
     for row in published(path, "sample_size_target", gamma=0.0, kappa=1.0, n_aux=5000, M=1):
         if row["eps_aux"] == "8":
             yield row

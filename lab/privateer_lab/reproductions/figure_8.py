@@ -6,7 +6,19 @@ from typing import Final
 from matplotlib.figure import Figure
 
 from privateer_lab.plots import COLOURS, panels
-from privateer_lab.reproductions.base import OURS, Case, Effort, Instance, Row, known, mean, run, source, values
+from privateer_lab.reproductions.base import (
+    OURS,
+    Case,
+    Effort,
+    Instance,
+    Row,
+    in_thousands,
+    known,
+    mean,
+    run,
+    source,
+    values,
+)
 from privateer_lab.reproductions.published import PAPER, published
 
 _SIZES: Final = (0, 10_000, 20_000, 50_000, 100_000)
@@ -67,6 +79,7 @@ class Figure8:
                         )
             axis.set_title(f"epsilon {epsilon:g}, gamma {gamma:g}", fontsize=9)
             axis.set_xlabel("people of the sources")
+            in_thousands(axis)
             axis.set_ylim(bottom=0)
         axes[0].set_ylabel("regret")
         axes[0].legend(fontsize=7, title="solid: ours; dotted: published (leaks)", title_fontsize=7)

@@ -16,9 +16,9 @@ from privateer_lab.reproductions.published import PAPER
 from tests.unit.lab.test_cli import run
 
 LOGS = """experiment,reward,eps,eps_aux,gamma,kappa,n,n_aux,d,M,K,weighted,reps,regret_mean,regret_ci95,seconds_mean
-base,exponential,1,1,0.0,1.0,2000,0,2,2,3,True,30,800.0,10.0,1.0
-base,exponential,8,1,0.0,1.0,10000,0,2,2,3,True,30,{},10.0,1.0
-base,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
+sample_size_target,exponential,1,1,0.0,1.0,2000,0,2,2,3,True,30,800.0,10.0,1.0
+sample_size_target,exponential,8,1,0.0,1.0,10000,0,2,2,3,True,30,{},10.0,1.0
+sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 """
 
 
@@ -86,6 +86,20 @@ def test_published_figures_are_drawn_and_counted(
         policies = [row["policy"] for row in found["rows"]]
         assert (policies.count(PAPER), policies.count(OURS)) == (2, 8)
         assert f"at or below the published in {cells} cells" in found["verdict"]
+
+
+def test_the_span_of_regrets_in_figure_9() -> None:
+    rows = [
+        {"policy": OURS, "panel": panel, "n_aux": 9, "eps_aux": "1", panel: one, "epsilon": 1.0, "n": 5, "regret": told}
+        for panel, figures in (("kappa", (3000.0, 20.0)), ("gamma", (7.0, 8.0)))
+        for one, told in zip((0.0, 1.0), figures, strict=True)
+    ]
+    ordered = {"policy": OURS, "panel": "order", "epsilon": 1.0, "n": 5}
+    rows += [ordered | {"order": order, "regret": told} for order, told in (("first_sup", 100.0), ("first_inf", 150.0))]
+    told = REPRODUCTIONS["paper-1-figure-9"].verdict(rows)
+    assert "is 20 to 3,000." in told
+    assert "is 7 to 8." in told
+    assert "+50%" in told
 
 
 def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
