@@ -1,5 +1,6 @@
 """Figures, without a display; written as PNG and as vectors side by side."""
 
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 COLOURS: Final = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555")
+_IN_A_ROW: Final = 4
 _STYLE: Final[Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -23,11 +25,13 @@ _STYLE: Final[Any] = {
 
 
 def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
-    """A figure with a row of axes; ``axes[0]``, ``axes[1]``, ..."""
+    """A figure with axes ``axes[0]``, ``axes[1]``, ... in a row of ``height``, or in several of equal length."""
     plt.rcParams.update(_STYLE)
-    figure, axes = plt.subplots(1, count, figsize=(1.2 + 3.6 * count, height), squeeze=False)
+    rows = math.ceil(count / _IN_A_ROW)
+    columns = math.ceil(count / rows)
+    figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.6 * columns, height * rows), squeeze=False)
     figure.suptitle(title, fontsize=11, x=0.02, ha="left")
-    return figure, axes[0]
+    return figure, axes.ravel()
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer.experiment import Spec, parse_spec
+from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.references.run import play_once
 from privateer_lab.simulation import simulate_once
@@ -159,7 +160,7 @@ def mean(rows: list[Row], figure: str = "regret", **facts: Any) -> tuple[float, 
     if chosen[0].get("published"):
         return float(chosen[0][figure]), float(chosen[0]["ci95"])
     values = np.array([row[figure] for row in chosen])
-    return float(values.mean()), 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return float(values.mean()), interval(values) or 0.0
 
 
 def in_thousands(axis: Any) -> None:

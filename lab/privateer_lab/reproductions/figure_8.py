@@ -58,25 +58,13 @@ class Figure8:
     def draw(self, rows: list[Row]) -> Figure:
         """As `Reproduction.draw`."""
         panes = [(epsilon, gamma) for epsilon in values(rows, "epsilon") for gamma in values(rows, "gamma")]
-        figure, axes = panels(len(panes), self.title, height=3.8)
+        figure, axes = panels(len(panes), self.title, height=3.4)
         for axis, (epsilon, gamma) in zip(axes, panes, strict=True):
             for colour, aux in zip(COLOURS, (f"{one:g}" for one in _AUX), strict=False):
                 for policy, style in ((OURS, "-"), (PAPER, ":")):
-                    facts = {"policy": policy, "epsilon": epsilon, "gamma": gamma, "eps_aux": aux}
-                    sizes = values(rows, "n_aux", **facts)
-                    start = mean(rows, policy=policy, epsilon=epsilon, n_aux=0)[0]
-                    found = [start] * (known(start) and 0 not in sizes) + [
-                        mean(rows, n_aux=size, **facts)[0] for size in sizes
-                    ]
-                    if sizes:
-                        at = [0] * (len(found) - len(sizes)) + sizes
-                        axis.plot(
-                            at,
-                            found,
-                            style,
-                            color=colour,
-                            label=f"epsilon of sources {aux}" if policy == OURS else None,
-                        )
+                    at, found = _curve(rows, {"policy": policy, "epsilon": epsilon}, {"gamma": gamma, "eps_aux": aux})
+                    label = f"epsilon of sources {aux}" if policy == OURS else None
+                    axis.plot(at, found, style, color=colour, label=label)
             axis.set_title(f"epsilon {epsilon:g}, gamma {gamma:g}", fontsize=9)
             axis.set_xlabel("people of the sources")
             in_thousands(axis)
@@ -105,3 +93,13 @@ class Figure8:
         )
         told += f"in {worse} of {cells} settings."
         return told + (f" It is at or below the published in {below} of {compared}." if compared else "")
+
+
+def _curve(rows: list[Row], facts: Row, source_facts: Row) -> tuple[list[int], list[float]]:
+    """Regrets by people of the sources, from none of them on if that is known."""
+    sizes = values(rows, "n_aux", **facts, **source_facts)
+    found = [mean(rows, n_aux=size, **facts, **source_facts)[0] for size in sizes]
+    start = mean(rows, n_aux=0, **facts)[0]
+    if not sizes or sizes[0] == 0 or not known(start):
+        return sizes, found
+    return [0, *sizes], [start, *found]

@@ -38,10 +38,10 @@ class Figure2:
             label = f"{model}, {calibration}"
             chosen = [row for row in rows if (row.get("model"), row.get("calibration")) == (model, calibration)]
             ends = [row for row in chosen if row["panel"] == "a"]
-            at = figures.EPSILONS if model == "none" else [row["epsilon"] for row in ends]
-            axes[0].plot(
-                at, [row["regret_mean"] for row in ends] * (len(at) if model == "none" else 1), label=label, **style
-            )
+            promised = model != "none"
+            at = [row["epsilon"] for row in ends] if promised else _epsilons(rows)
+            lost = [row["regret_mean"] for row in ends] * (1 if promised else len(at))
+            axes[0].plot(at, lost, label=label, marker=".", **style)
             path = [row for row in chosen if row["panel"] == "b"]
             axes[1].plot([row["time"] for row in path], [row["per_round_regret"] for row in path], **style)
         for colour, name in zip(
@@ -52,6 +52,7 @@ class Figure2:
                 [row["time"] for row in path], [row["per_round_regret"] for row in path], color=colour, label=name
             )
         axes[0].set_yscale("log")
+        axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 5)  # room for the legend
         axes[0].set_xlabel("epsilon (delta .25)")
         axes[0].set_ylabel("regret")
         for axis in axes[1:]:
@@ -94,6 +95,11 @@ class Table1:
         deltas = sorted({row["delta"] for row in rows if row["model"] != "none"})
         some = ([row for row in rows if row["delta"] == delta] for delta in deltas)
         return " ".join(f"At delta {delta:g}: {_verdict(chosen)}" for delta, chosen in zip(deltas, some, strict=True))
+
+
+def _epsilons(rows: list[Row]) -> list[float]:
+    """Those that were promised."""
+    return sorted({row["epsilon"] for row in rows if row["panel"] == "a" and row["model"] != "none"})
 
 
 def _verdict(rows: list[Row]) -> str:
