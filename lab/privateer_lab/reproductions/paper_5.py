@@ -52,14 +52,14 @@ class Figure2:
                 [row["time"] for row in path], [row["per_round_regret"] for row in path], color=colour, label=name
             )
         axes[0].set_yscale("log")
-        axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 5)  # room for the legend
+        axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 8)  # room for the legend
         axes[0].set_xlabel("epsilon (delta .25)")
         axes[0].set_ylabel("regret")
         for axis in axes[1:]:
             axis.set_xscale("log")
             axis.set_xlabel("rounds")
             axis.set_ylabel("regret a round")
-        axes[0].legend(fontsize=6)
+        axes[0].legend(fontsize=6, loc="lower left")
         axes[2].legend(fontsize=6)
         return figure
 
