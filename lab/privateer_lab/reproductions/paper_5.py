@@ -35,22 +35,13 @@ class Figure2:
         figure, axes = panels(3, self.title, height=3.8)
         for model, calibration in figures.VARIANTS:
             style = {"color": _COLOURS[model], "linestyle": "-" if calibration == "tight" else ":"}
-            label = f"{model}, {calibration}"
             chosen = [row for row in rows if (row.get("model"), row.get("calibration")) == (model, calibration)]
-            ends = [row for row in chosen if row["panel"] == "a"]
-            promised = model != "none"
-            at = [row["epsilon"] for row in ends] if promised else _epsilons(rows)
-            lost = [row["regret_mean"] for row in ends] * (1 if promised else len(at))
-            axes[0].plot(at, lost, label=label, marker=".", **style)
-            path = [row for row in chosen if row["panel"] == "b"]
-            axes[1].plot([row["time"] for row in path], [row["per_round_regret"] for row in path], **style)
-        for colour, name in zip(
-            COLOURS, dict.fromkeys(row["algorithm"] for row in rows if row["panel"] == "c"), strict=False
-        ):
-            path = [row for row in rows if row.get("algorithm") == name]
-            axes[2].plot(
-                [row["time"] for row in path], [row["per_round_regret"] for row in path], color=colour, label=name
-            )
+            at, lost = _ends(chosen, _epsilons(rows))
+            axes[0].plot(at, lost, label=f"{model}, {calibration}", marker=".", **style)
+            axes[1].plot(*_path([row for row in chosen if row["panel"] == "b"]), **style)
+        names = dict.fromkeys(row["algorithm"] for row in rows if row["panel"] == "c")
+        for colour, name in zip(COLOURS, names, strict=False):
+            axes[2].plot(*_path([row for row in rows if row.get("algorithm") == name]), color=colour, label=name)
         axes[0].set_yscale("log")
         axes[0].set_ylim(bottom=axes[0].get_ylim()[0] / 8)  # room for the legend
         axes[0].set_xlabel("epsilon (delta .25)")
@@ -95,6 +86,19 @@ class Table1:
         deltas = sorted({row["delta"] for row in rows if row["model"] != "none"})
         some = ([row for row in rows if row["delta"] == delta] for delta in deltas)
         return " ".join(f"At delta {delta:g}: {_verdict(chosen)}" for delta, chosen in zip(deltas, some, strict=True))
+
+
+def _ends(chosen: list[Row], epsilons: list[float]) -> tuple[list[float], list[float]]:
+    """Final regrets of one model by epsilon; without a promise the same at all."""
+    ends = [row for row in chosen if row["panel"] == "a"]
+    lost = [row["regret_mean"] for row in ends]
+    if ends and ends[0]["model"] == "none":
+        return epsilons, lost * len(epsilons)
+    return [row["epsilon"] for row in ends], lost
+
+
+def _path(chosen: list[Row]) -> tuple[list[int], list[float]]:
+    return [row["time"] for row in chosen], [row["per_round_regret"] for row in chosen]
 
 
 def _epsilons(rows: list[Row]) -> list[float]:
