@@ -39,7 +39,7 @@ STILL = {**QUICK, "privacy.epsilon": None, "privacy.min_batch": None}
 def create(at: Services, spec: PhasedSpec) -> None:
     body = spec.without_people().model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
-    answer = httpx.post(f"{at.server}/experiments", json=body, headers=headers)
+    answer = httpx.post(f"{at.admin}/experiments", json=body, headers=headers)
     assert answer.status_code == 201, answer.text
 
 
@@ -50,7 +50,7 @@ def get(at: Services, spec: PhasedSpec, page: str) -> dict[str, Any]:
 def drive(at: Services, spec: PhasedSpec, **more: Any) -> PhaseResult:
     assert spec.population is not None
     people = spec.population.model_dump()
-    return run_phases(spec.experiment.name, at.server, at.shuffler, population=people, batch=40, **more)
+    return run_phases(spec.experiment.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=40, **more)
 
 
 def assert_true_to_the_process(spec: PhasedSpec, result: PhaseResult, seeds: int) -> None:

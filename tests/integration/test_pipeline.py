@@ -28,7 +28,7 @@ LOCAL = {"experiment.horizon": 3000, "experiment.round_size": 500}
 def create(at: Services, spec: Spec) -> None:
     body = spec.model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
-    assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+    assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers).status_code == 201
 
 
 def facts(at: Services) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
     spec = make_spec(changes)
     with services(tmp_path) as at:
         create(at, spec)
-        result = run_load("test", at.server, at.shuffler, users=people, population={"name": "peaks"}, batch=50, seed=1)
+        result = run_load("test", at.server, at.shuffler, sender_key=at.sender_key, users=people, population={"name": "peaks"}, batch=50, seed=1)
         assert (result.accepted, result.people, dict(result.refused)) == (people, people, {})
         wait_for_the_end(at)
         assert facts(at)["accepted"] == people
@@ -99,10 +99,10 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         own = {"population": {"name": "peaks"}, "batch": 50}
         waiting: list[LoadResult] = []
         people = threading.Thread(
-            target=lambda: waiting.append(run_load("test", at.server, at.shuffler, users=2000, seed=1, **own))
+            target=lambda: waiting.append(run_load("test", at.server, at.shuffler, sender_key=at.sender_key, users=2000, seed=1, **own))
         )
         people.start()
-        told = run_load("test", at.server, at.shuffler, users=2000, seed=2, cohort="clinic", **own)
+        told = run_load("test", at.server, at.shuffler, sender_key=at.sender_key, users=2000, seed=2, cohort="clinic", **own)
         people.join()
         assert [(run.accepted, dict(run.refused)) for run in (told, *waiting)] == [(2000, {})] * 2
         wait_for_the_end(at)
@@ -140,7 +140,7 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
 
         killer = threading.Thread(target=murder)
         killer.start()
-        result = run_load("test", at.server, at.shuffler, users=5000, population={"name": "peaks"}, batch=20, seed=1)
+        result = run_load("test", at.server, at.shuffler, sender_key=at.sender_key, users=5000, population={"name": "peaks"}, batch=20, seed=1)
         killer.join()
         processes.wait(victim)
         lost = sum(result.refused.values())

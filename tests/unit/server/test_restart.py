@@ -24,6 +24,7 @@ from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
 from tests.support.specs import tables
 
@@ -57,7 +58,7 @@ async def test_restart_changes_nothing_of_what_is_learned(settings: Settings, tm
         first = await Api(client).publication()
         sealed = sealed_reports(first, 20)
         await client.post("/reports", content=body_of(first, sealed[:13]))
-    copy = Settings(data=tmp_path / "copy", admin_token=TOKEN)
+    copy = Settings(data=tmp_path / "copy", admin_token=TOKEN, sender_keys=TRUSTED)
     copy.data.mkdir()
     for name in ("server.db", "hpke.key"):
         (copy.data / name).write_bytes((settings.data / name).read_bytes())
