@@ -54,6 +54,10 @@ class Processes:
             time.sleep(0.1)
         raise Unavailable(f"the {name} did not start", remedy="see its message above; is the port taken?")
 
+    def pid(self, name: str) -> int:
+        """The id of a process."""
+        return self._running[name].pid
+
     def kill(self, name: str) -> None:
         """End a process at once, as a crash does."""
         self._running[name].kill()

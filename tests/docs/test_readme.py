@@ -66,7 +66,9 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
     with running(tmp_path, free_port(), free_port(), token="change-me") as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
+            "PRIVATEER_ADMIN_URL": at.admin,
             "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
         said = [execute(line, environment) for line in typed if " up" not in line]

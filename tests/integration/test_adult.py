@@ -26,7 +26,8 @@ def test_adult_over_http_beats_the_best_constant(tmp_path: Path) -> None:
         result = run_load(
             "adult-shuffle",
             at.server,
-            at.shuffler, sender_key=at.sender_key,
+            at.shuffler,
+            sender_key=at.sender_key,
             users=48842,
             population={"name": "adult", "path": paths},
             batch=50,

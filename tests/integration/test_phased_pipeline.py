@@ -50,7 +50,9 @@ def get(at: Services, spec: PhasedSpec, page: str) -> dict[str, Any]:
 def drive(at: Services, spec: PhasedSpec, **more: Any) -> PhaseResult:
     assert spec.population is not None
     people = spec.population.model_dump()
-    return run_phases(spec.experiment.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=40, **more)
+    return run_phases(
+        spec.experiment.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=40, **more
+    )
 
 
 def assert_true_to_the_process(spec: PhasedSpec, result: PhaseResult, seeds: int) -> None:

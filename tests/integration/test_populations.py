@@ -21,7 +21,16 @@ def driven(folder: Path, spec: Spec, population: dict[str, object], people: int)
         headers = {"Authorization": f"Bearer {at.token}"}
         assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers).status_code == 201
         name = spec.experiment.name
-        return run_load(name, at.server, at.shuffler, sender_key=at.sender_key, users=people, population=population, batch=50, seed=1)
+        return run_load(
+            name,
+            at.server,
+            at.shuffler,
+            sender_key=at.sender_key,
+            users=people,
+            population=population,
+            batch=50,
+            seed=1,
+        )
 
 
 def test_a_csv_file_teaches_over_http(tmp_path):

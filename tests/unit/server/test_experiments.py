@@ -104,8 +104,10 @@ async def test_bad_toml_is_refused(api: Api) -> None:
 
 
 async def test_large_specs_are_refused(api: Api) -> None:
-    response = await api.client.post("/experiments", content=b" " * 2_000_000, headers=ADMIN)
+    response = await api.client.post("/experiments", content=b" " * 5_000_000, headers=ADMIN)
     assert_problem(response, 413, "too-large")
+    toml = ADMIN | {"content-type": "application/toml"}
+    assert_problem(await api.client.post("/experiments", content=b" " * 300_000, headers=toml), 413, "too-large")
 
 
 async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: Api) -> None:
