@@ -62,8 +62,8 @@ class Turns(Generic[T]):
     def group(self) -> list[T]:
         """The requests to answer next: one turn of every sender, or as many as fit if there is one sender alone."""
         group: list[T] = []
-        size = 0
-        while self._lines and (not group or (len(self._lines) == 1 and size < self._group_bytes)):
+        size, is_alone = 0, len(self._lines) == 1
+        while self._lines and (not group or (is_alone and size < self._group_bytes)):
             taken = self._turn()
             group += taken
             size += sum(self._cost(request) for request in taken)
