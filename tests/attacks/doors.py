@@ -84,7 +84,7 @@ class Door:
 @contextmanager
 def _few_open_files() -> Iterator[None]:
     """What starts in the block may have 1,024 files open unless it asks for more, as on most machines."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
         yield
@@ -116,7 +116,7 @@ def door(folder: Path, name: str) -> Iterator[Door]:
         yield Door(url, at.admin, path, at.processes.pid(name), publication)
 
 
-def hardly_slower(door: Door, attack: Callable[[], object], people: int = 100) -> float:
+def hardly_slower(door: Door, attack: Callable[[], Callable[[], object]], people: int = 100) -> float:
     """How many times longer honest people wait while ``attack`` goes on; quiet is the slower of before and after.
 
     ``attack`` returns what ends it.
@@ -124,9 +124,10 @@ def hardly_slower(door: Door, attack: Callable[[], object], people: int = 100) -
     door.median(10)  # the first people find everything cold
     before = door.median(people)
     end = attack()
-    during = door.median(people)
-    assert callable(end)
-    end()
+    try:
+        during = door.median(people)
+    finally:
+        end()
     return during / max(before, door.median(people))
 
 

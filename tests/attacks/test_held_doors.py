@@ -2,7 +2,7 @@
 
 import http.client
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ def test_half_open_connections(tmp_path: Path, name: str, sockets: int) -> None:
     with door(tmp_path, name) as at:
         held: list[socket.socket] = []
 
-        def attack() -> object:
+        def attack() -> Callable[[], object]:
             held.extend(at.connect("127.0.0.2") for _ in range(sockets))
             return lambda: [one.close() for one in held]
 
@@ -72,7 +72,7 @@ def test_uploads_that_stop_in_the_middle(tmp_path: Path, name: str, monkeypatch:
     with door(tmp_path, name) as at:
         held: list[socket.socket] = []
 
-        def attack() -> object:
+        def attack() -> Callable[[], object]:
             held.extend(unfinished(at))
             return lambda: [one.close() for one in held]
 
@@ -113,7 +113,7 @@ def test_junk_from_elsewhere(tmp_path: Path, reports: int) -> None:
                 connection.getresponse().read()
             connection.close()
 
-        def attack() -> object:
+        def attack() -> Callable[[], object]:
             senders = [Repeated(send, 1.3e6 / len(body) / 8 if reports > 1 else 25) for _ in range(8)]
             return lambda: [one.end() for one in senders]
 
