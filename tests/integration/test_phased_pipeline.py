@@ -39,7 +39,7 @@ STILL = {**QUICK, "privacy.epsilon": None, "privacy.min_batch": None}
 def create(at: Services, spec: PhasedSpec) -> None:
     body = spec.without_people().model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
-    answer = httpx.post(f"{at.admin}/experiments", json=body, headers=headers)
+    answer = httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60)
     assert answer.status_code == 201, answer.text
 
 

@@ -28,7 +28,7 @@ LOCAL = {"experiment.horizon": 3000, "experiment.round_size": 500}
 def create(at: Services, spec: Spec) -> None:
     body = spec.model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
-    assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers).status_code == 201
+    assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
 
 
 def load(at: Services, **how: Any) -> LoadResult:
