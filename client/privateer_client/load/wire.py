@@ -44,7 +44,7 @@ class Wire:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, name: str, server: str, shuffler: str | None, concurrency: int, sender: Ed25519PrivateKey | None
+        cls, name: str, server: str, shuffler: str | None, concurrency: int, sender: Ed25519PrivateKey | None = None
     ) -> AsyncIterator[Self]:
         """Connections to the services, until the context is left."""
         timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
