@@ -1,15 +1,15 @@
 """How a device checks the terms of a phase: as `privateer.privacy.verification`, for vectors."""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from privateer.errors import PrivateerError, TermsRefused
-from privateer.phased import PhasedSpec
+from privateer.phased import PhasedSpec, VectorPrivacy
 from privateer.privacy.verification import Limits, afford, believable
 from privateer.privatizers.vector_terms import VectorTerms, honest_people
 from privateer.wire.publication import Round
 
-_MECHANISMS: Final = {
+MECHANISMS: Final = {
     "local": ("symbol", "normal"),
     "shuffle": ("bits",),
     "central": ("curated",),
@@ -39,22 +39,26 @@ def verify_vectors(terms: VectorTerms, spec: PhasedSpec, facts: Round, limits: L
         )
 
 
-def _agree(terms: VectorTerms, spec: PhasedSpec, facts: Round) -> None:
-    """The terms are those of the spec, for the fewest people with whom the round may close."""
-    privacy = spec.privacy
-    expected = {
+def promised(privacy: VectorPrivacy, batch: int, fewest: int) -> dict[str, Any]:
+    """What the terms of a phase of ``batch`` people, which may close with ``fewest``, must say by the spec alone."""
+    return {
         "model": privacy.model,
         "epsilon": privacy.bound,
         "delta": privacy.delta,
-        "calibration": "tight",
-        "batch": facts.batch,
-        "honest": honest_people(privacy, facts.fewest) if privacy.model == "shuffle" else 0,
-        "bound": spec.half_range,
+        "calibration": privacy.calibration,
+        "batch": batch,
+        "honest": honest_people(privacy, fewest) if privacy.model == "shuffle" else 0,
     }
+
+
+def _agree(terms: VectorTerms, spec: PhasedSpec, facts: Round) -> None:
+    """The terms are those of the spec, for the fewest people with whom the round may close."""
+    privacy = spec.privacy
+    expected = promised(privacy, facts.batch, facts.fewest) | {"calibration": "tight", "bound": spec.half_range}
     for name, value in expected.items():
         if getattr(terms, name) != value:
             raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy=_REMEDY)
-    if terms.mechanism not in _MECHANISMS[privacy.model]:
+    if terms.mechanism not in MECHANISMS[privacy.model]:
         raise TermsRefused("not a mechanism of the trust model", field="mechanism", remedy=_REMEDY)
     if facts.fewest < max(spec.least(facts.batch), spec.privacy.min_batch if privacy.model == "shuffle" else 0):
         raise TermsRefused("may close with fewer people than the spec says", field="least", remedy=_REMEDY)

@@ -16,6 +16,7 @@ from privateer.experiment import Privacy
 from privateer.privacy.certificate import certify
 from privateer.privacy.terms import calibrate
 from privateer_client.ledger import Ledger, Payment
+from tests.support.records import record_of
 from tests.unit.lab.test_cli import run
 
 
@@ -114,22 +115,27 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
 def certificate(tmp_path: Path, epsilon: float) -> Path:
     terms = calibrate(Privacy(model="local", epsilon=1.0), 100, 1.0, 1.0)
     path = tmp_path / "certificate.json"
-    path.write_bytes(msgspec.json.encode({"certificate": certify("spring", epsilon, 0.0, [terms])}))
+    path.write_bytes(msgspec.json.encode(certify("spring", epsilon, 0.0, [terms])))
     return path
 
 
 def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = certificate(tmp_path, 1.0)
-    record = json.loads(path.read_text())
-    false = json.loads(certificate(tmp_path, 0.5).read_text())["certificate"]
-    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": record["certificate"]}]}))
-    assert figures(capsys, "verify", str(path))["sources"][0]["claims"][0]["holds"]
-    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": false}]}))
+    path, text = tmp_path / "record.json", json.dumps(record_of("sources"))
+    path.write_text(text)
+    sources = figures(capsys, "verify", str(path))["sources"]
+    assert [source["name"] for source in sources] == ["clinic", "abroad"]
+    assert all(claim["holds"] for source in sources for claim in source["claims"])
+    false = json.loads(text)
+    clinic = false["sources"][0]
+    for told in (clinic["rounds"][0], clinic["certificate"]["claims"][0]["event"]):
+        told["local_epsilon"] = 5.9
+    clinic["certificate"]["claims"][1]["epsilon"] = clinic["certificate"]["claims"][1]["event"]["epsilon"] = 5.9
+    path.write_text(json.dumps(false))
     code, out, _ = run(capsys, "account", "verify", str(path))
     assert code == 1
     assert "clinic" in out
     for bad in (3, [3], [{}], [{"name": "clinic"}], [{"name": "clinic", "certificate": {}}]):
-        path.write_text(json.dumps(record | {"sources": bad}))
+        path.write_text(json.dumps(json.loads(text) | {"sources": bad}))
         code, _, err = run(capsys, "account", "verify", str(path))
         assert code == 2
         assert len(err.splitlines()) == 1
