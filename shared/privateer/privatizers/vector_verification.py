@@ -3,9 +3,10 @@
 import math
 from typing import Any, Final
 
-from privateer.errors import PrivateerError, TermsRefused
+from privateer.errors import SpecError, TermsRefused
 from privateer.phased import PhasedSpec, VectorPrivacy
 from privateer.privacy.verification import Limits, afford, believable
+from privateer.privatizers.vector_symbol import DIRECTIONS
 from privateer.privatizers.vector_terms import VectorTerms, honest_people
 from privateer.wire.publication import Round
 
@@ -16,7 +17,6 @@ MECHANISMS: Final = {
     "none": ("curated",),
 }
 _MESSAGES_MAX: Final = 1 << 17
-_DIRECTIONS_MAX: Final = 1 << 20
 _REMEDY: Final = "do not take part"
 
 
@@ -33,7 +33,11 @@ def verify_vectors(terms: VectorTerms, spec: PhasedSpec, facts: Round, limits: L
     if terms.model == "shuffle":
         believable(spec.privacy.honest_fraction, facts.fewest, limits)
     _possible(terms)
-    if not terms.holds:
+    try:
+        holds = terms.holds
+    except SpecError as error:
+        raise TermsRefused("no such randomizer", field=error.field, remedy=_REMEDY) from None
+    if not holds:
         raise TermsRefused(
             f"the noise gives delta {terms.true_delta:.3g}, promised is {terms.delta:g}", field="delta", remedy=_REMEDY
         )
@@ -70,7 +74,7 @@ def _possible(terms: VectorTerms) -> None:
         "coordinates": 1 <= terms.coordinates <= _MESSAGES_MAX,
         "messages": 1 <= terms.messages <= _MESSAGES_MAX,
         "seed": 0 <= terms.seed < 1 << 64,
-        "directions": 0 <= terms.directions <= _DIRECTIONS_MAX,
+        "directions": 0 <= terms.directions <= max(DIRECTIONS),
         "deviation": 0 <= terms.deviation < math.inf,
     }
     for name, fits in sizes.items():
@@ -78,5 +82,5 @@ def _possible(terms: VectorTerms) -> None:
             raise TermsRefused("out of range", field=name, remedy=_REMEDY)
     try:
         terms.privatizer()
-    except (PrivateerError, ValueError, OverflowError) as error:
-        raise TermsRefused("no such randomizer", field="mechanism", remedy=_REMEDY) from error
+    except SpecError:
+        raise TermsRefused("no such randomizer", field="mechanism", remedy=_REMEDY) from None
