@@ -175,7 +175,7 @@ def _difference(made: Certificate, given: Certificate) -> str | None:
     if len(made.claims) != len(given.claims):
         return "claims"
     for place, (left, right) in enumerate(zip(made.claims, given.claims, strict=True)):
-        for name in ("against", "epsilon", "event", "sampling", "exact"):
+        for name in ("against", "about", "epsilon", "event", "sampling", "exact"):
             if getattr(left, name) != getattr(right, name):
                 return f"claims.{place}.{name}"
         if not math.isclose(left.delta, right.delta, rel_tol=_OTHER_DIGITS):

@@ -259,5 +259,7 @@ def test_a_promise_at_the_top_that_the_rounds_do_not_keep_is_refused(capsys, tmp
 def test_a_record_whose_rounds_do_not_keep_the_promise_does_not_hold(capsys, tmp_path):
     """Rows and certificate agree, and what they agree on is false: that is exit code 1, as ever."""
     record = record_of("local")
-    record["rounds"][0]["local_epsilon"] = record["certificate"]["claims"][0]["event"]["epsilon"] = 2.0
+    record["rounds"][0]["local_epsilon"] = 2.0
+    for claim in record["certificate"]["claims"]:
+        claim["event"]["epsilon"] = 2.0
     assert verify(capsys, tmp_path, json.dumps(record)) == (1, "")

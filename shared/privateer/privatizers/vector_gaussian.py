@@ -56,7 +56,7 @@ class GaussianVectors:
     Raises
     ------
     SpecError
-        If the noise does not fit the report's 32 bits a coordinate, or is too small for its sampler.
+        If the noise does not fit the report's 32 bits a coordinate.
     """
 
     ball: Ball
@@ -65,7 +65,6 @@ class GaussianVectors:
     def __post_init__(self) -> None:
         if not self.ball.diameter + _REACH * self.deviation < _MOST:
             raise SpecError("the noise is too large for a report", field="privacy.epsilon", remedy="raise it")
-        RoundedNormal(self.deviation)
 
     @cached_property
     def _normal(self) -> RoundedNormal:
