@@ -1,6 +1,7 @@
 """``account experiment``, ``verify``, ``ledger``: what was promised, whether it holds, what was spent."""
 
 import math
+import sqlite3
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,7 +112,7 @@ def ledger(
     where = path or default_path()
     if not where.is_file():
         raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
-    payments = Ledger(where).payments()
+    payments = _payments(where)
     spent = {
         "experiments": len(payments),
         "epsilon_in_sum": finite(sum(payment.epsilon for payment in payments)),
@@ -129,6 +130,16 @@ def ledger(
     for payment in payments:
         print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
     print_table("together", spent.items())
+
+
+def _payments(where: Path) -> list[Payment]:
+    """What a ledger holds, if that is payments: the file may be anything."""
+    try:
+        payments = Ledger(where).payments()
+        msgspec.convert([vars(payment) for payment in payments], list[Payment])
+    except (sqlite3.Error, msgspec.ValidationError, TypeError):
+        raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
+    return payments
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:

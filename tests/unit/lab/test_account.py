@@ -2,8 +2,9 @@
 
 import json
 import math
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -175,6 +176,53 @@ def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[st
     assert (code, out) == (2, "")
     assert "there is no ledger" in err
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE payments SET epsilon = 'much'",
+        "UPDATE payments SET epsilon = -1",
+        "UPDATE payments SET delta = 2",
+        "UPDATE payments SET version = x'ff'",
+        "UPDATE payments SET experiment = x'ff'",
+        "UPDATE payments SET model = CAST(x'ff' AS TEXT)",
+        "ALTER TABLE payments DROP COLUMN model",
+        "DROP TABLE payments; CREATE VIEW payments AS SELECT 1 AS a, 2 AS day",
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_ledger_that_somebody_changed_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, damage: str, form: list[str]
+) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger(path).pay(Payment("a", 1, "local", 0.5, 0.0, 0.5))
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(damage)
+    code, out, err = run(capsys, "account", "ledger", "--path", str(path), *form)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"event": "pure", "epsilon": 1, "epsilon": 9}]',
+        '[{"event": "pure", "epsilon": NaN}]',
+        '[{"event": "pure", "epsilon": 1' + "0" * 400 + "}]",
+        '{"event": "repeated", "of": ' * 40 + '{"event": "pure", "epsilon": 1}' + ', "count": 1}' * 40,
+        "[" * 150 + "]" * 150,
+        '[{"event": "repeated", "of": {"event": "pure", "epsilon": 1}, "count": 1' + "0" * 300 + "}]",
+        '{"events": []}',
+        "null",
+    ],
+)
+def test_hostile_events_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(text)
+    code, out, err = run(capsys, "account", "compose", str(path))
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
 
 
 @contextmanager
