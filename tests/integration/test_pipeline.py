@@ -98,7 +98,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
             privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
             assert sum(round_["received"] for round_ in privacy["rounds"] if round_["released"]) == people
-            assert all(verdict.holds for verdict in recompute(read_certificate(privacy)))
+            assert all(verdict.holds for verdict in recompute(read_certificate(privacy["certificate"])))
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED
@@ -124,7 +124,7 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         assert sum(count for cohort, count in counts if cohort) == sum(count for cohort, count in counts if not cohort)
         privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
         for record in (privacy, *privacy["sources"]):
-            assert all(verdict.holds for verdict in recompute(read_certificate(record)))
+            assert all(verdict.holds for verdict in recompute(read_certificate(record["certificate"])))
 
 
 def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
