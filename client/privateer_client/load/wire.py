@@ -1,7 +1,6 @@
 """What load drivers send and fetch: until somebody answers."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ import aiohttp
 
 from privateer.errors import NotFound, TermsRefused, Unavailable
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
-from privateer.wire.problem import slug_of
+from privateer_client.answers import Answer
+from privateer_client.load.counts import Counts
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
@@ -53,19 +53,20 @@ class Wire:
         How many were accepted, and the others by reason.
         """
         body, door = encode_envelope(Envelope(header, sealed)), self._door(model)
+        counts = Counts(people)
         for attempt in range(TRIES):
             try:
                 async with self.http.post(door, data=body, headers={"Content-Type": MEDIA_TYPE}) as response:
-                    answer = await response.read()
-                    if response.status < 500:
-                        self.sent += len(body)
-                        return _counts(answer) if response.status == 202 else _refusals(answer, people, attempt > 0)
+                    counts.hear(Answer(response.status, await response.read()), attempt > 0)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise Unavailable("not a URL", field="--shuffler", remedy="write http://host:port") from None
             except (aiohttp.ClientError, TimeoutError):
                 pass
+            if not counts.pending:
+                self.sent += len(body)
+                break
             await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
-        return 0, {"unsent": people}
+        return counts.accepted, counts.refused
 
     def _door(self, model: str) -> str:
         if model != "shuffle":
@@ -95,19 +96,3 @@ class Wire:
             if old is None:
                 raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
             return None
-
-
-def _counts(answer: bytes) -> tuple[int, dict[str, int]]:
-    data = json.loads(answer)
-    return int(data["accepted"]), dict(data["refused"])
-
-
-def _refusals(answer: bytes, people: int, retried: bool) -> tuple[int, dict[str, int]]:
-    """Counts in a problem document; duplicates after a retry were accepted before."""
-    try:
-        refused = dict(json.loads(answer).get("refused") or {})
-    except ValueError:
-        refused = {}
-    refused = refused or {slug_of(answer): people}
-    accepted = refused.pop("duplicate-report", 0) if retried else 0
-    return accepted, refused

@@ -15,7 +15,9 @@ import pytest
 from privateer.experiment import Privacy
 from privateer.privacy.certificate import certify
 from privateer.privacy.terms import calibrate
-from privateer_client.ledger import Ledger, Payment
+from privateer_client.account import Payment
+from privateer_client.ledger import Ledger
+from tests.support.devices import pay
 from tests.unit.lab.test_cli import run
 
 
@@ -150,13 +152,13 @@ def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     for name in ("a", "b", "c"):
-        ledger.pay(Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
     found = figures(capsys, "ledger", "--path", str(path))
     assert [row["experiment"] for row in found["payments"]] == ["a", "b", "c"]
     assert found["spent"]["epsilon_in_sum"] == 1.5
     assert 1.0 < found["spent"]["epsilon_composed"] <= 1.5
     assert found["spent"]["local_epsilon_in_sum"] == 12.0
-    ledger.pay(Payment("d", 1, "none", math.inf, 0.0, math.inf))
+    pay(ledger, Payment("d", 1, "none", math.inf, 0.0, math.inf))
     found = figures(capsys, "ledger", "--path", str(path))
     assert found["spent"]["epsilon_in_sum"] is None
     assert found["spent"]["epsilon_composed"] is None
