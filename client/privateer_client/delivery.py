@@ -46,11 +46,10 @@ def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> St
     while reports:
         asked = yield from _try(reports, account, pace.timeout, known)
         reports = [report for report in reports if known[report.experiment].outcome is Outcome.PENDING]
-        tries += 1
-        pause = asked + pace.backoff(tries)
-        if not reports or pace.now() + pause > end:
+        tries, left = tries + 1, end - pace.now()
+        if not reports or left <= asked:
             break
-        yield Pause(pause)
+        yield Pause(min(left, asked + pace.backoff(tries)))
     return known
 
 
