@@ -240,6 +240,28 @@ def test_an_address_that_is_none_is_refused(ledger: Path, url: str) -> None:
     assert refusal.value.field == "url"
 
 
+@pytest.mark.parametrize("shuffler", ["m", "ftp://m", "http://u:p@m"])
+def test_a_shuffler_that_is_none_is_refused(ledger: Path, shuffler: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        Client("http://s", shuffler=shuffler, ledger=Ledger(ledger))
+    assert refusal.value.field == "shuffler"
+
+
+@pytest.mark.parametrize(
+    ("times", "field"),
+    [
+        ({"timeout": 0.0}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"patience": -1.0}, "patience"),
+        ({"patience": float("nan")}, "patience"),
+    ],
+)
+def test_times_out_of_range_are_refused(ledger: Path, times: dict[str, float], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        client(Service(b""), ledger, **times)
+    assert refusal.value.field == field
+
+
 def test_a_cookie_never_ties_the_report_to_the_fetch(ledger: Path) -> None:
     body, seen = published(make_spec()), []
 

@@ -5,6 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,9 +128,46 @@ def test_nothing_is_paid_back(tmp_path: Path, field: str, bad: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "field"), [({"total_epsilon": -1.0}, "total_epsilon"), ({"window_days": 0}, "window_days")]
+    ("limits", "field"),
+    [
+        ({"total_epsilon": -1.0}, "total_epsilon"),
+        ({"total_delta": math.nan}, "total_delta"),
+        ({"total_local_epsilon": -math.inf}, "total_local_epsilon"),
+        ({"per_server_epsilon": -1e-9}, "per_server_epsilon"),
+        ({"per_server_delta": math.nan}, "per_server_delta"),
+        ({"per_server_local_epsilon": -1.0}, "per_server_local_epsilon"),
+        ({"window_days": 0}, "window_days"),
+    ],
 )
 def test_limits_out_of_range_are_refused(tmp_path: Path, limits: dict[str, float], field: str) -> None:
     with pytest.raises(InputError) as refused:
         Ledger(tmp_path / "ledger.db", **limits)  # type: ignore[arg-type]
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("cost", ["epsilon", "delta", "local_epsilon"])
+def test_every_cost_has_a_total_and_a_share(tmp_path: Path, cost: str) -> None:
+    def costing(name: str) -> Payment:
+        return Payment(name, 1, "shuffle", 0.25, 0.25, 0.25)
+
+    limits: dict[str, Any] = {f"total_{cost}": 1.0}
+    ledger = Ledger(tmp_path / "ledger.db", **limits)
+    for name in ("http://s/a", "http://s/b"):
+        pay(ledger, costing(name))
+    with pytest.raises(BudgetExceeded, match=r"spent 0\.5 at http://s, asked 0\.25, limit 0\.5") as refused:
+        pay(ledger, costing("http://s/path/c"))
+    assert refused.value.field == cost
+    for name in ("http://s:81/a", "https://s/a"):
+        pay(ledger, costing(name))
+    with pytest.raises(BudgetExceeded, match=r"spent 1, asked 0\.25, limit 1 \(.*total_" + cost):
+        pay(ledger, costing("http://t/a"))
+
+
+def test_a_share_looks_back_the_same_window(tmp_path: Path) -> None:
+    clock = Days(100)
+    ledger = Ledger(tmp_path / "ledger.db", total_epsilon=2.0, window_days=7, clock=clock)
+    pay(ledger, payment("http://s/a"))
+    with pytest.raises(BudgetExceeded, match="spent 1 at http://s in 7 days, asked 1, limit 1"):
+        pay(ledger, payment("http://s/b"))
+    clock.day = 107
+    pay(ledger, payment("http://s/b"))

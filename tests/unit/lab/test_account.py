@@ -205,3 +205,21 @@ def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: 
         code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
+
+
+def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    for name in ("http://s/a", "http://s/b", "http://t:81/c"):
+        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+    ledger.discard("http://s/a")
+    found = figures(capsys, "ledger", "--path", str(ledger.path))
+    assert [row["waiting"] for row in found["payments"]] == [False, True, True]
+    assert found["servers"] == {
+        "http://s": {"epsilon_in_sum": 1.0, "delta_in_sum": 2e-6, "local_epsilon_in_sum": 8.0},
+        "http://t:81": {"epsilon_in_sum": 0.5, "delta_in_sum": 1e-6, "local_epsilon_in_sum": 4.0},
+    }
+    assert found["spent"]["delta_in_sum"] == pytest.approx(3e-6)
+    assert found["spent"]["waiting"] == 2
+    code, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
+    assert code == 0
+    assert "at http://t:81" in out
