@@ -11,6 +11,8 @@ from privateer.errors import AlreadyReported, NotFound, RoundClosed, Unavailable
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.devices import StillTime, still
+from tests.support.phases import LIMITS, small_spec
+from tests.support.phases import published as published_phase
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
 
@@ -214,3 +216,32 @@ def test_tries_and_pauses_do_not_depend_on_the_record(
         seen.append((time.pauses[before:], [len(body) for body in door.bodies]))
     assert seen[0] == seen[1]
     assert seen[0][0] == [0.25, 0.5, 1.0, 2.0, 4.0, 2.25]
+
+
+async def test_async_clients_resend_too(tmp_path: Path) -> None:
+    door = Door(DOWN)
+    assert await report_async(door, tmp_path) == "pending"
+    tried, door.answer = len(door.bodies), None
+    ledger, transport = Ledger(tmp_path / "ledger.db"), httpx.MockTransport(door)
+    async with AsyncClient("http://s", ledger=ledger, transport=transport) as client:
+        assert await client.resend() == {"test": Outcome.ACCEPTED}
+        assert await client.resend() == {}
+    assert len(door.bodies) == tried + 1
+    assert len(set(door.bodies)) == 1
+
+
+def test_vectors_of_a_phase_wait_as_well(tmp_path: Path) -> None:
+    """A long report, sent by a client that is started for the next phase."""
+    door = Door(DOWN, published_phase(small_spec("shuffle")))
+
+    def phases() -> Client:
+        ledger, transport = Ledger(tmp_path / "ledger.db"), httpx.MockTransport(door)
+        return Client("http://s", shuffler="http://m", limits=LIMITS, ledger=ledger, transport=transport)
+
+    session = phases().join_phase("test")
+    session.asked = True
+    assert session.report(dict.fromkeys(session.plays, 0.25)) == "pending"
+    tried, door.answer = len(door.bodies), None
+    assert not phases().join_phase("test").asked
+    assert (len(door.bodies), len(set(door.bodies))) == (tried + 1, 1)
+    assert phases().resend() == {}
