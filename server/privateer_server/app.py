@@ -87,8 +87,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.add_middleware(FaultGuard)
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, store, metrics, opener.public_key))
-    control.include_router(experiments_router(experiments, store, settings.admin_token))
     shufflers = TrustedShufflers(settings.shuffler_keys)
+    control.include_router(experiments_router(experiments, store, settings.admin_token, shufflers))
     doors: dict[str, ASGIApp] = {
         "/reports": FaultGuard(reports_door(intake, metrics, settings.report_bytes_max)),
         "/batches": FaultGuard(batches_door(intake, metrics, settings.batch_bytes_max, shufflers)),

@@ -4,17 +4,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import NotFound, PrivateerError, Unavailable
+from privateer.errors import BatchRefused, NotFound, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer_server.experiments import Experiment, Experiments
 from privateer_server.metrics import Metrics
 from privateer_server.opening import Opener
 from privateer_server.rounds import OpenRound
 from privateer_server.store import Change, Store
-from privateer_server.tally import Outcome, Tally
+from privateer_server.tally import Delivery, Outcome, Tally
 
 _log = logging.getLogger("privateer.server")
 _QUEUE_MAX: Final = 4096
@@ -73,28 +74,45 @@ class Intake:
             await self._queue.put(None)
             await self._writer
 
-    async def submit(self, envelope: Envelope, *, is_batch: bool = False) -> Outcome:
-        """Have reports counted; returns when what was accepted is durable.
+    async def submit(self, envelope: Envelope) -> Outcome:
+        """Have reports from devices counted; returns when what was accepted is durable.
 
         Raises
         ------
         NotFound
             If there is no such experiment.
-        BatchRefused, ReportRefused
-            If a batch as a whole is not the round's.
         Unavailable
             If the server is overloaded or cannot write.
         """
+        name = envelope.header.experiment
+        self._known(name)
+        return await self._do(name, lambda tally: tally.take(envelope), len(envelope.sealed))
+
+    async def deliver(self, delivery: Delivery) -> Outcome:
+        """Have a shuffler's batch counted; returns when that is durable.
+
+        Raises
+        ------
+        NotFound, Unavailable
+            As `submit`.
+        BatchRefused, ReportRefused
+            If the batch as a whole is not the round's, or another shuffler claimed the experiment.
+        """
+        name = delivery.envelope.header.experiment
+        if self._known(name).shuffler not in ("", delivery.shuffler):
+            self._metrics.refuse({BatchRefused.slug: 1})
+            raise BatchRefused(
+                "another shuffler claimed the experiment",
+                remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+            )
+        return await self._do(name, lambda tally: tally.take_batch(delivery), len(delivery.envelope.sealed))
+
+    def _known(self, name: str) -> Experiment:
         try:
-            self._experiments.get(envelope.header.experiment)
+            return self._experiments.get(name)
         except NotFound as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(
-            envelope.header.experiment,
-            lambda tally: tally.take_batch(envelope) if is_batch else tally.take(envelope),
-            len(envelope.sealed),
-        )
 
     async def expire(self, name: str) -> None:
         """Close the round of an experiment, or give it up, if it is over; returns when that is durable.
@@ -156,7 +174,8 @@ class Intake:
             name = request.experiment
             if name not in tallies:
                 experiment = self._experiments.get(name)
-                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock)
+                answered = partial(self._store.answer, name)
+                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock, answered)
             answers.append(_taken(tallies[name], request))
         rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
         self._store.commit([change for _, _, change in rounds])
@@ -166,6 +185,7 @@ class Intake:
         for experiment, current, change in result.rounds:
             self._metrics.accept(change.received - experiment.current.received)
             self._metrics.refuse(change.refused)
+            self._metrics.fail_to_open(change.experiment, change.refused.get(Unopenable.slug, 0))
             experiment.advance(current, change)
             if change.following:
                 self._metrics.close_round()

@@ -1,6 +1,7 @@
 """The doors for reports and batches: plain ASGI, since a framework costs as much as opening a report."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -10,17 +11,21 @@ from starlette.types import Receive, Scope, Send
 
 from privateer.errors import PrivateerError, TooLarge
 from privateer.wire.batch import SIGNATURE_HEADER, check_signature, decode_batch, is_signature, unsigned
-from privateer.wire.envelope import Envelope, decode_envelope
+from privateer.wire.envelope import decode_envelope
 from privateer_server.api.problems import MethodNotAllowed, problem_response
 from privateer_server.intake import Intake
 from privateer_server.keys import TrustedShufflers
 from privateer_server.metrics import Metrics
-from privateer_server.tally import Outcome
+from privateer_server.tally import Delivery, Outcome
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
 _BATCHES_AT_ONCE: Final = 4
 """Batches read at the same time: anybody can begin one, and each may be as large as memory allows one to be."""
+
+
+Taken = Callable[[], Awaitable[Response]]
+"""Hands what was read to the intake, and answers."""
 
 
 class Door:
@@ -29,15 +34,11 @@ class Door:
     Parameters
     ----------
     read
-        Makes an envelope of a request, or refuses.
-    is_batch
-        Whether the envelopes are batches.
+        Reads a request, or refuses it.
     """
 
-    def __init__(
-        self, intake: Intake, metrics: Metrics, read: Callable[[Request], Awaitable[Envelope]], is_batch: bool
-    ) -> None:
-        self._intake, self._metrics, self._read, self._is_batch = intake, metrics, read, is_batch
+    def __init__(self, metrics: Metrics, read: Callable[[Request], Awaitable[Taken]]) -> None:
+        self._metrics, self._read = metrics, read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -55,44 +56,54 @@ class Door:
             response.headers["Allow"] = "POST"
             return response
         try:
-            envelope = await self._read(request)
+            taken = await self._read(request)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        outcome = await self._intake.submit(envelope, is_batch=self._is_batch)
-        if self._is_batch and not outcome.already_taken:
-            self._metrics.take_batch()
-        return _response(outcome, self._is_batch)
+        return await taken()
 
 
 def reports_door(intake: Intake, metrics: Metrics, bytes_max: int) -> Door:
     """``POST /reports``: envelopes of sealed reports from devices."""
 
-    async def read(request: Request) -> Envelope:
-        return decode_envelope(await read_body(request, bytes_max))
+    async def read(request: Request) -> Taken:
+        envelope = decode_envelope(await read_body(request, bytes_max))
 
-    return Door(intake, metrics, read, is_batch=False)
+        async def taken() -> Response:
+            return _of_reports(await intake.submit(envelope))
+
+        return taken
+
+    return Door(metrics, read)
 
 
 def batches_door(intake: Intake, metrics: Metrics, bytes_max: int, shufflers: TrustedShufflers) -> Door:
     """``POST /batches``: signed batches from trusted shufflers."""
 
-    def verified(body: bytes, signature: str) -> Envelope:
-        check_signature(body, signature, shufflers.keys())
-        return decode_batch(body)
+    def verified(body: bytes, signature: str) -> Delivery:
+        shuffler = check_signature(body, signature, shufflers.keys())
+        return Delivery(decode_batch(body), hashlib.sha256(body).digest(), shuffler)
 
     reading = asyncio.Semaphore(_BATCHES_AT_ONCE)
 
-    async def read(request: Request) -> Envelope:
+    async def read(request: Request) -> Taken:
         signature = request.headers.get(SIGNATURE_HEADER, "")
         if not is_signature(signature):
             raise unsigned()
         async with reading:
             body = await read_body(request, bytes_max)
             # A batch may be large: hashing it must not keep the event loop from others.
-            return await asyncio.to_thread(verified, body, signature)
+            delivery = await asyncio.to_thread(verified, body, signature)
 
-    return Door(intake, metrics, read, is_batch=True)
+        async def taken() -> Response:
+            outcome = await intake.deliver(delivery)
+            if not outcome.again:
+                metrics.take_batch()
+            return Response(outcome.answer, _OK if outcome.again else _ACCEPTED, media_type="application/json")
+
+        return taken
+
+    return Door(metrics, read)
 
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
@@ -118,9 +129,7 @@ def _check_size(size: int, bytes_max: int) -> None:
         raise TooLarge(f"the body is above {bytes_max} bytes", remedy="send less at once")
 
 
-def _response(outcome: Outcome, is_batch: bool) -> Response:
-    if outcome.already_taken:
-        return JSONResponse({"status": "already-taken"}, _OK)
-    if outcome.problem and not outcome.accepted and not is_batch:
+def _of_reports(outcome: Outcome) -> Response:
+    if outcome.problem and not outcome.accepted:
         return problem_response(outcome.problem, refused=outcome.refused)
     return JSONResponse({"accepted": outcome.accepted, "refused": outcome.refused}, _ACCEPTED)

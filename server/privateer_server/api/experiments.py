@@ -11,11 +11,13 @@ from starlette.responses import JSONResponse, Response
 from privateer.errors import NotFound, SpecError, Unauthorized
 from privateer.families import AnySpec, parse_any_spec
 from privateer.sections import toml_tables
+from privateer.wire.batch import SIGNATURE_HEADER, check_claim
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import digest
 from privateer_server.api import promises, views
 from privateer_server.api.doors import read_body
 from privateer_server.experiments import Experiments
+from privateer_server.keys import TrustedShufflers
 from privateer_server.store import Store
 
 _SPEC_BYTES_MAX: Final = 1 << 20
@@ -24,7 +26,9 @@ _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 
 
-def experiments_router(experiments: Experiments, store: Store, admin_token: str) -> APIRouter:
+def experiments_router(
+    experiments: Experiments, store: Store, admin_token: str, shufflers: TrustedShufflers
+) -> APIRouter:
     """The routes, bound to what they read."""
     router = APIRouter(prefix="/experiments", tags=["experiments"])
 
@@ -45,6 +49,20 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str)
     async def show(name: str) -> dict[str, Any]:
         """One experiment: progress, refusals by reason, and its spec."""
         return views.facts(experiments.get(name))
+
+    @router.post("/{name}/shuffler")
+    async def claim(name: str, request: Request) -> JSONResponse:
+        """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
+        shuffler = check_claim(name, request.headers.get(SIGNATURE_HEADER, ""), shufflers.keys())
+        await experiments.claim(name, shuffler)
+        return JSONResponse({"shuffler": shuffler})
+
+    @router.delete("/{name}/shuffler")
+    async def release(name: str, authorization: Annotated[str, Header()] = "") -> JSONResponse:
+        """Let another shuffler claim the experiment, since the one that did is gone."""
+        _authorize(authorization, admin_token)
+        await experiments.release(name)
+        return JSONResponse({"shuffler": None})
 
     @router.get("/{name}/policy")
     async def policy(

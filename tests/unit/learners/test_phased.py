@@ -112,7 +112,7 @@ def test_published_widths_are_those_of_equation_3():
     noise = policy.terms.deviation / 2**14 / n
     width = (math.sqrt(2 * d / (n * h)) + 0.1 / math.sqrt(n) + 2 * noise * math.sqrt(d)) * math.sqrt(2 * math.log(100))
     values = np.array([0.0, -1.999 * width, -2.001 * width])
-    assert learner._keep_published(policy, n, values).tolist() == [True, True, False]
+    assert learner._keep_published(0, policy, n, values).tolist() == [True, True, False]
 
 
 def test_published_plays_the_last_phase_as_far_as_it_fits_and_tight_the_best():

@@ -66,7 +66,7 @@ async def test_many_people_at_once(shuffler):
 
 HEADERS = {
     "wrong-key": lambda header: Header(header.experiment, header.version, b"k" * 8, header.digest),
-    "wrong-digest": lambda header: Header(header.experiment, header.version, header.key_id, b"d" * 16),
+    "wrong-digest": lambda header: Header(header.experiment, header.version, header.key_id, b"d" * 32),
     "round-closed": lambda header: Header(header.experiment, header.version - 1, header.key_id, header.digest),
     "round-unknown": lambda header: Header(header.experiment, header.version + 1, header.key_id, header.digest),
 }
@@ -137,7 +137,7 @@ async def test_an_experiment_that_is_over_takes_no_reports(shuffler):
 
 
 async def test_an_unknown_experiment_is_not_found(shuffler):
-    header = Header("winter", 1, KEY[:8], b"d" * 16)
+    header = Header("winter", 1, KEY[:8], b"d" * 32)
     assert_problem(await shuffler.post(header, sealed_reports(1)), 404, "not-found")
     assert await shuffler.refused("not-found") == 1
 

@@ -10,7 +10,7 @@ from privateer.wire.publication import Round
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
-ENVELOPE = Envelope(header_of(Round("spring", 3, "shuffle", 2000, 96, bytes(32)), b"d" * 16), b"s" * 96 * 2000)
+ENVELOPE = Envelope(header_of(Round("spring", 3, "shuffle", 2000, 96, bytes(32)), b"d" * 32), b"s" * 96 * 2000)
 BODY = encode_envelope(ENVELOPE)
 
 
