@@ -33,4 +33,4 @@ class Background:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failed = True
-            _log.error("a background task ended with %s; restart the shuffler", type(error).__name__)
+            _log.error("a background task ended with %s; restart the shuffler", type(error).__name__, exc_info=error)

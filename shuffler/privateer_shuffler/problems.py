@@ -1,14 +1,17 @@
 """Every error of the shuffler's HTTP interface as a problem document."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from privateer.errors import NotFound, PrivateerError
+from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.wire.problem import MEDIA_TYPE, problem_body
+
+
+_RETRY: Final = {"Retry-After": "1"}
 
 
 class MethodNotAllowed(PrivateerError):
@@ -19,7 +22,8 @@ class MethodNotAllowed(PrivateerError):
 
 def problem(error: PrivateerError, headers: Mapping[str, str] | None = None, **extension: Any) -> Response:
     """The response that tells an error."""
-    return Response(problem_body(error, **extension), error.status, headers, MEDIA_TYPE)
+    retry = _RETRY if isinstance(error, Unavailable) else {}
+    return Response(problem_body(error, **extension), error.status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
 
 async def told(_: Request, error: Exception) -> Response:

@@ -28,7 +28,7 @@ headers = st.builds(
     experiment=st.text(max_size=20),
     version=st.integers(1, 2**62),
     key_id=st.binary(min_size=8, max_size=8),
-    digest=st.binary(min_size=16, max_size=16),
+    digest=st.binary(min_size=32, max_size=32),
 )
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
