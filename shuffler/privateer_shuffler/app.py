@@ -31,7 +31,6 @@ from privateer_shuffler.settings import Settings, read_settings
 from privateer_shuffler.terms import Terms
 from privateer_shuffler.upstream import Upstream
 
-
 _UMASK: Final = 0o077
 _SHUTDOWN_SECONDS: Final = 2
 """How long requests under way may delay a stop; what they sent is held if it was acknowledged, and else comes again."""

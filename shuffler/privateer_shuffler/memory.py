@@ -43,7 +43,7 @@ class Memory:
         path = folder / _FILE
         try:
             self._connection = open_database(path, (), (_TABLE,))
-            self._connection.execute(f"SELECT {', '.join(('experiment', *Taken._fields))} FROM taken").fetchall()
+            self._connection.execute("SELECT experiment, version, digest, over FROM taken").fetchall()
         except sqlite3.Error as error:
             raise damaged(path) from error
 

@@ -266,7 +266,7 @@ def _fingerprint(sealed: bytes) -> bytes:
 
 
 def waiting() -> Unavailable:
-    """What to tell those who come while a full batch is on its way, and nobody knows yet if the server wants another."""
+    """What to tell those who come while a full batch is on its way: the server may ask for another."""
     return Unavailable("the batch of this version is full and on its way", remedy="send the same bytes again later")
 
 

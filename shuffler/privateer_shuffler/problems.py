@@ -10,7 +10,6 @@ from starlette.responses import Response
 from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
-
 _RETRY: Final = {"Retry-After": "1"}
 
 

@@ -149,7 +149,7 @@ async def _body(answer: httpx.Response) -> bytes:
         raise Unavailable("the learning server's answer is compressed", remedy="try again later")
     most = _PUBLICATION_BYTES if answer.status_code == HTTPStatus.OK else _ANSWER_BYTES
     body = bytearray()
-    async for chunk in answer.aiter_raw():
+    async for chunk in answer.aiter_bytes():
         body += chunk
         if len(body) > most:
             raise Unavailable(f"the learning server's answer has more than {most} bytes", remedy="try again later")

@@ -59,7 +59,9 @@ class Wire:
                     answer = await response.read()
                     if response.status < 500:
                         self.sent += len(body)
-                        return _counts(answer) if response.status == 202 else _refusals(answer, people, attempt > 0)
+                        accepted, refused = _counts(answer, people, attempt > 0)
+                        if Unavailable.slug not in refused:
+                            return accepted, refused
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise Unavailable("not a URL", field="--shuffler", remedy="write http://host:port") from None
             except (aiohttp.ClientError, TimeoutError):
@@ -97,17 +99,14 @@ class Wire:
             return None
 
 
-def _counts(answer: bytes) -> tuple[int, dict[str, int]]:
-    data = json.loads(answer)
-    return int(data["accepted"]), dict(data["refused"])
-
-
-def _refusals(answer: bytes, people: int, retried: bool) -> tuple[int, dict[str, int]]:
-    """Counts in a problem document; duplicates after a retry were accepted before."""
+def _counts(answer: bytes, people: int, retried: bool) -> tuple[int, dict[str, int]]:
+    """Counts in an answer or a problem document; duplicates after a retry were accepted before."""
     try:
-        refused = dict(json.loads(answer).get("refused") or {})
+        told = dict(json.loads(answer))
     except ValueError:
-        refused = {}
-    refused = refused or {slug_of(answer): people}
-    accepted = refused.pop("duplicate-report", 0) if retried else 0
+        told = {}
+    accepted, refused = int(told.get("accepted") or 0), dict(told.get("refused") or {})
+    if not accepted and not refused:
+        refused = {slug_of(answer): people}
+    accepted += refused.pop("duplicate-report", 0) if retried else 0
     return accepted, refused

@@ -74,7 +74,7 @@ def _bounded(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cost(row: RoundRecord, facts: dict[str, Any], kept: tuple[str, ...]) -> dict[str, Any]:
-    """A round's mechanism, and the sizes that it reached. Of fewer reports than the promise counts on it is not released."""
+    """A round's mechanism, and the sizes that it reached: below the honest minimum nothing is released."""
     return {
         "version": row.version,
         "batch": row.batch,

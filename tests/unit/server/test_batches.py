@@ -68,7 +68,7 @@ async def test_bad_reports_inside_a_batch_do_not_fail_it(api: Api, shuffler_key:
 async def test_nothing_is_learned_of_fewer_than_the_promise_counts_on(
     api: Api, shuffler_key: Ed25519PrivateKey
 ) -> None:
-    """The promise counts on 90 of 100: with 89 good reports the round stays open for another batch; with 90 it closes."""
+    """The promise counts on 90 of 100: with 89 good ones the round stays open for another batch; with 90 it closes."""
     body = await opened(api)
     for batch, (good, closed) in enumerate([(89, False), (1, True)]):
         reports = sealed_reports(body, good, seed=batch) + [os.urandom(70) for _ in range(100 - good)]

@@ -158,7 +158,7 @@ def answering(server, refusal):
             if request.url.path != "/batches":
                 return await inner.handle_async_request(request)
             self.attempts += 1
-            return httpx.Response(refusal.status, stream=httpx.ByteStream(problem_body(refusal)))
+            return httpx.Response(refusal.status, content=problem_body(refusal))
 
     return Transport()
 

@@ -120,7 +120,7 @@ async def test_a_server_that_cannot_say_makes_the_shuffler_unavailable(settings,
     def respond(_):
         if isinstance(answer, Exception):
             raise answer
-        return httpx.Response(answer.status_code, stream=httpx.ByteStream(answer.content))
+        return httpx.Response(answer.status_code, content=answer.content)
 
     async with serving(create_app(settings, httpx.MockTransport(respond))) as client:
         assert_problem(await client.get("/experiments/spring"), 503, "unavailable")
