@@ -87,8 +87,8 @@ def test_the_devices_own_limits_hold(limits: Limits, field: str) -> None:
 def test_reports_have_one_size_and_open_only_with_their_binding() -> None:
     participation = Participation(published(make_spec()), "test", Limits())
     rng = np.random.default_rng(1)
-    slots = participation.slots(50)
-    sealed = participation.reports(rng.random((50, 2)), slots, rng.random(50))
+    contexts, slots = rng.random((50, 2)), participation.slots(50)
+    sealed = participation.reports(contexts, slots, participation.choose(contexts, slots), rng.random(50))
     assert {len(one) for one in sealed} == {participation.round.sealed_size}
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
     info = binding(participation.header, "local")
