@@ -25,9 +25,11 @@ def open_database(path: Path, pragmas: Sequence[str], tables: Sequence[str]) -> 
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
+        is_new = _is_new(connection, path)
         for pragma in ("locking_mode=EXCLUSIVE", "synchronous=FULL", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
-        _prepare(connection, path, tables)
+        if is_new:
+            _make(connection, tables)
     except (sqlite3.Error, SpecError):
         connection.close()
         raise
@@ -43,16 +45,20 @@ def damaged(path: Path) -> SpecError:
     )
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, tables: Sequence[str]) -> None:
+def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether a database has no tables yet; told before anything of it is changed."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version == _VERSION:
-        return
-    if version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if version != _VERSION and (version or tables):
         raise SpecError(
             f"{path.name} was written by another version of the shuffler",
             field="PRIVATEER_DATA",
             remedy="run that version until its rounds are delivered, or name an empty folder",
         )
+    return not version
+
+
+def _make(connection: sqlite3.Connection, tables: Sequence[str]) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for table in tables:
         connection.execute(table)

@@ -43,8 +43,12 @@ class Memory:
         path = folder / _FILE
         try:
             self._connection = open_database(path, (), (_TABLE,))
+        except sqlite3.Error as error:
+            raise damaged(path) from error
+        try:
             self._connection.execute("SELECT experiment, version, digest, over FROM taken").fetchall()
         except sqlite3.Error as error:
+            self._connection.close()
             raise damaged(path) from error
 
     def last(self, experiment: str) -> Taken | None:
