@@ -82,7 +82,7 @@ class Privacy(_Section):
     calibration: Literal["tight", "published"] = "tight"
     min_batch: int = Field(default=1000, ge=BATCH_MIN, le=BATCH_MAX)
     honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
-    local_epsilon_max: float = Field(default=6.0, gt=0, le=16, allow_inf_nan=False)
+    local_epsilon_max: float = Field(default=4.0, gt=0, le=16, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Privacy":

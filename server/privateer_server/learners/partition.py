@@ -28,7 +28,9 @@ _WIDE_EXPLORATION: Final = 0.9
 more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
 _LEAST_EXPLORATION: Final = 0.05
 _DROP: Final = 2.2
-"""Standard deviations of a difference at which an arm is dropped."""
+_DROP_IN_KEY: Final = 1.8
+"""Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
+counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
 _USUAL_LENGTH: Final = 5
 _USUAL_SPREAD: Final = 2
 """Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
@@ -265,7 +267,8 @@ class PartitionLearner:
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
-        return replace(state, active=~(gap > _DROP * np.sqrt(variance)))
+        most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        return replace(state, active=~(gap > most * np.sqrt(variance)))
 
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""

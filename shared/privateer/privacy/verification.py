@@ -37,7 +37,7 @@ class Limits:
 
     epsilon: float = 1.0
     delta: float = 1e-5
-    local_epsilon: float = 6.0
+    local_epsilon: float = 4.0
     honest_fraction: float = 0.9
     min_batch: int = 1000
     arms: Literal["seen", "hidden"] = "seen"

@@ -24,7 +24,7 @@ SHUFFLE_LIES = [
     ({"delta": 1e-9}, "delta"),
     ({"batch": 100_000}, "batch"),
     ({"honest": 100_000}, "honest"),
-    ({"local_epsilon": 5.9}, "delta"),
+    ({"local_epsilon": 3.9}, "delta"),
     ({"local_epsilon": float("nan")}, "buckets"),
     ({"local_epsilon": -1.0}, "buckets"),
     ({"mechanism": "laplace"}, "mechanism"),

@@ -115,7 +115,7 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
     assert record | expected == record
     (round_,) = record["rounds"]
     assert round_ | {"version": 1, "batch": 100, "honest": 90, "received": 0, "released": False} == round_
-    assert 1.0 < round_["local_epsilon"] <= 6.0
+    assert 1.0 < round_["local_epsilon"] <= 4.0
     certificate = read_certificate(record)
     assert [claim.against for claim in certificate.claims] == ["the server", "server and shuffler"]
     assert all(verdict.holds for verdict in recompute(certificate))
@@ -152,7 +152,7 @@ async def test_privacy_states_what_sources_are_promised_before_their_turn(api: A
     assert honest == [900, 900, 90]
     # What a report alone will cost follows from what is learned until then: only its bound can be claimed.
     alone = {told.get("name", ""): told["certificate"]["claims"][1]["epsilon"] for told in (record, clinic, abroad)}
-    assert alone == {"": 6.0, "clinic": clinic["rounds"][0]["local_epsilon"], "abroad": 6.0}
+    assert alone == {"": 4.0, "clinic": clinic["rounds"][0]["local_epsilon"], "abroad": 4.0}
     for told in (record, abroad):
         assert all(verdict.holds for verdict in recompute(read_certificate(told)))
 
