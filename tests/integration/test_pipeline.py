@@ -32,11 +32,11 @@ LOCAL = {"experiment.horizon": 3000, "experiment.round_size": 500}
 def create(at: Services, spec: Spec) -> None:
     body = spec.model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
-    assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+    assert httpx.post(f"{at.server}/experiments", json=body, headers=headers, timeout=60).status_code == 201
 
 
 def facts(at: Services) -> dict[str, Any]:
-    return dict(httpx.get(f"{at.server}/experiments/test").json())
+    return dict(httpx.get(f"{at.server}/experiments/test", timeout=60).json())
 
 
 def settled(at: Services, folder: Path) -> bool:
@@ -169,7 +169,7 @@ def send_junk(at: Services, people: int) -> None:
     size = decode_publication(publication).round.report_size
     url = f"{at.shuffler}/experiments/test/reports"
     for _ in range(people):
-        httpx.post(url, content=body_of(publication, [os.urandom(size)]))
+        httpx.post(url, content=body_of(publication, [os.urandom(size)]), timeout=60)
 
 
 @pytest.mark.parametrize("victim", ["server", "shuffler"])

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import BatchRefused
-from privateer.wire.batch import check_signature, decode_batch, sign_batch
+from privateer.wire.batch import check_claim, check_signature, decode_batch, sign_batch, sign_claim
 from privateer.wire.envelope import Envelope, encode_envelope, header_of
 from privateer.wire.publication import Round
 
@@ -52,3 +52,12 @@ def test_no_other_text_is_a_signature(text):
 def test_noise_is_refused(body):
     with pytest.raises(BatchRefused):
         decode_batch(body)
+
+
+def test_a_claim_names_its_signer_and_its_experiment():
+    one, two = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    trusted = [two.public_key(), one.public_key()]
+    assert check_claim("spring", sign_claim("spring", one), trusted) == one.public_key().public_bytes_raw().hex()
+    for experiment, signature in (("summer", sign_claim("spring", one)), ("spring", sign_batch(b"spring", one))):
+        with pytest.raises(BatchRefused):
+            check_claim(experiment, signature, trusted)
