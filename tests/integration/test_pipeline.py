@@ -181,7 +181,11 @@ def test_kill_minus_nine_while_somebody_sends_junk(tmp_path: Path, victim: str) 
         create(at, make_spec({**SHUFFLED, **small}))
         send_junk(at, 150)
 
+        before = httpx.get(f"{at.shuffler}/experiments/test", timeout=60).json()
+
         def harass() -> None:
+            while httpx.get(f"{at.shuffler}/experiments/test", timeout=60).json() == before:
+                time.sleep(0.02)  # until people report
             for _ in range(3):
                 processes.kill(victim)
                 processes.start(victim)
