@@ -11,8 +11,8 @@ class RemoteError(PrivateerError):
     """A problem that the server answered with."""
 
 
-def ask(method: str, url: str, **options: Any) -> Any:
-    """The JSON answer of a service.
+def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
+    """The JSON answer of a service; ``field`` is the option that names its address.
 
     Raises
     ------
@@ -24,13 +24,13 @@ def ask(method: str, url: str, **options: Any) -> Any:
     try:
         response = httpx.request(method, url, timeout=30, **options)
     except httpx.InvalidURL:
-        raise Unavailable("not a URL", field="--url", remedy="write http://host:port") from None
+        raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except httpx.HTTPError:
-        raise Unavailable("no answer from the service", field="--url", remedy="is it running? privateer up") from None
+        raise Unavailable("no answer from the service", field=field, remedy="is it running? privateer up") from None
     answer = _object(response)
     if response.is_success:
         if answer is None:
-            raise Unavailable("the answer is not a Privateer server's", field="--url", remedy="correct the address")
+            raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
         return answer
     problem = answer or {}
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))

@@ -1,37 +1,37 @@
 """The server as an ASGI application and as a process."""
 
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from types import FrameType
 from typing import Final
 
-import uvicorn
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.clock import Clock
 from privateer.errors import SpecError
-from privateer_server.api.doors import batches_door, reports_door
+from privateer.serving.budget import Budget
+from privateer.serving.process import Listener, listen, serve
+from privateer.serving.public import PublicPages
+from privateer.wire.keys import TrustedKeys
+from privateer_server.api.claims import claims_router
+from privateer_server.api.doors import BatchesDoor, ReportsDoor
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import FaultGuard, answer_problems
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake
-from privateer_server.keys import TrustedShufflers, load_private_key
+from privateer_server.keys import load_private_key
 from privateer_server.metrics import Metrics
 from privateer_server.opening import Opener
 from privateer_server.settings import Settings, read_settings
 from privateer_server.store.sqlite import SqliteStore
 
-_BACKLOG: Final = 2048
-_SHUTDOWN_SECONDS: Final = 2
-"""How long open requests (long polls above all) may delay a stop."""
 _USAGE: Final = 2
+_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
 
 class Server:
@@ -39,17 +39,26 @@ class Server:
 
     Attributes
     ----------
+    public
+        The same without what is private: for a listener that strangers reach.
     end_waits
         Answers all long polls, before a stop.
     """
 
     def __init__(self, doors: dict[str, ASGIApp], control: ASGIApp, end_waits: Callable[[], None]) -> None:
         self._doors, self._control, self.end_waits = doors, control, end_waits
+        self.public = PublicPages(self, _is_public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
         app = self._doors.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
+
+
+def _is_public(method: str, path: str) -> bool:
+    if path == "/experiments" or path.startswith("/experiments/"):
+        return method in {"GET", "HEAD"}
+    return path in _PUBLIC_PAGES
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
@@ -87,13 +96,21 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.add_middleware(FaultGuard)
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, store, metrics, opener.public_key))
-    shufflers = TrustedShufflers(settings.shuffler_keys)
-    control.include_router(experiments_router(experiments, store, settings.admin_token, shufflers))
-    doors: dict[str, ASGIApp] = {
-        "/reports": FaultGuard(reports_door(intake, metrics, settings.report_bytes_max)),
-        "/batches": FaultGuard(batches_door(intake, metrics, settings.batch_bytes_max, shufflers)),
+    budget = Budget(settings.body_budget)
+    shufflers = TrustedKeys(settings.shuffler_keys)
+    control.include_router(experiments_router(experiments, store, settings.admin_token, budget))
+    control.include_router(claims_router(experiments, settings.admin_token, shufflers))
+    return Server(_doors(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
+
+
+def _doors(
+    settings: Settings, intake: Intake, metrics: Metrics, budget: Budget, shufflers: TrustedKeys
+) -> dict[str, ASGIApp]:
+    senders = TrustedKeys(settings.sender_keys)
+    return {
+        "/reports": FaultGuard(ReportsDoor(intake, metrics, budget, settings.report_bytes_max, senders)),
+        "/batches": FaultGuard(BatchesDoor(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
     }
-    return Server(doors, control, experiments.end_waits)
 
 
 def _private_key(settings: Settings) -> X25519PrivateKey:
@@ -109,44 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
         app = create_app(settings)
-        listener = _listen(settings)
+        public = Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"))
+        private = Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT"))
     except SpecError as error:
         print(f"privateer-server: {error}", file=sys.stderr)
         sys.exit(_USAGE)
-    config = uvicorn.Config(
-        app,
-        loop="uvloop",
-        http="httptools",
-        lifespan="on",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        log_level="warning",
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-    )
-    _Process(config, app).run(sockets=[listener])
-
-
-class _Process(uvicorn.Server):
-    """Ends long polls when told to stop, so that the stop need not wait for them."""
-
-    def __init__(self, config: uvicorn.Config, app: Server) -> None:
-        super().__init__(config)
-        self._app = app
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal."""
-        self._app.end_waits()
-        super().handle_exit(sig, frame)
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        where = f"{settings.host}:{settings.port}"
-        raise SpecError(
-            f"cannot listen on {where}: {error.strerror}", field="PRIVATEER_PORT", remedy="choose another"
-        ) from None
+    serve(public, private, app.end_waits)

@@ -38,7 +38,7 @@ class Experiment:
     accepted, refused
         Reports counted over all rounds, and turned away by reason.
     shuffler
-        Public key (hex) of the shuffler whose batches it takes; empty as long as none has claimed it.
+        Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
     """
 
     def __init__(self, current: OpenRound) -> None:
@@ -161,7 +161,7 @@ class Experiments:
         return self._by_name[name], True
 
     async def claim(self, name: str, shuffler: str) -> None:
-        """Let one shuffler alone, by its public key (hex), bring batches; the same again changes nothing.
+        """Let one shuffler alone, by the id of its key, bring batches; the same again changes nothing.
 
         Two shufflers would each hold a part of a round's reports, and the part that comes second would be lost.
 

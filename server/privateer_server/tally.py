@@ -51,7 +51,7 @@ class Delivery:
     digest
         SHA-256 of its bytes, by which it is known when it comes again.
     shuffler
-        Public key (hex) of who signed it.
+        Id of the key that signed it.
     """
 
     envelope: Envelope

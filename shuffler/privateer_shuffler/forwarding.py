@@ -42,17 +42,17 @@ class Forwarding:
         """Wait until the pool is complete and deliver its batch; whether its version takes no further one."""
         await pool.complete()
         batch = await pool.batch()
-        signature = await asyncio.to_thread(sign_batch, batch, self._key)
-        answer = await self._deliver(batch, signature, pool.round.experiment)
+        answer = await self._deliver(batch, pool.round.experiment)
         self._metrics.batches.inc()
         self._metrics.forwarded.inc(pool.held)
         then = "" if answer.closed else "; the server asks for another batch, since too few reports opened"
         _log.info("delivered version %d of %s%s", pool.round.version, pool.round.experiment, then)
         return answer.closed
 
-    async def _deliver(self, batch: bytes, signature: str, experiment: str) -> BatchAnswer:
+    async def _deliver(self, batch: bytes, experiment: str) -> BatchAnswer:
         pause = _FIRST_PAUSE
         while True:
+            signature = await asyncio.to_thread(sign_batch, batch, self._key)  # each is good for some minutes
             try:
                 return await self._upstream.deliver(batch, signature)
             except Unavailable as error:

@@ -10,8 +10,6 @@ from starlette.responses import Response
 from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
-_RETRY: Final = {"Retry-After": "1"}
-
 
 class MethodNotAllowed(PrivateerError):
     """The page does not answer to this HTTP method."""
@@ -19,10 +17,14 @@ class MethodNotAllowed(PrivateerError):
     slug, title, status = "method-not-allowed", "Method not allowed", 405
 
 
+_RETRY: Final = {"retry-after": "1"}
+
+
 def problem(error: PrivateerError, headers: Mapping[str, str] | None = None, **extension: Any) -> Response:
     """The response that tells an error."""
-    retry = _RETRY if isinstance(error, Unavailable) else {}
-    return Response(problem_body(error, **extension), error.status, {**retry, **(headers or {})}, MEDIA_TYPE)
+    if isinstance(error, Unavailable):
+        headers = {**_RETRY, **(headers or {})}
+    return Response(problem_body(error, **extension), error.status, headers, MEDIA_TYPE)
 
 
 async def told(_: Request, error: Exception) -> Response:

@@ -1,14 +1,16 @@
 """The learning server, as the shuffler sees it."""
 
 import asyncio
+import ssl
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from privateer.errors import Conflict, NotFound, RoundClosed, Unavailable
+from privateer.errors import Conflict, NotFound, RoundClosed, SpecError, Unavailable
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.problem import slug_of
@@ -38,14 +40,28 @@ class Upstream:
         Base address of the server.
     transport
         How to reach it; tests pass a server in the same process.
+    authorities
+        File (PEM) of the certificate authorities to trust instead of the public ones.
+
+    Raises
+    ------
+    SpecError
+        If ``authorities`` holds no certificates.
     """
 
-    def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, url: str, transport: httpx.AsyncBaseTransport | None = None, authorities: Path | None = None
+    ) -> None:
         # One long poll an experiment stays open, so the number of connections has no limit. The environment's proxies
         # are not used: the shuffler talks to nobody but the server.
         limits = httpx.Limits(max_connections=None)
         self._client = httpx.AsyncClient(
-            base_url=url, transport=transport, limits=limits, timeout=_ANSWER_SECONDS, trust_env=False
+            base_url=url,
+            transport=transport,
+            limits=limits,
+            timeout=_ANSWER_SECONDS,
+            trust_env=False,
+            verify=_trusting(authorities) if authorities else True,
         )
 
     async def publication(self, name: str, known: bytes | None = None, wait: int = 0) -> bytes | None:
@@ -158,6 +174,15 @@ async def _body(answer: httpx.Response) -> bytes:
 
 def _page(name: str, page: str) -> str:
     return f"/experiments/{quote(name, safe='')}/{page}"
+
+
+def _trusting(authorities: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authorities)
+    except OSError:  # a file without certificates is an ssl.SSLError, which is one
+        raise SpecError(
+            f"{authorities.name} holds no certificates (PEM)", field="PRIVATEER_SERVER_CA", remedy="check the path"
+        ) from None
 
 
 def _unexpected(answer: _Answer) -> Unavailable:

@@ -5,6 +5,7 @@ import resource
 import httpx
 import pytest
 
+from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import FakeServer, body_of, listening
 from tests.unit.shuffler.helpers import assert_problem, sealed_reports, until
 from tests.unit.shuffler.test_process import running
@@ -25,7 +26,7 @@ async def test_a_full_disk_heals_by_itself(server: FakeServer, tmp_path: object)
     header, reports = server.publish(batch=40), sealed_reports(40)
     with listening(server) as address, running(address, tmp_path) as process:
         await process.ready()
-        async with httpx.AsyncClient(base_url=process.url) as client:
+        async with httpx.AsyncClient(base_url=process.url, auth=Signing()) as client:
 
             async def post(start: int, stop: int) -> httpx.Response:
                 body = body_of(header, reports[start:stop])

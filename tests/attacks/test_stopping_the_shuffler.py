@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from privateer.wire.envelope import Header
+from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import FakeServer, body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports, until
 from tests.unit.shuffler.test_process import Process, running
@@ -33,7 +34,7 @@ async def test_it_stops_while_everything_waits(server: FakeServer, tmp_path: obj
     server.mute = True
     with listening(server) as address, running(address, tmp_path) as process:
         await process.ready()
-        async with httpx.AsyncClient(base_url=process.url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=process.url, timeout=60, auth=Signing()) as client:
             path = "/experiments/spring/reports"
             assert (await client.post(path, content=body_of(header, sealed_reports(20)))).status_code == 202
             await until(lambda: bool(server.attempts))

@@ -14,6 +14,7 @@ from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of
+from tests.support.senders import TRUSTED
 from tests.support.servers import TOKEN, Api
 
 _TRIES = 2000
@@ -63,7 +64,8 @@ async def pair(folder: Path, between: httpx.AsyncBaseTransport | None = None) ->
     async with AsyncExitStack() as stack:
         server = create_server(ServerSettings(folder / "server", TOKEN, (folder / "trusted",)))
         api = Api(await stack.enter_async_context(serving(server)))
-        settings = ShufflerSettings("http://server", folder / "shuffler", folder / "trusted" / "one.pub", min_batch=2)
+        where = (folder / "shuffler", folder / "trusted" / "one.pub")
+        settings = ShufflerSettings("http://server", *where, min_batch=2, sender_keys=TRUSTED)
         way = between or httpx.ASGITransport(server)
         if isinstance(way, Losing):
             way.inner = httpx.ASGITransport(server)

@@ -10,33 +10,37 @@ from starlette.responses import JSONResponse, Response
 
 from privateer.errors import NotFound, SpecError, Unauthorized
 from privateer.families import AnySpec, parse_any_spec
-from privateer.sections import toml_tables
-from privateer.wire.batch import SIGNATURE_HEADER, check_claim
+from privateer.sections import TOML_BYTES_MAX, toml_tables
+from privateer.serving.bodies import Body
+from privateer.serving.budget import Budget
+from privateer.serving.peer import peer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import digest
 from privateer_server.api import promises, views
-from privateer_server.api.doors import read_body
 from privateer_server.experiments import Experiments
-from privateer_server.keys import TrustedShufflers
 from privateer_server.store import Store
 
-_SPEC_BYTES_MAX: Final = 1 << 20
+_JSON_BYTES_MAX: Final = 4 << 20
+"""The vectors of thousands of actions."""
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 
 
-def experiments_router(
-    experiments: Experiments, store: Store, admin_token: str, shufflers: TrustedShufflers
-) -> APIRouter:
+def experiments_router(experiments: Experiments, store: Store, admin_token: str, budget: Budget) -> APIRouter:
     """The routes, bound to what they read."""
     router = APIRouter(prefix="/experiments", tags=["experiments"])
 
     @router.post("", status_code=_CREATED)
     async def create(request: Request, authorization: Annotated[str, Header()] = "") -> JSONResponse:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
-        _authorize(authorization, admin_token)
-        spec = _read_spec(await read_body(request, _SPEC_BYTES_MAX), request.headers.get("content-type", ""))
+        authorize(authorization, admin_token)
+        is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
+        most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
+        length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
+        with budget.reserve(length.length, length.sender, is_trusted=True) as room:
+            # Parsing and checking a large spec must not keep the event loop from others.
+            spec = await run_in_threadpool(_read_spec, await room.read(request.stream()), is_toml)
         experiment, is_new = await experiments.create(spec)
         return JSONResponse(views.facts(experiment), _CREATED if is_new else _OK)
 
@@ -49,20 +53,6 @@ def experiments_router(
     async def show(name: str) -> dict[str, Any]:
         """One experiment: progress, refusals by reason, and its spec."""
         return views.facts(experiments.get(name))
-
-    @router.post("/{name}/shuffler")
-    async def claim(name: str, request: Request) -> JSONResponse:
-        """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
-        shuffler = check_claim(name, request.headers.get(SIGNATURE_HEADER, ""), shufflers.keys())
-        await experiments.claim(name, shuffler)
-        return JSONResponse({"shuffler": shuffler})
-
-    @router.delete("/{name}/shuffler")
-    async def release(name: str, authorization: Annotated[str, Header()] = "") -> JSONResponse:
-        """Let another shuffler claim the experiment, since the one that did is gone."""
-        _authorize(authorization, admin_token)
-        await experiments.release(name)
-        return JSONResponse({"shuffler": None})
 
     @router.get("/{name}/policy")
     async def policy(
@@ -111,17 +101,23 @@ def experiments_router(
     return router
 
 
-def _authorize(authorization: str, token: str) -> None:
+def authorize(authorization: str, token: str) -> None:
+    """Let in who has the admin token.
+
+    Raises
+    ------
+    Unauthorized
+        Otherwise.
+    """
     if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
         raise Unauthorized("the admin token is missing or wrong", remedy="send Authorization: Bearer TOKEN")
 
 
-def _read_spec(body: bytes, content_type: str) -> AnySpec:
+def _read_spec(body: bytearray, is_toml: bool) -> AnySpec:
     """The spec in a body, without the simulated people that it may name: a service has no use for them."""
     try:
-        is_toml = content_type.partition(";")[0].strip() == "application/toml"
         tables = toml_tables(body.decode()) if is_toml else msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise SpecError("not a JSON object", field="spec", remedy="send JSON, or TOML as application/toml") from None
     return parse_any_spec(tables).without_people()
 

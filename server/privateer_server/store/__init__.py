@@ -46,7 +46,7 @@ class ExperimentRecord:
     Attributes
     ----------
     shuffler
-        Public key (hex) of the shuffler that claimed it; empty if none did.
+        Id of the key of the shuffler that claimed it; empty if none did.
     accepted, refused
         Reports counted over all rounds, and turned away by reason.
     """

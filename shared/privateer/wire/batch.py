@@ -1,17 +1,18 @@
 """Full batches on their way from the shuffler to the server: signed by the shuffler, and answered."""
 
-import re
+import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer.errors import BatchRefused
 from privateer.wire.envelope import Envelope
+from privateer.wire.signature import SECONDS_APART, Announcement, sign, verify
 
 SIGNATURE_HEADER: Final = "privateer-signature"
-_PURPOSE: Final = b"privateer/batch/1\0"
+_PURPOSE: Final = b"privateer/batch/2\0"
 _CLAIM: Final = b"privateer/claim/1\0"
 
 
@@ -31,63 +32,64 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     closed: bool
 
 
-def sign_batch(body: bytes, key: Ed25519PrivateKey) -> str:
-    """Signature (hex) of an encoded envelope that holds a whole permuted batch."""
-    return key.sign(_PURPOSE + body).hex()
+def sign_batch(body: bytes, key: Ed25519PrivateKey, now: float | None = None) -> str:
+    """The signature header of an encoded envelope that holds a whole permuted batch.
+
+    Parameters
+    ----------
+    now
+        Seconds since 1970; default: by the system's clock.
+    """
+    return sign(_PURPOSE, body, key, now)
 
 
-def sign_claim(experiment: str, key: Ed25519PrivateKey) -> str:
-    """Signature (hex) by which a shuffler claims an experiment, so that no other one takes reports for it."""
-    return key.sign(_CLAIM + experiment.encode()).hex()
-
-
-def is_signature(text: str) -> bool:
-    """Whether ``text`` has the form of a signature: what can be told before the batch is read."""
-    return re.fullmatch(r"[0-9a-f]{128}", text) is not None
-
-
-def check_claim(experiment: str, signature: str, keys: list[Ed25519PublicKey]) -> str:
-    """The public key (hex) of the trusted shuffler that claims an experiment.
+def check_signature(text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
+    """What a signature header says of the batch that follows.
 
     Raises
     ------
     BatchRefused
-        If no key in ``keys`` verifies ``signature``.
+        If no trusted shuffler signed it, or not within five minutes of ``now``.
     """
-    return _signer(_CLAIM + experiment.encode(), signature, keys)
+    announced = verify(_PURPOSE, text, keys, now)
+    if announced is None:
+        raise _unsigned("batch")
+    return announced
 
 
-def check_signature(body: bytes, signature: str, keys: list[Ed25519PublicKey]) -> str:
-    """The public key (hex) of the trusted shuffler that signed a batch.
+def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None) -> str:
+    """The signature header by which a shuffler claims an experiment, so that no other one takes reports for it."""
+    return sign(_CLAIM, experiment.encode(), key, now)
+
+
+def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> str:
+    """The id of the key of the trusted shuffler that claims an experiment.
 
     Raises
     ------
     BatchRefused
-        If no key in ``keys`` verifies ``signature``.
+        If no trusted shuffler signed the claim of this experiment, or not within five minutes of ``now``.
     """
-    return _signer(_PURPOSE + body, signature, keys)
+    announced = verify(_CLAIM, text, keys, now)
+    if announced is None or announced.digest != hashlib.sha256(experiment.encode()).digest():
+        raise _unsigned("claim")
+    return announced.key_id
 
 
-def _signer(signed: bytes, signature: str, keys: list[Ed25519PublicKey]) -> str:
-    for key in keys if is_signature(signature) else ():
-        try:
-            key.verify(bytes.fromhex(signature), signed)
-        except InvalidSignature:
-            continue
-        return key.public_bytes_raw().hex()
-    raise unsigned()
-
-
-def unsigned() -> BatchRefused:
-    """The refusal of a batch, or a claim, without a trusted signature."""
+def _unsigned(what: str) -> BatchRefused:
     return BatchRefused(
-        "the request is not signed by a trusted shuffler",
+        f"the {what} is not signed by a trusted shuffler within {SECONDS_APART} seconds",
         field=SIGNATURE_HEADER,
-        remedy="give the server the shuffler's public key",
+        remedy="give the server the shuffler's public key, and set both clocks",
     )
 
 
-def decode_batch(body: bytes) -> Envelope:
+def changed_batch() -> BatchRefused:
+    """The refusal of a body that is not the one that was signed."""
+    return BatchRefused("the batch is not the one that was signed", field=SIGNATURE_HEADER, remedy="send it again")
+
+
+def decode_batch(body: bytes | bytearray) -> Envelope:
     """Parse a batch: an envelope without the limit on reports per body.
 
     Raises

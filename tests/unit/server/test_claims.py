@@ -5,6 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch, sign_claim
+from privateer.wire.keys import signing_key_id
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -33,7 +34,7 @@ async def test_the_first_claim_counts_also_after_a_restart(
             api = Api(client)
             await api.create(SHUFFLED)
             assert (await api.facts())["shuffler"] == (
-                None if start == 0 else shuffler_key.public_key().public_bytes_raw().hex()
+                None if start == 0 else signing_key_id(shuffler_key.public_key())
             )
             for _ in range(2):
                 assert (await claim(api, shuffler_key)).status_code == 200

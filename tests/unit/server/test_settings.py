@@ -19,6 +19,7 @@ def test_defaults() -> None:
     settings = read_settings(GOOD, [])
     assert (settings.data, settings.admin_token) == (Path("somewhere"), "secret")
     assert (settings.host, settings.port, settings.shuffler_keys) == ("127.0.0.1", 8000, ())
+    assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("127.0.0.1", 8002, ())
 
 
 def test_variables_and_flags() -> None:
@@ -28,11 +29,16 @@ def test_variables_and_flags() -> None:
         "PRIVATEER_SHUFFLER_KEYS": os.pathsep.join(["keys", "more/one.pub"]),
         "PRIVATEER_REPORT_BYTES_MAX": "1000",
         "PRIVATEER_BATCH_BYTES_MAX": "2000",
+        "PRIVATEER_BODY_BUDGET": "2000",
+        "PRIVATEER_ADMIN_HOST": "10.0.0.1",
+        "PRIVATEER_ADMIN_PORT": "9002",
+        "PRIVATEER_SENDER_KEYS": "senders",
     }
     settings = read_settings(variables, ["--port", "9001"])
     assert (settings.host, settings.port) == ("0.0.0.0", 9001)
     assert settings.shuffler_keys == (Path("keys"), Path("more/one.pub"))
-    assert (settings.report_bytes_max, settings.batch_bytes_max) == (1000, 2000)
+    assert (settings.report_bytes_max, settings.batch_bytes_max, settings.body_budget) == (1000, 2000, 2000)
+    assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("10.0.0.1", 9002, (Path("senders"),))
     assert read_settings(variables, ["--host", "::1"]).host == "::1"
 
 
@@ -45,6 +51,8 @@ def test_variables_and_flags() -> None:
         ({"PRIVATEER_PORT": "65536"}, "PRIVATEER_PORT"),
         ({"PRIVATEER_PORT": "http"}, "PRIVATEER_PORT"),
         ({"PRIVATEER_BATCH_BYTES_MAX": "-1"}, "PRIVATEER_BATCH_BYTES_MAX"),
+        ({"PRIVATEER_BODY_BUDGET": "1000000"}, "PRIVATEER_BODY_BUDGET"),
+        ({"PRIVATEER_ADMIN_PORT": "http"}, "PRIVATEER_ADMIN_PORT"),
     ],
 )
 def test_bad_settings_name_their_variable(changes: dict[str, str], field: str) -> None:

@@ -33,7 +33,9 @@ class FakeServer:
     taken
         Bodies of the batches taken, by experiment and version.
     attempts
-        Every batch that arrived, with its signature, the refused ones included.
+        Every batch that arrived, the refused ones included.
+    signatures
+        Their signatures.
     questions
         How often a publication was asked for.
     busy
@@ -43,7 +45,7 @@ class FakeServer:
     insatiable
         Whether to ask for another batch of the same version each time.
     claims
-        Signatures of those who claimed an experiment, by its name; the first one counts.
+        Ids of the keys of those who claimed an experiment first, by its name.
     deaf
         Whether long polls end only when their time is up.
     delay
@@ -57,7 +59,8 @@ class FakeServer:
     def __init__(self) -> None:
         self.publications: dict[str, bytes] = {}
         self.taken: dict[tuple[str, int], bytes] = {}
-        self.attempts: list[tuple[bytes, str]] = []
+        self.attempts: list[bytes] = []
+        self.signatures: list[str] = []
         self.questions = 0
         self.busy = 0
         self.mute = False
@@ -113,14 +116,15 @@ class FakeServer:
         return Response(body)
 
     async def _claim(self, request: Request) -> Response:
-        signature = request.headers[SIGNATURE_HEADER]
-        if self.claims.setdefault(request.path_params["name"], signature) != signature:
+        key_id = request.headers[SIGNATURE_HEADER].partition(".")[0]
+        if self.claims.setdefault(request.path_params["name"], key_id) != key_id:
             return Response(problem_body(Conflict("claimed")), 409, media_type=PROBLEM)
         return JSONResponse({})
 
     async def _batch(self, request: Request) -> Response:
         body = await request.body()
-        self.attempts.append((body, request.headers[SIGNATURE_HEADER]))
+        self.attempts.append(body)
+        self.signatures.append(request.headers[SIGNATURE_HEADER])
         if self.busy:
             self.busy -= 1
             return Response(problem_body(Unavailable("busy")), 503, media_type=PROBLEM)

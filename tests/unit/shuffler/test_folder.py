@@ -13,6 +13,7 @@ from privateer.errors import SpecError
 from privateer_shuffler.app import create_app, main
 from privateer_shuffler.folder import Folder
 from privateer_shuffler.logs import Formatter
+from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports
 from tests.unit.shuffler.test_process import running
@@ -44,7 +45,7 @@ async def test_files_are_their_owners_alone(server, tmp_path):
     try:
         with listening(server) as address, running(address, data) as process:
             await process.ready()
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(auth=Signing()) as client:
                 url = f"{process.url}/experiments/spring/reports"
                 await client.post(url, content=body_of(header, sealed_reports(3)))
             modes = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}

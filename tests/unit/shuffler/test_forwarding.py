@@ -76,7 +76,7 @@ async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, sett
             while (await shuffler.post(header, reports[start : start + 5])).status_code == 503:
                 await asyncio.sleep(0.01)
         await until(lambda start=start: len(server.attempts) == 1 + start // 5)
-    batches = [sorted(pieces(decode_batch(body).sealed, SIZE)) for body, _ in server.attempts]
+    batches = [sorted(pieces(decode_batch(body).sealed, SIZE)) for body in server.attempts]
     assert batches == [sorted(reports[:5]), sorted(reports[5:])]
     await until(lambda: len(list(settings.data.glob("*.db"))) == 1)
     assert (await shuffler.facts())["version"] == 1
