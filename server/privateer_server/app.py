@@ -16,6 +16,7 @@ from privateer.serving.budget import Budget
 from privateer.serving.process import Listener, listen, serve
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys
+from privateer_server.api.claims import claims_router
 from privateer_server.api.doors import BatchesDoor, ReportsDoor
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
@@ -96,12 +97,16 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, store, metrics, opener.public_key))
     budget = Budget(settings.body_budget)
+    shufflers = TrustedKeys(settings.shuffler_keys)
     control.include_router(experiments_router(experiments, store, settings.admin_token, budget))
-    return Server(_doors(settings, intake, metrics, budget), control, experiments.end_waits)
+    control.include_router(claims_router(experiments, settings.admin_token, shufflers))
+    return Server(_doors(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
 
 
-def _doors(settings: Settings, intake: Intake, metrics: Metrics, budget: Budget) -> dict[str, ASGIApp]:
-    senders, shufflers = TrustedKeys(settings.sender_keys), TrustedKeys(settings.shuffler_keys)
+def _doors(
+    settings: Settings, intake: Intake, metrics: Metrics, budget: Budget, shufflers: TrustedKeys
+) -> dict[str, ASGIApp]:
+    senders = TrustedKeys(settings.sender_keys)
     return {
         "/reports": FaultGuard(ReportsDoor(intake, metrics, budget, settings.report_bytes_max, senders)),
         "/batches": FaultGuard(BatchesDoor(intake, metrics, budget, settings.batch_bytes_max, shufflers)),

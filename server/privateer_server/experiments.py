@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import Conflict, NotFound, SpecError
+from privateer.errors import Conflict, NotFound, SpecError, WrongDoor
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
 from privateer_server.courses import course_for
@@ -37,6 +37,8 @@ class Experiment:
         Of the reports counted in it.
     accepted, refused
         Reports counted over all rounds, and turned away by reason.
+    shuffler
+        Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
     """
 
     def __init__(self, current: OpenRound) -> None:
@@ -44,6 +46,7 @@ class Experiment:
         self.report_ids: set[bytes] = set()
         self.accepted = 0
         self.refused: Counter[str] = Counter()
+        self.shuffler = ""
         self._published = asyncio.Event()
 
     @property
@@ -110,7 +113,7 @@ class Experiments:
         self._store, self._public_key = store, public_key
         self._batch_bytes_max, self._report_bytes_max = batch_bytes_max, report_bytes_max
         self._clock = clock or SystemClock()
-        self._creating = asyncio.Lock()
+        self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
         self._by_name = {stored.name: self._restored(stored) for stored in store.experiments()}
 
     def __iter__(self) -> Iterator[Experiment]:
@@ -157,6 +160,47 @@ class Experiments:
             self._by_name[name] = Experiment(first)
         return self._by_name[name], True
 
+    async def claim(self, name: str, shuffler: str) -> None:
+        """Let one shuffler alone, by the id of its key, bring batches; the same again changes nothing.
+
+        Two shufflers would each hold a part of a round's reports, and the part that comes second would be lost.
+
+        Raises
+        ------
+        NotFound, WrongDoor
+            If there is no such experiment, or its reports need no shuffler.
+        Conflict
+            If another shuffler has claimed it.
+        """
+        experiment = self.get(name)
+        if experiment.current.round.model != "shuffle":
+            raise WrongDoor("reports of this experiment go to the server", remedy="send them to the server")
+        async with self._claiming:
+            if experiment.shuffler not in ("", shuffler):
+                raise Conflict(
+                    "another shuffler takes the reports of this experiment",
+                    field="shuffler",
+                    remedy="report through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+                )
+            if not experiment.shuffler:
+                await self._claimed(experiment, shuffler)
+
+    async def release(self, name: str) -> None:
+        """Let any shuffler claim the experiment, since the one that did is gone.
+
+        Raises
+        ------
+        NotFound
+            If there is no such experiment.
+        """
+        experiment = self.get(name)
+        async with self._claiming:
+            await self._claimed(experiment, "")
+
+    async def _claimed(self, experiment: Experiment, shuffler: str) -> None:
+        await asyncio.to_thread(self._store.claim, experiment.spec.experiment.name, shuffler)
+        experiment.shuffler = shuffler
+
     def _restored(self, stored: ExperimentRecord) -> Experiment:
         current = restore(read_stored_spec(stored.spec), stored.current)
         if current.round.public_key != self._public_key:
@@ -168,6 +212,7 @@ class Experiments:
         experiment = Experiment(current)
         experiment.accepted, experiment.refused = stored.accepted, Counter(stored.refused)
         experiment.report_ids = set(stored.report_ids)
+        experiment.shuffler = stored.shuffler
         if current.taken:
             self._learn_again(experiment)
         return experiment

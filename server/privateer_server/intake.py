@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import PrivateerError, Unavailable
+from privateer.errors import BatchRefused, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
 from privateer_server.experiments import Experiment, Experiments
@@ -15,7 +16,7 @@ from privateer_server.metrics import Metrics
 from privateer_server.opening import Opener
 from privateer_server.rounds import OpenRound
 from privateer_server.store import Change, Store
-from privateer_server.tally import Outcome, Tally
+from privateer_server.tally import Delivery, Outcome, Tally
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
@@ -76,17 +77,13 @@ class Intake:
         if self._writer:
             await self._writer
 
-    async def submit(
-        self, envelope: Envelope, sender: str = "", *, is_batch: bool = False, is_signed: bool = False
-    ) -> Outcome:
-        """Have reports counted; returns when what was accepted is durable.
+    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Outcome:
+        """Have reports from devices counted; returns when what was accepted is durable.
 
         Parameters
         ----------
         sender
             Whose turn it is on.
-        is_batch
-            Whether it is a shuffler's batch.
         is_signed
             Whether a trusted sender signed it; what nobody signed carries one person's report.
 
@@ -94,24 +91,39 @@ class Intake:
         ------
         NotFound
             If there is no such experiment.
-        BatchRefused, ReportRefused
-            If a batch or an upload as a whole is refused.
+        ReportRefused
+            If the upload as a whole is refused.
         Unavailable
             If the server is overloaded or cannot write.
         """
+        name = envelope.header.experiment
         try:
-            current = self._experiments.get(envelope.header.experiment).current
+            current = self._experiments.get(name).current
             if not is_signed:
                 check_alone(envelope, current.round)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(
-            envelope.header.experiment,
-            lambda tally: tally.take_batch(envelope) if is_batch else tally.take(envelope),
-            len(envelope.sealed),
-            sender,
-        )
+        return await self._do(name, lambda tally: tally.take(envelope), len(envelope.sealed), sender)
+
+    async def deliver(self, delivery: Delivery) -> Outcome:
+        """Have a shuffler's batch counted; returns when that is durable.
+
+        Raises
+        ------
+        NotFound, Unavailable
+            As `submit`.
+        BatchRefused, ReportRefused
+            If the batch as a whole is not the round's, or another shuffler claimed the experiment.
+        """
+        name = delivery.envelope.header.experiment
+        try:
+            _check_claim(self._experiments.get(name), delivery)
+        except PrivateerError as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+        size = len(delivery.envelope.sealed)
+        return await self._do(name, lambda tally: tally.take_batch(delivery), size, delivery.shuffler)
 
     async def expire(self, name: str) -> None:
         """Close the round of an experiment, or give it up, if it is over; returns when that is durable.
@@ -159,7 +171,8 @@ class Intake:
             name = request.experiment
             if name not in tallies:
                 experiment = self._experiments.get(name)
-                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock)
+                answered = partial(self._store.answer, name)
+                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock, answered)
             answers.append(_taken(tallies[name], request))
         rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
         self._store.commit([change for _, _, change in rounds])
@@ -169,9 +182,18 @@ class Intake:
         for experiment, current, change in result.rounds:
             self._metrics.accept(change.received - experiment.current.received)
             self._metrics.refuse(change.refused)
+            self._metrics.fail_to_open(change.experiment, change.refused.get(Unopenable.slug, 0))
             experiment.advance(current, change)
             if change.following:
                 self._metrics.close_round()
+
+
+def _check_claim(experiment: Experiment, delivery: Delivery) -> None:
+    if experiment.shuffler not in ("", delivery.shuffler):
+        raise BatchRefused(
+            "another shuffler claimed the experiment",
+            remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+        )
 
 
 def _taken(tally: Tally, request: _Request) -> Outcome | PrivateerError:

@@ -32,7 +32,7 @@ class OpenRound:
     step
         Policy and learner state.
     received, total
-        People whose reports are counted, and the sums of these.
+        People whose reports are counted, over all batches of the round, and the sums of these.
     taken
         Whether the round takes no more reports.
     """
@@ -62,14 +62,9 @@ class OpenRound:
         return self.policy.privatizer
 
     @property
-    def released(self) -> bool:
-        """Whether what was counted is enough for the promise, so that it may be learned from."""
-        return self.received >= max(1, int(self.policy.terms.honest))
-
-    @property
-    def room(self) -> int:
-        """People from whom the round can still take a report."""
-        return 0 if self.taken else self.round.batch - self.received
+    def enough(self) -> int:
+        """People whose reports the promise counts on; nothing is learned from fewer."""
+        return max(1, int(self.policy.terms.honest))
 
     def is_due(self, now: float, people: int) -> bool:
         """Whether it closes with these people; a shuffled round is closed by its shuffler alone."""
@@ -102,21 +97,19 @@ def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0) -> OpenRound
 def following_round(closed: OpenRound, now: float = 0.0) -> OpenRound:
     """The round after a closed one: releases its sums, learns, and publishes.
 
-    A release below the honest minimum is refused, and nothing learned from it: the promise counted on more people.
     A curator's noise is drawn here; it stands once the state made of it is stored with the next publication.
     """
-    if not closed.released:
-        return round_after_none(closed, now)
     release = closed.privatizer.release(closed.total, SecureNoise())
     course = course_for(closed.spec)
-    step = course.following(closed.step, course.learner.learn(closed.state, closed.policy, release))
+    state = course.learner.learn(closed.state, closed.policy, release)
+    step = course.following(closed.step, state, closed.received)
     return _published(closed.spec, step, closed.round.public_key, now)
 
 
-def round_after_none(closed: OpenRound, now: float = 0.0) -> OpenRound:
-    """The round after one of which nothing is released."""
+def round_after_none(closed: OpenRound, now: float = 0.0, *, again: bool = False) -> OpenRound:
+    """The round after one of which nothing is released; ``again``: it asks other people the same."""
     course = course_for(closed.spec)
-    step = course.following(closed.step, course.missed(closed.state))
+    step = course.following(closed.step, course.missed(closed.step, again=again), 0)
     return _published(closed.spec, step, closed.round.public_key, now)
 
 

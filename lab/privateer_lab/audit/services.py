@@ -22,6 +22,8 @@ from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 
+_KEYS: Final = ("digest", "shuffler")
+"""Facts that differ from one start of the services to the next, since keys are drawn."""
 _TOKEN: Final = "of-the-audit"  # noqa: S105
 _SECONDS: Final = 20.0
 """After which a full round counts as one that did not close."""
@@ -149,7 +151,7 @@ class Services:
         hosts = ("server", "shuffler") if self._spec.privacy.model == "shuffle" else ("server",)
         page = f"experiments/{self._spec.experiment.name}"
         told = [dict((await self.ask("GET", f"http://{host}/{page}")).json()) for host in hosts]
-        return [{name: value for name, value in one.items() if name != "digest"} for one in told]
+        return [{name: value for name, value in one.items() if name not in _KEYS} for one in told]
 
     async def reach(self, version: int) -> None:
         """Wait until a version is published and the shuffler knows of it.

@@ -34,7 +34,7 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str,
     @router.post("", status_code=_CREATED)
     async def create(request: Request, authorization: Annotated[str, Header()] = "") -> JSONResponse:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
-        _authorize(authorization, admin_token)
+        authorize(authorization, admin_token)
         is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
         most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
         length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
@@ -101,7 +101,14 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str,
     return router
 
 
-def _authorize(authorization: str, token: str) -> None:
+def authorize(authorization: str, token: str) -> None:
+    """Let in who has the admin token.
+
+    Raises
+    ------
+    Unauthorized
+        Otherwise.
+    """
     if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
         raise Unauthorized("the admin token is missing or wrong", remedy="send Authorization: Bearer TOKEN")
 

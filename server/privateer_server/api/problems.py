@@ -91,7 +91,7 @@ def _methods(request: Request) -> list[str]:
         scope = dict(request.scope) | {"method": method}
         return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
 
-    return [method for method in ("GET", "POST") if takes(method)]
+    return [method for method in ("GET", "POST", "DELETE") if takes(method)]
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

@@ -80,6 +80,6 @@ def _bounded(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cost(row: RoundRecord, terms: Terms | VectorTerms) -> dict[str, Any]:
-    """A round's terms, and the sizes that it reached; a release below the honest minimum was refused."""
+    """A round's terms, and the sizes that it reached; below the honest minimum nothing is released."""
     released = row.taken and row.received >= max(1, terms.honest)
     return {"version": row.version, "received": row.received, "released": released, **row_of(terms)}

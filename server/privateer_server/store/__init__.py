@@ -45,12 +45,15 @@ class ExperimentRecord:
 
     Attributes
     ----------
+    shuffler
+        Id of the key of the shuffler that claimed it; empty if none did.
     accepted, refused
         Reports counted over all rounds, and turned away by reason.
     """
 
     name: str
     spec: bytes
+    shuffler: str
     accepted: int
     refused: Mapping[str, int]
     current: RoundRecord
@@ -69,6 +72,8 @@ class Change:
         Of the reports that the change counts and that may come again.
     refused
         Reports turned away by reason, to be added.
+    answers
+        What the shuffler is told of batches, by their digests.
     following
         The next round, if the change closes this one.
     """
@@ -80,6 +85,7 @@ class Change:
     total: bytes | None = field(repr=False)
     report_ids: Sequence[bytes] = field(default=(), repr=False)
     refused: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
 
 
@@ -92,6 +98,14 @@ class Store(Protocol):
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none."""
+        ...
+
+    def claim(self, experiment: str, shuffler: str) -> None:
+        """Note whose reports an experiment takes; empty: nobody's yet."""
+        ...
+
+    def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
+        """What was answered to a batch; None if it was never counted."""
         ...
 
     def experiments(self) -> list[ExperimentRecord]:

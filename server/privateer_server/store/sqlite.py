@@ -13,7 +13,9 @@ from privateer_server.store import Change, ExperimentRecord, RoundRecord
 
 _FILE: Final = "server.db"
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS experiments (
+    name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rounds (
     experiment TEXT NOT NULL REFERENCES experiments (name),
     version INTEGER NOT NULL,
@@ -30,6 +32,13 @@ CREATE TABLE IF NOT EXISTS rounds (
 );
 CREATE TABLE IF NOT EXISTS report_ids (experiment TEXT NOT NULL, version INTEGER NOT NULL, ids BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS report_ids_of_round ON report_ids (experiment, version);
+CREATE TABLE IF NOT EXISTS answers (
+    experiment TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    answer BLOB NOT NULL,
+    PRIMARY KEY (experiment, version, digest)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS refusals (
     experiment TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (experiment, reason)
 ) WITHOUT ROWID;
@@ -88,7 +97,7 @@ class SqliteStore:
     def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
         """Add an experiment with its first round."""
         with self._transaction() as db:
-            db.execute("INSERT INTO experiments VALUES (?, ?)", (name, spec))
+            db.execute("INSERT INTO experiments VALUES (?, ?, '')", (name, spec))
             _insert_round(db, name, first)
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -97,13 +106,27 @@ class SqliteStore:
             for change in changes:
                 _apply(db, change)
 
+    def claim(self, experiment: str, shuffler: str) -> None:
+        """Note whose reports an experiment takes."""
+        with self._transaction() as db:
+            db.execute("UPDATE experiments SET shuffler = ? WHERE name = ?", (shuffler, experiment))
+
+    def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
+        """What was answered to a batch, if it was counted."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT answer FROM answers WHERE experiment = ? AND version = ? AND digest = ?",
+                (experiment, version, digest),
+            ).fetchone()
+        return row[0] if row else None
+
     def experiments(self) -> list[ExperimentRecord]:
         """All experiments, by name."""
         with self._lock:
-            rows = self._db.execute("SELECT name, spec FROM experiments ORDER BY name").fetchall()
-            return [self._experiment(name, spec) for name, spec in rows]
+            rows = self._db.execute("SELECT name, spec, shuffler FROM experiments ORDER BY name").fetchall()
+            return [self._experiment(*row) for row in rows]
 
-    def _experiment(self, name: str, spec: bytes) -> ExperimentRecord:
+    def _experiment(self, name: str, spec: bytes, shuffler: str) -> ExperimentRecord:
         current = self._db.execute(_LAST_ROUND, (name,)).fetchone()
         accepted = self._db.execute("SELECT sum(received) FROM rounds WHERE experiment = ?", (name,)).fetchone()[0]
         refused = self._db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (name,)).fetchall()
@@ -115,7 +138,7 @@ class SqliteStore:
             for (chunk,) in chunks
             for start in range(0, len(chunk), REPORT_ID_SIZE)
         )
-        return ExperimentRecord(name, spec, accepted, dict(refused), _round(current), ids)
+        return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids)
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """The publication of a version, if there is one."""
@@ -164,6 +187,8 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
     if change.report_ids:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
         db.execute("INSERT INTO report_ids VALUES (?, ?, ?)", (*where, b"".join(change.report_ids)))
+    rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
+    db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])
     if change.following:
         db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)

@@ -84,6 +84,7 @@ def _config(app: Any, lifespan: Any, connections: int) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         log_level="error",
+        log_config=None,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

@@ -12,7 +12,7 @@ import msgspec
 
 from privateer.errors import Malformed
 
-DIGEST_SIZE: Final = 16
+DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
 _NUMBERS: Final = 1 << 63
@@ -111,5 +111,5 @@ def decode_publication(body: bytes) -> Publication:
 
 
 def digest(body: bytes) -> bytes:
-    """First 16 bytes of the SHA-256 of an encoded publication."""
-    return hashlib.sha256(body).digest()[:DIGEST_SIZE]
+    """SHA-256 of an encoded publication: whole, since devices rely on nobody finding two publications of one digest."""
+    return hashlib.sha256(body).digest()

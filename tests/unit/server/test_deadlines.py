@@ -215,7 +215,11 @@ async def test_a_shuffled_phase_closes_with_its_batch(serve: Serving, shuffler_k
         _, facts = await opened(api)
         assert facts.messages > 1
         assert_problem(await deliver(api, shuffler_key, facts.batch - 1), 403, "batch-refused")
-        assert (await deliver(api, shuffler_key, facts.batch)).json() == {"accepted": facts.batch, "refused": {}}
+        assert (await deliver(api, shuffler_key, facts.batch)).json() == {
+            "accepted": facts.batch,
+            "refused": {},
+            "closed": True,
+        }
         assert (await api.facts())["accepted"] == facts.batch
         assert (await privacy(api))["rounds"][0]["released"]
 
@@ -261,7 +265,7 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
         answer = await api.client.post(
             "/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, shuffler_key)}
         )
-        assert answer.json() == {"accepted": facts.batch, "refused": {"unopenable": 1}}
+        assert answer.json() == {"accepted": facts.batch, "refused": {"unopenable": 1}, "closed": True}
         assert (await api.facts())["version"] == 2
 
 
