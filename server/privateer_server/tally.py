@@ -1,11 +1,10 @@
 """Counting what a group of requests brings to one round."""
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from privateer.clock import Clock, SystemClock
 from privateer.codec import encode
@@ -19,10 +18,9 @@ from privateer.errors import (
 )
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
-from privateer_server.rounds import CLOCKS_APART, OpenRound, following_round, record, round_after_none
+from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.store import Change
 
-_log = logging.getLogger("privateer.server")
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
@@ -65,18 +63,18 @@ class Tally:
     seen
         Ids of the reports counted in it so far.
     opener
-        What decrypts.
+        What decrypts; None if the round asks nobody.
     clock
         What tells when a round is due.
     """
 
-    def __init__(self, current: OpenRound, seen: Set[bytes], opener: Opener, clock: Clock | None = None) -> None:
+    def __init__(self, current: OpenRound, seen: Set[bytes], opener: Opener | None, clock: Clock | None = None) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
         self._clock = clock or SystemClock()
         self._rows: list[bytes] = []
-        self._closed, self._given_up = current.taken, False
+        self._closed, self._given_up, self._asked = current.taken, False, False
 
     @property
     def accepted(self) -> int:
@@ -131,11 +129,13 @@ class Tally:
     def _is_batch(self, envelope: Envelope) -> bool:
         facts = self._current.round
         people, rest = divmod(len(envelope.sealed), facts.report_size)
-        return rest == 0 and people <= facts.batch and facts.is_due(self._clock.now() + CLOCKS_APART, people)
+        latest = self._clock.monotonic() + CLOCKS_APART
+        return rest == 0 and people <= facts.batch and self._current.may_close(latest, people)
 
     def expire(self) -> Outcome:
-        """Close a round that is due, or give it up when nobody waits for it any longer."""
-        now, received = self._clock.now(), self._current.received + self.accepted
+        """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
+        now, received = self._clock.monotonic(), self._current.received + self.accepted
+        self._asked = True
         if self._current.is_due(now, received):
             self._closed = True
         else:
@@ -145,7 +145,7 @@ class Tally:
     def _count(self, sealed: list[bytes], envelope: Envelope, outcome: Outcome) -> None:
         facts = self._current.round
         room = (self._current.room - self.accepted) * facts.messages
-        if room <= 0 or self._closed or self._given_up:
+        if room <= 0 or self._closed or self._given_up or self._opener is None:
             outcome.refuse(_CLOSED, self._people(len(sealed)))
             return
         opened = self._opener.open(sealed, binding(envelope.header, facts.model))
@@ -190,28 +190,28 @@ class Tally:
             return False
         return True
 
-    def close(self) -> tuple[OpenRound, Change]:
-        """The last round after this tally, and the change that makes it durable.
+    @property
+    def ends_round(self) -> bool:
+        """Whether the round is to be closed now: it was given up, became full, or waits for it since an earlier try."""
+        return self._given_up or (self.taken and (self._asked or not self._current.taken))
 
-        A closed round is learned from at once. If learning fails, the reports are kept and the round stays taken. Of a
-        round that is given up nothing is kept but its count.
-        """
-        filled, following = self._filled(), None
-        if filled.taken and not self._current.taken:
-            following = _learned(filled, self._clock.now())
-        elif self._given_up:
-            following = round_after_none(filled, self._clock.now())
+    def close(self) -> tuple[OpenRound, Change]:
+        """The round after this tally, and the change that makes it durable; the next round is none of its business."""
+        filled = self._filled()
         change = Change(
             experiment=filled.round.experiment,
             version=filled.round.version,
             received=filled.received,
             taken=filled.taken,
-            total=encode(filled.total) if self._rows else None,
+            total=self._protected(filled.total) if self._rows else None,
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
-            following=record(following) if following else None,
         )
-        return following or filled, change
+        return filled, change
+
+    def _protected(self, total: Any) -> bytes:
+        assert self._opener is not None, "its reports were opened"
+        return self._opener.protect(encode(total), self._current.digest)
 
     def _filled(self) -> OpenRound:
         current = self._current
@@ -219,16 +219,3 @@ class Tally:
         if self._rows:
             total = current.privatizer.add(total, current.privatizer.parse(b"".join(self._rows)))
         return replace(current, received=current.received + self.accepted, total=total, taken=self.taken)
-
-
-def _learned(filled: OpenRound, now: float) -> OpenRound | None:
-    try:
-        return following_round(filled, now)
-    except Exception as error:
-        _log.error(
-            "experiment %s: learning from round %d failed (%s); its reports are kept, and a restart tries again",
-            filled.round.experiment,
-            filled.round.version,
-            type(error).__name__,
-        )
-        return None
