@@ -14,7 +14,6 @@ from privateer.families import AnySpec, parse_any_spec
 from privateer.phased import PhasedSpec
 from privateer.privacy.noise import SecureNoise
 from privateer.wire.publication import (
-    PUBLIC_KEY_SIZE,
     Publication,
     Round,
     decode_publication,

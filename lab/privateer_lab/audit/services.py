@@ -22,7 +22,7 @@ from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 
-_TOKEN: Final = "of-the-audit"  # noqa: S105
+_TOKEN: Final = "the-token-of-the-audit"  # noqa: S105
 _SECONDS: Final = 20.0
 """After which a full round counts as one that did not close."""
 

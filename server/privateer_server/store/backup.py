@@ -9,6 +9,7 @@ from typing import Final
 from privateer.errors import SpecError
 from privateer_server.store.database import Kind, check_kind, make_tables
 
+_MAGIC: Final = b"SQLite format 3\0"
 _KEPT: Final = "SELECT experiment, version, batch, people, received, taken, digest, summary, publication, state, x''"
 """A round without the sums of its reports: a server that finds no sums gives an open round up."""
 
@@ -58,6 +59,11 @@ def restore(backup: Path, data: Path, kind: Kind) -> None:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     data.chmod(0o700)
     write_durably(data / backup.name, body)
+
+
+def is_database(body: bytes) -> bool:
+    """Whether bytes begin as an SQLite file does."""
+    return body.startswith(_MAGIC)
 
 
 def _clean(backup: Path, kind: Kind) -> bytes:
