@@ -29,19 +29,24 @@ class Mender:
         """See that the experiment's last round is open for good reason, or over."""
         spec, last = read_stored_spec(stored.spec), stored.current
         entry = self._journal.last(stored.name)
+        reason = self._reason(last, entry)
         if entry and entry.closed == last.digest:
             self._closer.commit(restore_lost(spec, last), entry)
             last = entry.following
-        if last.batch and (reason := self._reason(spec, last, entry)):
+        if last.batch and (reason := reason or self._loss(spec, last)):
             _log.warning("experiment %s: round %d is given up, since %s", stored.name, last.version, reason)
             self._give_up(spec, last, entry)
 
-    def _reason(self, spec: AnySpec, last: RoundRecord, entry: Entry | None) -> str:
-        """Why a round must not go on; empty if it may."""
+    def _reason(self, last: RoundRecord, entry: Entry | None) -> str:
+        """Why no round of this database may go on; empty if it is the one that the journal was written with."""
         if entry is None:
-            return "the journal does not know it"
-        if entry.following.digest != last.digest:
-            return "the journal is ahead of the database, which was replaced by an earlier copy"
+            return "the journal does not know the experiment"
+        is_current = entry.following.digest == last.digest
+        # What a round had counted is in the database before the journal says that it has closed.
+        is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
+        return "" if is_current or is_closing else "an earlier copy of the database was put back"
+
+    def _loss(self, spec: AnySpec, last: RoundRecord) -> str:
         return "" if restore(spec, last, self._keys.find) else "its key or its sums are lost"
 
     def _give_up(self, spec: AnySpec, last: RoundRecord, entry: Entry | None) -> None:

@@ -4,6 +4,7 @@ Under ``central`` the sums of an open round are raw. One report at a time, two s
 arm and reward.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def recovered(states: list[bytes], publication: bytes) -> int:
     privatizer = privatizer_of(publication)
     found = sorted(decoded(states, type(privatizer.empty())), key=lambda total: int(total.reports))
     alone = {encode(privatizer.add(privatizer.empty(), privatizer.parse(one[16:]))) for one in people(publication)}
-    told = [encode(difference(later, earlier)) for earlier, later in zip(found, found[1:], strict=False)]
+    told = [encode(difference(later, earlier)) for earlier, later in pairwise(found)]
     return sum(one in alone for one in told)
 
 
