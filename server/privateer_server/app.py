@@ -93,8 +93,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until it is told to stop; exit code 2 and one line if it cannot start."""
-    os.umask(0o077)
-    log_to_stderr()
+    prepare_process()
     try:
         settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
         app = create_app(settings)
@@ -115,6 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     _Process(config, app).run(sockets=[listener])
+
+
+def prepare_process() -> None:
+    """Files of this process are its user's alone, and its log shows no values."""
+    os.umask(0o077)
+    log_to_stderr()
 
 
 class _Process(uvicorn.Server):
