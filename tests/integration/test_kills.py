@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from privateer.experiment import Spec
 from privateer_client.load import LoadResult, run_load
 from privateer_lab.services import Services
-from tests.integration.test_pipeline import SHUFFLED, create, facts, held, services, settled
+from tests.integration.test_pipeline import SHUFFLED, facts, held, services, settled
 from tests.support.specs import make_spec
 
 KILLS = 100
@@ -45,6 +47,11 @@ class Killer:
             self._thread.join()
             for name in ("server", "shuffler"):
                 self._at.processes.wait(name)
+
+
+def create(at: Services, spec: Spec) -> None:
+    body, headers = spec.model_dump(mode="json", exclude_none=True), {"Authorization": f"Bearer {at.token}"}
+    httpx.post(f"{at.server}/experiments", json=body, headers=headers, timeout=60).raise_for_status()
 
 
 def load(at: Services, seed: int) -> LoadResult:
