@@ -91,7 +91,7 @@ class Client(_Setup):
         URL of the shuffler that the application trusts. Experiments under shuffle privacy need one, and it is never
         the server that names it.
     limits
-        What one contribution may cost; default epsilon 1, delta 1e-5, and 6 if everybody else colludes.
+        What one contribution may cost; default epsilon 1, delta 1e-5, and 4 if everybody else colludes.
     ledger
         Where contributions are recorded; default a file in the user's state directory.
     timeout

@@ -75,23 +75,35 @@ class Participation(Followed):
         return self.policy.choose(contexts, slots)
 
     def reports(
-        self, contexts: NDArray[np.float64], slots: NDArray[np.uint32], rewards: NDArray[np.float64]
-    ) -> list[bytes]:
-        """Sealed reports of n people, with rewards (n,) scaled to [0, 1].
-
-        Notes
-        -----
-        Privacy cost: ``terms.local_epsilon`` each, pure and local; under ``central`` and ``none`` the records are sent
-        as they are, sealed to the curator. Pay for it before anything is sent.
-        """
-        return self._sealed(self.policy.contribute(contexts, slots, rewards))
-
-    def recorded(
         self,
         contexts: NDArray[np.float64],
         slots: NDArray[np.uint32],
         arms: NDArray[np.int64],
         rewards: NDArray[np.float64],
     ) -> list[bytes]:
+        """Sealed reports of n people on one choice each.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), scaled to [0, 1].
+        slots, arms
+            Shape (n,): the slots of the choices, and the arms that `choose` gave for them. Where the arm is in the key,
+            the slots of the choices stay here: the reports get slots of their own.
+        rewards
+            Shape (n,), scaled to [0, 1].
+
+        Notes
+        -----
+        Privacy cost: ``terms.local_epsilon`` each, pure and local; under ``central`` and ``none`` the records are sent
+        as they are, sealed to the curator. Pay for it before anything is sent.
+        """
+        if self.terms.arm_in_key:
+            slots = self.slots(len(slots))
+        return self._sealed(self.policy.contribute(contexts, slots, arms, rewards))
+
+    def recorded(
+        self, contexts: NDArray[np.float64], arms: NDArray[np.int64], rewards: NDArray[np.float64]
+    ) -> list[bytes]:
         """Sealed reports of n people of a source, on arms (n,) that they played before; as `reports`."""
-        return self._sealed(self.policy.contribute_recorded(contexts, slots, arms, rewards))
+        return self._sealed(self.policy.contribute_recorded(contexts, self.slots(len(arms)), arms, rewards))

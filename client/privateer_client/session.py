@@ -1,7 +1,7 @@
 """One person's part in one experiment with arms: choose, then report."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,17 @@ from privateer_client.participation import Participation
 from privateer_client.sending import AsyncSending, Outcome, Part, Sending
 
 
+class _Choice(NamedTuple):
+    """One choice: context (1, d), coins (1,) and arm (1,). It never leaves the device."""
+
+    contexts: NDArray[np.float64]
+    slots: NDArray[np.uint32]
+    arms: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "_Choice(...)"
+
+
 class _ArmsPart(Part):
     """What sync and async sessions share."""
 
@@ -19,28 +30,33 @@ class _ArmsPart(Part):
 
     def __init__(self, *part: Any) -> None:
         super().__init__(*part)
-        self._slots: NDArray[np.uint32] = self._followed.slots(1)
-        self._context: NDArray[np.float64] | None = None
+        self._choice: _Choice | None = None
 
     def choose(self, context: Mapping[str, Any]) -> str:
         """The arm for this person: its name.
+
+        Every call draws coins of its own, so that no sequence of arms can be matched with the coins of a report. The
+        report is about the last choice before it.
 
         Raises
         ------
         InputError
             If a feature is missing, unknown, not a number or NaN.
         """
-        participation = self._followed
-        self._context = context_vector(context, participation.spec.context.features)
-        return participation.spec.experiment.arms[int(participation.choose(self._context, self._slots)[0])]
+        followed = self._followed
+        slots = followed.slots(1)
+        known = context_vector(context, followed.spec.context.features)
+        self._choice = _Choice(known, slots, followed.choose(known, slots))
+        return followed.spec.experiment.arms[int(self._choice.arms[0])]
 
     def _pay_and_seal(self, reward: float) -> bytes | None:
         """The body to send, paid for; None if no report is asked for."""
         if self._followed.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
-        if self._context is None:
+        if self._choice is None:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
-        return self._reported(self._context, None, reward)
+        choice = self._choice
+        return self._reported(reward, lambda rewards: self._followed.reports(*choice, rewards)[0])
 
     def _pay_and_seal_past(self, context: Mapping[str, Any], arm: str, reward: float) -> bytes | None:
         """As `_pay_and_seal`, for an arm that was played before."""
@@ -50,18 +66,15 @@ class _ArmsPart(Part):
         if arm not in spec.experiment.arms:
             raise InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec")
         played = np.array([spec.experiment.arms.index(arm)])
-        return self._reported(context_vector(context, spec.context.features), played, reward)
+        known = context_vector(context, spec.context.features)
+        return self._reported(reward, lambda rewards: self._followed.recorded(known, played, rewards)[0])
 
-    def _reported(self, context: NDArray[np.float64], played: NDArray[np.int64] | None, reward: float) -> bytes | None:
-        followed = self._followed
-        scaled, self.clipped = scaled_reward(reward, followed.spec.reward)
+    def _reported(self, reward: float, seal: Callable[[NDArray[np.float64]], bytes]) -> bytes | None:
+        scaled, self.clipped = scaled_reward(reward, self._followed.spec.reward)
         self._check_unpaid()
-        if not followed.asks:
+        if not self._followed.asks:
             return None
-        rewards = np.array([scaled])
-        if played is None:
-            return self._paid(lambda: followed.reports(context, self._slots, rewards)[0])
-        return self._paid(lambda: followed.recorded(context, self._slots, played, rewards)[0])
+        return self._paid(lambda: seal(np.array([scaled])))
 
 
 class Session(_ArmsPart, Sending):

@@ -13,7 +13,6 @@ from privateer.contributions import KeyedValues, merged
 from privateer.errors import SpecError
 from privateer.experiment import Source, Spec, Turn, next_turn
 from privateer.policies.partition import PartitionPolicy
-from privateer.privatizers import privatizer_for
 from privateer_client.population import Population, population_for
 from privateer_lab.cells import BinLaw, Cells, can_aggregate
 from privateer_lab.interval import interval
@@ -106,7 +105,7 @@ class _Running:
     def close_round(self, turn: Turn) -> None:
         policy = self.policy(turn.batch, turn.cohort)
         self.watch(policy)
-        privatizer = privatizer_for(policy.layout, policy.terms)
+        privatizer = policy.privatizer
         if self.cells and turn.batch >= _BY_BINS and not turn.cohort:
             release = privatizer.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
         else:
@@ -126,8 +125,9 @@ class _Running:
         starts = range(0, turn.batch, _BLOCK)
         told = (self.tell(policy, turn, start, min(_BLOCK, turn.batch - start)) for start in starts)
         sampled = policy.terms.mechanism in ("laplace", "signed-symbol") or len(starts) == 1
-        # Of people who report on the past, slots and what they have to tell are not independent.
-        if sampled and (policy.terms.mechanism == "laplace" or not turn.cohort):
+        # Where slots ask about arms, slots and what people tell of the past are not independent.
+        independent = policy.terms.arm_in_key or policy.terms.mechanism == "laplace" or not turn.cohort
+        if sampled and independent:
             return reduce(merged, (privatizer.simulate(block, self.rng) for block in told))
         noise, total = SeededNoise(self.rng), privatizer.empty()
         for block in told:
@@ -164,7 +164,7 @@ class _Running:
         """
         phases = cells.population.phases(self.people, people)
         keyed = sum(self._play_phase(policy, some, cells.law(policy, phase)) for phase, some in phases)
-        return np.asarray(keyed), people - int(np.sum(keyed))
+        return policy.by_key(np.asarray(keyed)), people - int(np.sum(keyed))
 
     def _play_phase(self, policy: PartitionPolicy, people: int, law: BinLaw) -> NDArray[np.int64]:
         """Counts by key, arm and reward of ``people`` of one phase."""
@@ -183,8 +183,8 @@ class _Running:
         """Let ``people`` play, bring the sums up to date, and return what they have to tell."""
         raw = self.population.contexts(self.people, people, self.rng)
         slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
-        told = policy.contribute(scaled(raw, self.spec), slots, np.zeros(people))
-        arms = told.groups
+        contexts = scaled(raw, self.spec)
+        arms = policy.choose(contexts, slots)
         means = self.population.means(raw)
         rewards = self.population.rewards(raw, arms, self.rng)
         self.people += people
@@ -192,7 +192,11 @@ class _Running:
         self.expected += float(means[np.arange(people), arms].sum())
         self.best += float(np.amax(means, axis=1).sum())
         self.by_arm += means.sum(axis=0)
-        return replace(told, values=self.scaled_rewards(rewards))
+        return policy.contribute(contexts, self.report_slots(policy, slots), arms, self.scaled_rewards(rewards))
+
+    def report_slots(self, policy: PartitionPolicy, slots: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Slots of the reports of people whose choices had these."""
+        return self.rng.integers(0, 2**32, len(slots), dtype=np.uint32) if policy.terms.arm_in_key else slots
 
     def scaled_rewards(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
         low, high = self.spec.reward.low, self.spec.reward.high

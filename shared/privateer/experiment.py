@@ -61,6 +61,10 @@ class Privacy(_Section):
         The promise. Under ``local`` delta is 0 and every report is epsilon-private alone; under ``shuffle`` the
         promise is for the shuffled batch, and the epsilon of a report follows from it and the batch; under ``central``
         it is for what is published; under ``none`` there is none, and neither is given.
+    arms
+        ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
+        content is fetched over the network. ``hidden``: it counts on nobody seeing that. Under ``local`` both send the
+        same reports (docs/privacy.md says what a seen arm adds there).
     calibration
         ``tight`` or ``published`` (Laplace noise for every bin and arm, as paper 1 says; in the lab only).
     min_batch
@@ -74,10 +78,11 @@ class Privacy(_Section):
     model: Model
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
+    arms: Literal["seen", "hidden"] = "seen"
     calibration: Literal["tight", "published"] = "tight"
     min_batch: int = Field(default=1000, ge=BATCH_MIN, le=BATCH_MAX)
     honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
-    local_epsilon_max: float = Field(default=6.0, gt=0, le=16, allow_inf_nan=False)
+    local_epsilon_max: float = Field(default=4.0, gt=0, le=16, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Privacy":
@@ -100,6 +105,11 @@ class Privacy(_Section):
     def bound(self) -> float:
         """Epsilon of the promise, infinite if there is none."""
         return math.inf if self.epsilon is None else self.epsilon
+
+    @property
+    def arm_in_key(self) -> bool:
+        """Whether reports hide the arm as they hide the bin, so that coins of a report say nothing about it."""
+        return self.arms == "seen" and self.model in ("shuffle", "central")
 
 
 class PartitionAlgorithm(_Section):

@@ -17,7 +17,6 @@ import privateer_server.learners
 from privateer.contributions import KeyedValues
 from privateer.experiment import Spec
 from privateer.policies.partition import PartitionPolicy
-from privateer.privatizers import privatizer_for
 from privateer.privatizers.curated import CuratedSums
 from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
@@ -80,6 +79,7 @@ _TRUST: dict[str, dict[str, Any]] = {
     "central": {"privacy.model": "central", "privacy.epsilon": 1.0, "privacy.delta": 1e-6},
     "none": {"privacy.model": "none", "privacy.epsilon": None},
 }
+_TRUST |= {f"{model}-hidden": {**_TRUST[model], "privacy.arms": "hidden"} for model in ("shuffle", "central")}
 LEARNERS: dict[type, dict[str, Spec]] = {
     PartitionLearner: {f"partition-practical-{model}": make_spec(changes) for model, changes in _TRUST.items()},
     ProvedPartitionLearner: {
@@ -145,7 +145,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         for name, privatizer in entries.items():
             made[name] = lambda privatizer=privatizer: Case(privatizer)
     for name in learner_cases():
-        made[name] = lambda name=name: Case(privatizer_for(played(name)[1].layout, played(name)[1].terms))
+        made[name] = lambda name=name: Case(played(name)[1].privatizer)
     return made
 
 

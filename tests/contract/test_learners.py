@@ -11,14 +11,13 @@ import pytest
 from privateer.codec import decode, encode
 from privateer.policies.partition import PartitionPolicy
 from privateer.privacy.verification import Limits, verify
-from privateer.privatizers import privatizer_for
 from privateer_server.learners import learner_for
 from tests.contract import registry, test_phased
 from tests.support.partitions import same
 from tests.support.people import bumps, rounds
 
 CASES = registry.learner_cases()
-WIDE = Limits(epsilon=math.inf, delta=0.1, local_epsilon=16, curator=True)
+WIDE = Limits(epsilon=math.inf, delta=0.1, local_epsilon=16, arms="hidden", curator=True)
 
 
 @pytest.fixture(params=CASES)
@@ -32,8 +31,8 @@ def release_of(policy, spec, seed=3):
         rng.random((policy.terms.batch, spec.dimension)),
         rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32),
     )
-    told = policy.contribute(contexts, slots, rng.random(policy.terms.batch))
-    return privatizer_for(policy.layout, policy.terms).simulate(told, rng)
+    told = policy.contribute(contexts, slots, policy.choose(contexts, slots), rng.random(policy.terms.batch))
+    return policy.privatizer.simulate(told, rng)
 
 
 def test_every_learner_is_in_the_battery():
@@ -112,8 +111,8 @@ def test_people_of_decided_bins_still_report(name):
     contexts = np.random.default_rng(0).random((50, spec.dimension))
     slots = np.arange(50, dtype=np.uint32)
     assert (policy.choose(contexts, slots) == 0).all()
-    privatizer = privatizer_for(policy.layout, policy.terms)
-    told = policy.contribute(contexts, slots, np.ones(50))
+    privatizer = policy.privatizer
+    told = policy.contribute(contexts, slots, np.zeros(50, np.int64), np.ones(50))
     reports = privatizer.randomize(told, registry.SeededNoise(1))
     total = privatizer.add(privatizer.empty(), privatizer.parse(reports.tobytes()))
     after = learner.learn(state, policy, privatizer.release(total, registry.SeededNoise(2)))

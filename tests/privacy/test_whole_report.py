@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from privateer.privatizers import privatizer_for
 from privateer_lab.noise import SeededNoise
 from privateer_server.learners import learner_for
 from tests.support.people import bumps, rounds
@@ -17,6 +16,7 @@ SPECS = {
     "local": make_spec({"privacy.epsilon": 2.0}),
     "proved": make_spec({"privacy.epsilon": 2.0, "algorithm.confidence": "proved"}),
     "shuffle": make_spec(SHUFFLE),
+    "shuffle, arms hidden": make_spec({**SHUFFLE, "privacy.arms": "hidden"}),
 }
 N = 60_000
 
@@ -32,9 +32,9 @@ def policy_of(name):
 
 def reports_of(policy, context, reward, slots, seed, factor=1.0):
     contexts = np.tile(context, (len(slots), 1))
-    told = policy.contribute(contexts, slots, np.full(len(slots), reward))
+    told = policy.contribute(contexts, slots, policy.choose(contexts, slots), np.full(len(slots), reward))
     terms = replace(policy.terms, local_epsilon=factor * policy.terms.local_epsilon)
-    return privatizer_for(policy.layout, terms).randomize(told, SeededNoise(seed))
+    return replace(policy, terms=terms).privatizer.randomize(told, SeededNoise(seed))
 
 
 PEOPLE = [((0.1, 0.1), 1.0), ((0.1, 0.1), 0.0), ((0.9, 0.3), 1.0), ((0.5, 0.5), 0.0), ((0.99, 0.99), 0.5)]
@@ -72,7 +72,7 @@ def test_over_random_slots_a_report_alone_says_nothing_of_the_reward(name):
     slots = rng.integers(0, 2**32, N, dtype=np.uint32)
     rewards = rng.integers(0, 2, N)
     contexts = np.tile((0.1, 0.1), (N, 1))
-    told = policy.contribute(contexts, slots, rewards.astype(float))
-    reports = privatizer_for(policy.layout, policy.terms).randomize(told, SeededNoise(1))
+    told = policy.contribute(contexts, slots, policy.choose(contexts, slots), rewards.astype(float))
+    reports = policy.privatizer.randomize(told, SeededNoise(1))
     assert independent(reports["symbol"], rewards)
     assert (reports["slot"] == slots).all()

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 from privateer.experiment import Turn
-from privateer.privatizers import privatizer_for
 from privateer_client.population import population_for
 from privateer_client.population.atoms import Atoms
 from privateer_client.population.synthetic import Synthetic
@@ -59,7 +58,7 @@ def advanced(name):
 def both_ways(run, rounds):
     """Numbers of releases of the same round of 3,000 people, drawn by bins and one by one."""
     policy, start = run.policy(3000), run.people
-    privatizer = privatizer_for(policy.layout, policy.terms)
+    privatizer = policy.privatizer
 
     def by_bins():
         run.people = start

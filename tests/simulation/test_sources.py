@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from privateer.experiment import next_turn
-from privateer.privatizers import privatizer_for
 from privateer_lab.noise import SeededNoise
 from privateer_lab.simulation import simulate_once
 from privateer_server.learners import learner_for
@@ -62,7 +61,7 @@ def estimate(spec, learner, state, policy, seed, shares):
     arms = rng.choice(3, people, p=shares or SOURCE["shares"])
     rewards = (rng.random(people) < MEANS[arms]).astype(float)
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
-    privatizer, noise = privatizer_for(policy.layout, policy.terms), SeededNoise(rng)
+    privatizer, noise = policy.privatizer, SeededNoise(rng)
     reports = privatizer.randomize(policy.contribute_recorded(contexts, slots, arms, rewards), noise)
     release = privatizer.release(privatizer.add(privatizer.empty(), reports), noise)
     after = learner.learn(state, policy, release)
@@ -94,7 +93,7 @@ def test_context_arm_and_reward_together_stay_within_epsilon(model):
             told = policy.contribute_recorded(
                 np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward)
             )
-            symbols.append(privatizer_for(policy.layout, policy.terms).randomize(told, SeededNoise(seed))["symbol"])
+            symbols.append(policy.privatizer.randomize(told, SeededNoise(seed))["symbol"])
         for one in range(len(people)):
             for other in range(one):
                 assert realised_epsilon(symbols[one], symbols[other]) <= policy.terms.local_epsilon

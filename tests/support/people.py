@@ -11,7 +11,6 @@ from privateer.codec import decode, encode
 from privateer.contributions import CellSums, KeyedSums
 from privateer.experiment import Spec, next_turn
 from privateer.policies.partition import PartitionPolicy
-from privateer.privatizers import privatizer_for
 from privateer_server.learners import learner_for
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -45,8 +44,8 @@ def rounds(
         slots = rng.integers(0, 2**32, batch, dtype=np.uint32)
         arms = policy.choose(contexts, slots)
         rewards = (rng.random(batch) < means(contexts)[np.arange(batch), arms]).astype(float)
-        privatizer = privatizer_for(policy.layout, policy.terms)
-        release = privatizer.simulate(policy.contribute(contexts, slots, rewards), rng)
+        privatizer = policy.privatizer
+        release = privatizer.simulate(policy.contribute(contexts, slots, arms, rewards), rng)
         state = learner.learn(state, policy, release)
         turn = next_turn(spec, turn)
         yield Round(policy, release, state)

@@ -3,16 +3,15 @@
 import numpy as np
 
 from privateer.contributions import KeyedSums
-from privateer.privatizers import privatizer_for
 
 
 def wild_release(policy, rng, scale):
     """Any release of the right shape, wild ones included."""
-    keys, arms = policy.layout.keys, policy.layout.groups
+    keys, arms = policy.reported.keys, policy.reported.groups
     reports = policy.terms.batch
     counts = rng.multinomial(reports, np.ones(arms) / arms, keys) if keys else np.zeros((0, arms), np.int64)
     sums = np.rint(counts * np.clip(rng.normal(0, scale, (keys, arms)), -1, 1)).astype(np.int64)
     hits = np.minimum(reports, np.abs(sums).sum(axis=1) + rng.integers(0, reports + 1, keys))
-    response = privatizer_for(policy.layout, policy.terms).response
+    response = policy.privatizer.response
     own = response.truth + response.other
     return KeyedSums(reports, sums, counts, hits.astype(float), response.gain, own, own / 2, 0.0, own / 3)

@@ -8,7 +8,6 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer.codec import decode
 from privateer.policies.partition import PartitionPolicy
-from privateer.privatizers import privatizer_for
 from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
 from privateer.wire.publication import Publication, decode_publication, digest
 from privateer_lab.noise import SeededNoise
@@ -27,8 +26,9 @@ def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
     rng = np.random.default_rng(seed)
     contexts = rng.random((count, policy.dimension))
     slots = rng.integers(0, 2**32, count, dtype=np.uint32)
-    contributions = policy.contribute(contexts, slots, rng.random(count))
-    rows = privatizer_for(policy.layout, policy.terms).randomize(contributions, SeededNoise(seed))
+    arms = policy.choose(contexts, slots)
+    contributions = policy.contribute(contexts, slots, arms, rng.random(count))
+    rows = policy.privatizer.randomize(contributions, SeededNoise(seed))
     return [rows[i : i + 1].tobytes() for i in range(count)]
 
 

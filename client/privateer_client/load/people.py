@@ -86,7 +86,7 @@ class PeopleDriver:
             self.result.refused["not-asked"] += people
             return
         sealed = b"".join(
-            part.recorded(contexts, slots, arms, rewards) if self.cohort else part.reports(contexts, slots, rewards)
+            part.recorded(contexts, arms, rewards) if self.cohort else part.reports(contexts, slots, arms, rewards)
         )
         accepted, refused = await self.wire.send(part.header, sealed, people, part.round.model)
         self.result.accepted += accepted

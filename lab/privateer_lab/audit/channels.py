@@ -37,8 +37,8 @@ def channels() -> dict[str, Callable[[], bool]]:
 
 
 def _report(participation: Participation, context: float, reward: float) -> bytes:
-    slots = participation.slots(1)
-    return participation.reports(np.array([[context]]), slots, np.array([reward]))[0]
+    contexts, slots = np.array([[context]]), participation.slots(1)
+    return participation.reports(contexts, slots, participation.choose(contexts, slots), np.array([reward]))[0]
 
 
 def sizes_are_equal() -> bool:
@@ -91,7 +91,9 @@ def noise_ignores_seeds() -> bool:
         participation = Participation(current.publication, "audit", LIMITS)
         seen.append(participation.slots(64).tobytes())
         rows = participation._privatizer.randomize(
-            participation.policy.contribute(np.full((400, 1), 0.3), np.zeros(400, np.uint32), np.full(400, 0.5)),
+            participation.policy.contribute(
+                np.full((400, 1), 0.3), np.zeros(400, np.uint32), np.zeros(400, np.int64), np.full(400, 0.5)
+            ),
             participation._noise,
         )
         seen.append(rows.tobytes())
@@ -122,9 +124,9 @@ def _said_by_a_device() -> list[str]:
             said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
             said += [repr(session), repr(session.refusal)]
             told = session._followed.policy.contribute(
-                np.array([[_CONTEXT]]), np.zeros(1, np.uint32), np.array([_REWARD])
+                np.array([[_CONTEXT]]), np.zeros(1, np.uint32), np.zeros(1, np.int64), np.array([_REWARD])
             )
-            said += [repr(told), str(told)]
+            said += [repr(told), str(told), repr(session._choice), str(session._choice)]
     return said
 
 

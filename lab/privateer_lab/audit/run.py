@@ -9,6 +9,7 @@ from privateer_lab.audit.channels import channels
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.keyed import keyed_cases
 from privateer_lab.audit.phased import phased_cases
+from privateer_lab.audit.seen import seen_cases
 from privateer_lab.audit.shuffled import shuffled_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
@@ -53,6 +54,7 @@ def cases(samples: int) -> list[Case]:
         *wire_cases(samples),
         *keyed_cases(samples),
         *shuffled_cases(samples),
+        *seen_cases(samples),
         *vector_cases(samples),
         *phased_cases(samples),
     ]

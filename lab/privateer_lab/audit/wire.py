@@ -24,7 +24,7 @@ from privateer_server.rounds import OpenRound, first_round
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.store import Label, RoundStore
 
-LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, curator=True)
+LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arms="hidden", curator=True)
 MODELS: dict[str, dict[str, object]] = {
     "local": {"epsilon": 1.0},
     "shuffle": {"epsilon": 1.0, "delta": 0.01, "min_batch": 100, "honest_fraction": 1.0},
@@ -72,15 +72,16 @@ def wire_cases(samples: int) -> list[Case]:
 
 
 def _sealed(current: OpenRound, rewards: Scores) -> list[bytes]:
+    """Everybody is seen to play the first arm."""
     participation = Participation(current.publication, "audit", LIMITS)
-    slots = participation.slots(len(rewards))
-    return participation.reports(np.full((len(rewards), 1), 0.3), slots, rewards)
+    slots, arms = participation.slots(len(rewards)), np.zeros(len(rewards), np.int64)
+    return participation.reports(np.full((len(rewards), 1), 0.3), slots, arms, rewards)
 
 
 def _agreement(policy: PartitionPolicy, privatizer: SignedSymbol, rows: bytes) -> Scores:
     """1 where a report's symbol is that of a reward of 1, -1 where that of a reward of 0, else 0."""
     reports = privatizer.parse(rows)
-    hashes = policy.layout.hashes(reports["slot"], np.zeros(len(reports), np.int64))
+    hashes = policy.reported.hashes(reports["slot"], np.zeros(len(reports), np.int64))
     symbols = reports["symbol"].astype(np.int64)
     hit = bucket(hashes, privatizer.buckets) == symbols >> 1
     return np.where(hit, sign(hashes) * (2 * (symbols & 1) - 1), 0).astype(float)

@@ -63,7 +63,9 @@ def show(name: str, url: Url = URL, as_json: Json = False) -> None:
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
     print_table("refused reports", answer.get("refused", {}).items())
     for claim in answer["privacy"]["certificate"]["claims"]:
-        print_table(f"privacy against {claim['against']}", [(key, claim[key]) for key in ("epsilon", "delta", "proof")])
+        print_table(
+            f"privacy against {claim['against']}", [(key, claim[key]) for key in ("about", "epsilon", "delta", "proof")]
+        )
 
 
 def policy(

@@ -38,7 +38,7 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
     for cohort, certificate in certificates.items():
         whose = f"a person of {cohort}" if cohort else "one person"
         for claim in certificate.claims:
-            rows = [(key, getattr(claim, key)) for key in ("epsilon", "delta", "exact", "proof")]
+            rows = [(key, getattr(claim, key)) for key in ("about", "epsilon", "delta", "exact", "proof")]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
         screen.print("assumed: " + "; ".join(certificate.assumes))
     for told in [*record.get("sources", []), record]:
@@ -81,7 +81,8 @@ def _recomputed(certificates: dict[str, Certificate], verdicts: dict[str, list[V
 def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
     whose = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
     for verdict in verdicts:
-        rows = [("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta), ("delta", verdict.found)]
+        claimed = [("about", verdict.about), ("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta)]
+        rows = [*claimed, ("delta", verdict.found)]
         print_table(
             f"{whose}: against {verdict.against}",
             [*rows, ("proof", verdict.proof), ("holds", "yes" if verdict.holds else "NO")],

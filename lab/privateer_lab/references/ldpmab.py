@@ -67,8 +67,9 @@ class Ldpmab(Reference):
         """Arms of the next people of the round, shape (n,)."""
         n = len(visitors)
         slots = self.rng.integers(0, 2**32, n, dtype=np.uint32)
-        self.told = self.policy.contribute(visitors.contexts, slots, np.zeros(n))
-        return self.told.groups
+        arms = self.policy.choose(visitors.contexts, slots)
+        self.told = self.policy.contribute(visitors.contexts, slots, arms, np.zeros(n))
+        return arms
 
     def learn(self, _visitors: Visitors, _arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """What these people received, shape (n,)."""

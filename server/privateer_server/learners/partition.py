@@ -12,6 +12,7 @@ from privateer.experiment import Spec
 from privateer.policies.partition import DEPTH_MAX, PartitionPolicy, corners
 from privateer.privacy.terms import calibrate
 from privateer.slots import Layout
+from privateer_server.learners.cells import by_cell, cells, key_shares, keys_told
 from privateer_server.learners.description import describe
 from privateer_server.learners.field import Evidence
 from privateer_server.learners.halving import ancestry, halved
@@ -27,7 +28,9 @@ _WIDE_EXPLORATION: Final = 0.9
 more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
 _LEAST_EXPLORATION: Final = 0.05
 _DROP: Final = 2.2
-"""Standard deviations of a difference at which an arm is dropped."""
+_DROP_IN_KEY: Final = 1.8
+"""Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
+counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
 _USUAL_LENGTH: Final = 5
 _USUAL_SPREAD: Final = 2
 """Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
@@ -148,13 +151,13 @@ class PartitionLearner:
         """
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
-        # Of a source's people, those have something to tell whose arm their slot asks about.
-        masses = float(self._behaviour(cohort).mean()) * state.mass[self._cohorts.index(cohort), bins]
-        undecided = min(1.0, float(masses.sum()))
-        key_share = float(np.max(masses, initial=0.0))
-        terms = calibrate(self.spec.privacy_of(cohort), batch or self.spec.privacy.min_batch, undecided, key_share)
         deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
         shares = best_chances(state.mean[bins], deviation, active[bins])
+        promise = self.spec.privacy_of(cohort)
+        masses = state.mass[self._cohorts.index(cohort), bins, None] * key_shares(self.spec, shares, cohort)
+        undecided = min(1.0, float(masses.sum()))
+        key_share = float(np.max(masses, initial=0.0))
+        terms = calibrate(promise, batch or self.spec.privacy.min_batch, undecided, key_share)
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
@@ -185,11 +188,6 @@ class PartitionLearner:
         rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
         return np.concatenate([state.axes, rest])
 
-    def _behaviour(self, cohort: str) -> NDArray[np.float64]:
-        """Share of a source's people who played each arm, (arms,); 1 for people who play what their slot says."""
-        source = self.spec.source(cohort)
-        return np.ones(self.spec.arm_count) if source is None else np.array(source.shares, dtype=np.float64)
-
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
         state = self._observed(self._counted(state, policy, release), policy, release)
@@ -203,9 +201,8 @@ class PartitionLearner:
     def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Masses of the bins, where a round's scores tell them."""
         cohort, bins = self._cohorts.index(policy.cohort), policy.bins
-        telling = policy.layout.shares @ self._behaviour(policy.cohort)
         mass, precision = state.mass.copy(), state.mass_precision.copy()
-        known = weighed(mass[cohort, bins], precision[cohort, bins], telling, release)
+        known = weighed(mass[cohort, bins], precision[cohort, bins], *keys_told(self.spec, policy), release)
         mass[cohort, bins], precision[cohort, bins] = known
         return replace(state, mass=mass, mass_precision=precision)
 
@@ -216,12 +213,14 @@ class PartitionLearner:
         inverse variance.
         """
         bins, cohort = policy.bins, self._cohorts.index(policy.cohort)
-        gain = release.gain * state.mass[cohort, bins, None] * self._behaviour(policy.cohort)
+        found = cells(self.spec, policy, release)
+        gain = found.gain * state.mass[cohort, bins, None]
         # A curator's noise is added once to a sum: a report bears its share of it.
-        weight = gain / (_variance(release)[:, None] + release.noise / np.maximum(1, release.counts))
+        variance = by_cell(policy, _variance(release), 1.0) + release.noise / np.maximum(1, found.reports)
+        weight = gain / variance
         precision, moment = state.precision.copy(), state.moment.copy()
-        precision[bins] += gain * weight * release.counts
-        moment[bins] += weight * release.sums
+        precision[bins] += gain * weight * found.reports
+        moment[bins] += weight * found.sums
         return replace(
             state,
             rounds=state.rounds + 1,
@@ -268,7 +267,8 @@ class PartitionLearner:
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
-        return replace(state, active=~(gap > _DROP * np.sqrt(variance)))
+        most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        return replace(state, active=~(gap > most * np.sqrt(variance)))
 
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""

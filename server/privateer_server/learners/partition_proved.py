@@ -11,6 +11,7 @@ from privateer.experiment import Spec
 from privateer.policies.partition import DEPTH_MAX, PartitionPolicy, corners
 from privateer.privacy.terms import calibrate
 from privateer.slots import Layout
+from privateer_server.learners.cells import cells, key_shares
 from privateer_server.learners.confidence import upper_bound
 from privateer_server.learners.description import describe
 from privateer_server.learners.halving import halved
@@ -76,15 +77,14 @@ class ProvedPartitionLearner:
         """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
-        telling = float(self._behaviour(cohort).mean())
-        masses = telling * 0.5 ** state.depths[bins]
+        shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
+        masses = 0.5 ** state.depths[bins, None] * key_shares(self.spec, shares, cohort)
         terms = calibrate(
             self.spec.privacy_of(cohort),
             batch or self.spec.privacy.min_batch,
-            float(masses.sum()),
+            min(1.0, float(masses.sum())),
             float(np.max(masses, initial=0.0)),
         )
-        shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         return PartitionPolicy(
             version=version,
             dimension=self.spec.dimension,
@@ -98,11 +98,6 @@ class ProvedPartitionLearner:
             cohort=cohort,
         )
 
-    def _behaviour(self, cohort: str) -> Array:
-        """Share of a source's people who played each arm, (arms,); 1 for people who play what their slot says."""
-        source = self.spec.source(cohort)
-        return np.ones(self.spec.arm_count) if source is None else np.array(source.shares, dtype=np.float64)
-
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
         """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
         if state.cohort != policy.cohort:
@@ -111,13 +106,13 @@ class ProvedPartitionLearner:
             state = replace(state, cohort=policy.cohort, precision=none, moment=none, heaviest=nothing)
         bins = policy.bins
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
-        mass = self._mass(state.depths[bins])
-        gain = release.gain * self._behaviour(policy.cohort)
-        variance = _variance(release, mass)[:, None]
+        mass = self._mass(state.depths[bins])[:, None]
+        found = cells(self.spec, policy, release)
+        variance = _variance(release, mass * found.telling if policy.terms.arm_in_key else mass)
         # A curator's noise is added once to a sum: a report bears its share of it.
-        weight = gain / (variance + release.noise / np.maximum(1, release.counts))
-        precision[bins] += gain * weight * release.counts
-        moment[bins] += weight * release.sums
+        weight = found.gain / (variance + release.noise / np.maximum(1, found.reports))
+        precision[bins] += found.gain * weight * found.reports
+        moment[bins] += weight * found.sums
         if not _signs(release):
             heaviest[bins] = np.maximum(heaviest[bins], np.max(weight, axis=1, initial=0.0))
         state = replace(

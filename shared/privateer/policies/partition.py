@@ -37,9 +37,9 @@ class PartitionPolicy:
     active
         Shape (bins, arms), bool: at least one in every bin.
     bins
-        Shape (keys,), int64: bin of each key; people of other bins have nothing to tell.
+        Shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell.
     layout
-        Keys are the entries of ``bins``, groups are arms: the arm of a slot in a bin is public.
+        Coins of a choice: its keys are the entries of ``bins``, its groups are arms.
     terms
         How reports of this version are randomized.
     cohort
@@ -57,10 +57,26 @@ class PartitionPolicy:
     terms: Terms
     cohort: str = ""
 
-    @property
+    @cached_property
     def privatizer(self) -> Any:
         """What randomizes, adds up and releases the round's reports."""
-        return privatizer_for(self.layout, self.terms)
+        return privatizer_for(self.reported, self.terms)
+
+    @cached_property
+    def reported(self) -> Layout:
+        """Coins of a report.
+
+        Where the arm is in the key, every active arm of every entry of ``bins`` is a key (`cells`), and coins decide
+        nothing but its sign and bucket. Otherwise they are the coins of the choice.
+        """
+        if not self.terms.arm_in_key:
+            return self.layout
+        return Layout(self.layout.seed, np.zeros((len(self.cells), 0), np.uint32))
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Entry of ``bins``, and arm, of every pair that is asked about; shape (cells, 2), in order."""
+        return np.argwhere(self.active[self.bins])
 
     def check(self, arms: int) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
@@ -145,12 +161,37 @@ class PartitionPolicy:
         arms[asked] = self.layout.group(hashes, keys[asked])
         return arms
 
+    @cached_property
+    def _key_of_cell(self) -> NDArray[np.int64]:
+        """Key of every entry of ``bins`` and arm; the last row is for people of other bins."""
+        keys = np.full((len(self.bins) + 1, self.active.shape[1]), -1, dtype=np.int64)
+        keys[self.cells[:, 0], self.cells[:, 1]] = np.arange(len(self.cells))
+        return keys
+
     def contribute(
-        self, contexts: NDArray[np.float64], slots: NDArray[np.uint32], rewards: NDArray[np.float64]
+        self,
+        contexts: NDArray[np.float64],
+        slots: NDArray[np.uint32],
+        arms: NDArray[np.int64],
+        rewards: NDArray[np.float64],
     ) -> KeyedValues:
-        """What n people have to tell: bin (key), arm (group) and reward in [0, 1]; arms as `choose` gave them."""
-        bins = self.locate(contexts)
-        return KeyedValues(slots, self._key_of_bin[bins], self._arms(bins, slots), rewards)
+        """What n people have to tell of their arms and rewards.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), in [0, 1].
+        slots
+            Shape (n,). The slots that chose the arms; where the arm is in the key, slots drawn for the report alone.
+        arms
+            Shape (n,), as `choose` gave them.
+        rewards
+            Shape (n,), in [0, 1].
+        """
+        keys = self._key_of_bin[self.locate(contexts)]
+        if self.terms.arm_in_key:
+            return KeyedValues(slots, self._key_of_cell[keys, arms], np.zeros_like(keys), rewards)
+        return KeyedValues(slots, keys, arms, rewards)
 
     def contribute_recorded(
         self,
@@ -161,15 +202,18 @@ class PartitionPolicy:
     ) -> KeyedValues:
         """What n people of a source have to tell of arms (n,) that they played before, which stay secret.
 
-        A slot asks about one arm of every bin, and those who played another have nothing to tell. The published
-        mechanism tells of every arm.
+        Where the arm is not in the key, a slot asks about one arm of every bin, and those who played another have
+        nothing to tell. The published mechanism tells of every arm.
         """
-        bins = self.locate(contexts)
-        keys = self._key_of_bin[bins]
-        if self.terms.mechanism == "laplace":
-            return KeyedValues(slots, keys, arms, rewards)
-        asked = self._arms(bins, slots)
-        return KeyedValues(slots, np.where(asked == arms, keys, -1), asked, rewards)
+        told = self.contribute(contexts, slots, arms, rewards)
+        if self.terms.arm_in_key or self.terms.mechanism == "laplace":
+            return told
+        asked = self.choose(contexts, slots)
+        return KeyedValues(slots, np.where(asked == arms, told.keys, -1), asked, rewards)
+
+    def by_key(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts by entry of ``bins``, arm and more, as counts by key, group and more of the round's reports."""
+        return counts[self.cells[:, 0], self.cells[:, 1]][:, None] if self.terms.arm_in_key else counts
 
     def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper corners of the bins, each (bins, d)."""

@@ -13,6 +13,7 @@ from privateer.privacy.events import Event, Gaussian, Parallel, Pure, ShuffledRe
 from privateer.privacy.terms import Terms
 
 FORMAT: Final = "privateer/certificate/1"
+RECORD: Final = "context, arm and reward"
 _COLLUDING: Final = "server and shuffler"
 _ROUNDING: Final = 1 + 1e-6
 """Delta may be so much above its claim: other machines' last digits."""
@@ -33,6 +34,8 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         What the sampler of noise may add to delta.
     proof, exact
         Why the claim holds, and whether the event's curve is exact or an upper bound.
+    about
+        What of a person's record the claim is about.
     """
 
     against: str
@@ -42,6 +45,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sampling: float
     proof: str
     exact: bool
+    about: str = RECORD
 
 
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +64,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """
 
     against: str
+    about: str
     epsilon: float | None
     delta: float
     found: float
@@ -78,6 +83,10 @@ ASSUMES: Final = {
     "central": ("the server keeps records to itself, and its noise comes from the operating system",),
     "none": ("the server keeps records to itself",),
 }
+_UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
+"""Where it is not assumed the claims hold against somebody who does see it."""
+_SEES: Final = "everybody together, who see arms too"
+_BESIDE_THE_ARM: Final = "reward, and context among bins where the report's coins give the arm"
 
 
 def certify(experiment: str, epsilon: float, delta: float, rounds: Iterable[Terms]) -> Certificate:
@@ -91,7 +100,12 @@ def certify(experiment: str, epsilon: float, delta: float, rounds: Iterable[Term
     distinct = sorted(set(rounds), key=repr)
     model = distinct[0].model
     claims = tuple(_CLAIMS[model](distinct, epsilon, delta))
-    return Certificate(FORMAT, experiment, claims, ASSUMES[model])
+    return Certificate(FORMAT, experiment, claims, _assumes(model, distinct))
+
+
+def _assumes(model: str, rounds: list[Terms]) -> tuple[str, ...]:
+    counts_on_it = model in ("shuffle", "central") and not all(terms.arm_in_key for terms in rounds)
+    return (*ASSUMES[model], _UNSEEN) if counts_on_it else ASSUMES[model]
 
 
 def bounded_alone(certificate: Certificate, local_epsilon: float) -> Certificate:
@@ -116,7 +130,8 @@ def nothing_claimed(against: str) -> Claim:
 
 def _local(rounds: list[Terms], epsilon: float, _: float) -> list[Claim]:
     events: set[Event] = {Pure(terms.local_epsilon) for terms in rounds}
-    return [claim_of("everybody together", epsilon, 0.0, events)]
+    alone = claim_of("everybody together, who see no arms", epsilon, 0.0, events)
+    return [alone, msgspec.structs.replace(alone, against=_SEES, about=_BESIDE_THE_ARM)]
 
 
 def _shuffle(rounds: list[Terms], epsilon: float, delta: float) -> list[Claim]:
@@ -191,10 +206,11 @@ def recompute(certificate: Certificate) -> list[Verdict]:
 
 
 def _verdict(claim: Claim) -> Verdict:
+    claimed = (claim.against, claim.about, claim.epsilon, claim.delta)
     if claim.epsilon is None or claim.event is None:
         nothing = "nothing is computed: the adversary sees the record"
-        return Verdict(claim.against, claim.epsilon, claim.delta, 1.0, nothing, True, claim.delta >= 1.0)
+        return Verdict(*claimed, 1.0, nothing, True, claim.delta >= 1.0)
     curve = account(claim.event)
     found = curve.delta(claim.epsilon) + claim.sampling
     holds = found <= claim.delta * _ROUNDING and (curve.exact or not claim.exact)
-    return Verdict(claim.against, claim.epsilon, claim.delta, found, curve.proof, curve.exact, holds)
+    return Verdict(*claimed, found, curve.proof, curve.exact, holds)

@@ -33,6 +33,9 @@ class Terms:
         Alphabet of the signed symbol.
     deviation
         Of the noise that a curator adds to a release, in scores (values scaled to [-1, 1]).
+    arm_in_key
+        Whether a report's key is a bin and an arm, with coins drawn for the report alone. Otherwise the key is a bin,
+        and the coins that chose the arm travel with the report.
     """
 
     model: Model
@@ -45,6 +48,7 @@ class Terms:
     buckets: int
     elsewhere: bool
     deviation: float = 0.0
+    arm_in_key: bool = False
 
     @property
     def messages(self) -> int:
@@ -90,14 +94,25 @@ def calibrate(privacy: Privacy, batch: int, undecided: float, key_share: float) 
         return Terms("none", epsilon, 0.0, batch, 0, "none", math.inf, 1, False)
     if privacy.model == "central":
         deviation = curator_deviation(epsilon, delta)
-        return Terms("central", epsilon, delta, batch, 0, "gaussian", math.inf, 1, False, deviation)
+        return Terms("central", epsilon, delta, batch, 0, "gaussian", math.inf, 1, False, deviation, privacy.arm_in_key)
     honest = honest_count(privacy, batch) if privacy.model == "shuffle" else 0
     if privacy.model == "shuffle" and honest < 1:
         raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
     local_epsilon, buckets, elsewhere = _best(
         epsilon, delta, honest, privacy.local_epsilon_max, _coarse(undecided), _coarse(key_share)
     )
-    return Terms(privacy.model, epsilon, delta, batch, honest, "signed-symbol", local_epsilon, buckets, elsewhere)
+    return Terms(
+        model=privacy.model,
+        epsilon=epsilon,
+        delta=delta,
+        batch=batch,
+        honest=honest,
+        mechanism="signed-symbol",
+        local_epsilon=local_epsilon,
+        buckets=buckets,
+        elsewhere=elsewhere,
+        arm_in_key=privacy.arm_in_key,
+    )
 
 
 def information(local_epsilon: float, buckets: int, elsewhere: bool, undecided: float, key_share: float) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from privateer.errors import TermsRefused
 from privateer.experiment import Privacy
@@ -27,6 +27,9 @@ class Limits:
         The most that it may cost if everybody else colludes.
     honest_fraction, min_batch
         Under shuffle, the largest share of a batch that the promise may count on, and the fewest reports of a batch.
+    arms
+        ``seen``: somebody who gets reports, or reads releases, may see which arm this person got. ``hidden``: nobody
+        does, so promises that count on it are accepted.
     curator
         Whether records may be sent to the server as they are, for it to protect (``central``) or not (``none``, which
         takes an infinite ``epsilon`` as well).
@@ -34,9 +37,10 @@ class Limits:
 
     epsilon: float = 1.0
     delta: float = 1e-5
-    local_epsilon: float = 6.0
+    local_epsilon: float = 4.0
     honest_fraction: float = 0.9
     min_batch: int = 1000
+    arms: Literal["seen", "hidden"] = "seen"
     curator: bool = False
 
 
@@ -49,6 +53,12 @@ def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
         Naming what is missed; states promised and allowed.
     """
     _agree(terms, privacy, batch)
+    if terms.model in ("shuffle", "central") and privacy.arms == "hidden" and limits.arms != "hidden":
+        raise TermsRefused(
+            "the promise counts on nobody seeing which arm a person got",
+            field="arms",
+            remedy="do not take part, or Limits(arms='hidden') if nobody sees it",
+        )
     afford(terms.model, (terms.epsilon, terms.delta, terms.local_epsilon), limits)
     _CHECKS[terms.model](terms, privacy, batch, limits)
 
@@ -64,6 +74,7 @@ def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
         "batch": batch,
         "honest": honest_count(privacy, batch) if privacy.model == "shuffle" else 0,
         "mechanism": "laplace" if privacy.calibration == "published" else tight,
+        "arm_in_key": privacy.arm_in_key,
     }
     for name, value in expected.items():
         if getattr(terms, name) != value:

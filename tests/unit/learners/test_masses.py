@@ -12,6 +12,7 @@ from privateer_server.learners.masses import weighed
 from tests.support.statistics import centred
 
 MASSES = np.array([0.4, 0.25, 0.1, 0.0])
+EACH = np.arange(4)
 LAYOUT = Layout(5, np.full((4, 1), UNIT // 2, np.uint32))
 TELLERS = {
     "shuffle": SignedSymbol(LAYOUT, 4.0, 16, True),
@@ -37,7 +38,8 @@ def release(privatizer, seed, people=5000):
 def test_masses_are_unbiased_and_precisions_right(name):
     """From next to no knowledge; the last bin is empty, and its estimate is held above 0."""
     found = [
-        weighed(np.full(4, 0.3), np.full(4, 1e-9), np.ones(4), release(TELLERS[name], seed)) for seed in range(200)
+        weighed(np.full(4, 0.3), np.full(4, 1e-9), np.ones(4), EACH, release(TELLERS[name], seed))
+        for seed in range(200)
     ]
     masses = np.array([mass for mass, _ in found])
     assert centred(masses[:, :3], MASSES[:3])
@@ -55,20 +57,35 @@ def test_only_the_share_who_tell_is_seen():
     privatizer = TELLERS["without elsewhere"]
     for telling, expected in ((np.ones(4), MASSES), (np.full(4, 0.5), 2 * MASSES)):
         found = [
-            weighed(np.full(4, 0.3), np.full(4, 1e-9), telling, release(privatizer, seed))[0] for seed in range(60)
+            weighed(np.full(4, 0.3), np.full(4, 1e-9), telling, EACH, release(privatizer, seed))[0]
+            for seed in range(60)
         ]
         assert centred(np.array(found)[:, :3], expected[:3])
 
 
 def test_one_bucket_tells_nothing_of_bins():
     mass, precision = np.full(4, 0.3), np.full(4, 7.0)
-    after = weighed(mass, precision, np.ones(4), release(TELLERS["one bucket and elsewhere"], 1))
-    single = weighed(mass, precision, np.ones(4), release(SignedSymbol(LAYOUT, 1.0, 1, False), 1))
+    after = weighed(mass, precision, np.ones(4), EACH, release(TELLERS["one bucket and elsewhere"], 1))
+    single = weighed(mass, precision, np.ones(4), EACH, release(SignedSymbol(LAYOUT, 1.0, 1, False), 1))
     for found in (after, single):
         assert (found[0] == mass).all()
         assert (found[1] == precision).all()
 
 
 def test_what_is_certain_stays():
-    mass, _ = weighed(np.ones(4), np.full(4, np.inf), np.ones(4), release(TELLERS["central"], 2))
+    mass, _ = weighed(np.ones(4), np.full(4, np.inf), np.ones(4), EACH, release(TELLERS["central"], 2))
     assert (mass == 1.0).all()
+
+
+def test_keys_of_one_bin_tell_its_mass_together():
+    """Two keys a bin, with shares of its people that are known; precisions add up."""
+    telling, places = np.array([0.4 / 0.65, 0.25 / 0.65, 1.0, 0.0]), np.array([0, 0, 1, 1])
+    privatizer = TELLERS["shuffle"]
+    found = [
+        weighed(np.full(2, 0.3), np.full(2, 1e-9), telling, places, release(privatizer, seed)) for seed in range(200)
+    ]
+    masses, precisions = (np.array([one[i] for one in found]) for i in (0, 1))
+    assert centred(masses, np.array([0.65, 0.1]))
+    assert not centred(masses, np.array([0.4, 0.1]))
+    spread = masses.var(axis=0, ddof=1) * precisions.mean(axis=0)
+    assert ((spread > 0.5) & (spread < 2.0)).all()

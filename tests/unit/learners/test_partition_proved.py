@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privateer.contributions import KeyedValues
-from privateer.privatizers import privatizer_for
 from privateer.slots import UNIT
 from privateer_server.learners import learner_for
 from privateer_server.learners.partition_proved import ProvedPartitionLearner, ProvedState
@@ -194,7 +193,7 @@ def test_estimates_begin_anew_with_each_cohort():
         policy = learner.policy(known, 1, 1000, 5, cohort)
         nobody = np.full(1000, -1)
         told = KeyedValues(np.zeros(1000, np.uint32), nobody, nobody, np.zeros(1000))
-        privatizer = privatizer_for(policy.layout, policy.terms)
+        privatizer = policy.privatizer
         after = learner.learn(known, policy, privatizer.simulate(told, np.random.default_rng(1)))
         assert bool(after.precision.max() >= 5) is kept
         assert after.cohort == cohort

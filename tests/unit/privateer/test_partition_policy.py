@@ -76,11 +76,28 @@ def test_choose_plays_active_arms_and_contribute_agrees(shape):
     chosen = policy.choose(contexts, slots)
     bins = policy.locate(contexts)
     assert policy.active[bins, chosen].all()
-    told = policy.contribute(contexts, slots, np.zeros(len(contexts)))
+    told = policy.contribute(contexts, slots, chosen, np.zeros(len(contexts)))
     asked = told.keys >= 0
     assert (told.groups == chosen).all()
     assert (asked == (policy.active[bins].sum(axis=1) > 1)).all()
     assert (policy.bins[told.keys[asked]] == bins[asked]).all()
+
+
+@given(shapes)
+def test_an_arm_in_the_key_is_told_whatever_the_slots(shape):
+    seed, dimension, arms, splits = shape
+    policy = make_policy(seed, dimension, arms, splits)
+    policy = replace(policy, terms=replace(policy.terms, arm_in_key=True))
+    contexts, rng = contexts_of(policy, 300, seed), np.random.default_rng(seed)
+    slots, others = rng.integers(0, 2**32, (2, len(contexts)), dtype=np.uint32)
+    chosen, bins = policy.choose(contexts, slots), policy.locate(contexts)
+    told = policy.contribute(contexts, others, chosen, np.zeros(len(contexts)))
+    asked = told.keys >= 0
+    assert (asked == (policy.active[bins].sum(axis=1) > 1)).all()
+    assert (policy.bins[policy.cells[told.keys[asked], 0]] == bins[asked]).all()
+    assert (policy.cells[told.keys[asked], 1] == chosen[asked]).all()
+    assert (told.groups == 0).all()
+    assert (policy.reported.keys, policy.reported.groups) == (len(policy.cells), 1)
 
 
 def test_shares_match_the_layout():

@@ -1,0 +1,69 @@
+"""Somebody who sees which arm a person got: in the batch, in a release, and over many choices of one session."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer.errors import TermsRefused
+from privateer.privacy.verification import Limits
+from privateer_client.client import Client
+from privateer_client.ledger import Ledger
+from privateer_client.participation import Participation
+from privateer_lab.audit.case import Case
+from privateer_lab.audit.run import FALSE_ALARM, Finding, _attacked
+from privateer_lab.audit.seen import seen_cases
+from tests.support.publications import published, shuffle_spec
+from tests.support.specs import make_spec
+
+ALARM = FALSE_ALARM / 60
+"""Chance that one attack on a true claim calls it broken."""
+CASES = {
+    (case.model, case.name): (case, broken)
+    for case, broken in zip(seen_cases(200_000), seen_cases(40_000, "hidden"), strict=True)
+}
+CHOICES = 40
+
+
+def found(case: Case) -> Finding:
+    return _attacked(case, ALARM)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_seen_arm_does_not_break_the_promise(name: tuple[str, str]) -> None:
+    assert found(CASES[name][0]).holds
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_does_where_coins_that_chose_the_arm_travel_with_the_report(name: tuple[str, str]) -> None:
+    """Planted: reports as they are where arms are hidden, at a first round and at a learned policy."""
+    finding = found(CASES[name][1])
+    assert not finding.holds
+    assert finding.lower_bound is not None
+    assert finding.lower_bound > finding.epsilon  # type: ignore[operator]
+
+
+def test_every_choice_has_coins_of_its_own(tmp_path: Path) -> None:
+    """With one coin a session, a hostile policy of many bins singles a person out by the arms that are seen.
+
+    The chance that all choices agree although coins are fresh is 3^-39.
+    """
+    body = published(make_spec())
+    answer = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    with Client("http://test", ledger=Ledger(tmp_path / "ledger.db"), transport=answer) as client:
+        session = client.join("test")
+        arms = {session.choose({"x1": 0.4, "x2": 0.4}) for _ in range(CHOICES)}
+    assert len(arms) > 1
+
+
+def test_a_device_refuses_a_promise_that_counts_on_hidden_arms() -> None:
+    body = published(shuffle_spec(**{"privacy.arms": "hidden"}))
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(body, "test", Limits())
+    assert refusal.value.field == "arms"
+
+
+def test_a_device_refuses_reports_keyed_by_bin_under_a_spec_with_seen_arms() -> None:
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(shuffle_spec(), terms={"arm_in_key": False}), "test", Limits())
+    assert refusal.value.field == "arm_in_key"
