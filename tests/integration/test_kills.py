@@ -23,7 +23,7 @@ CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6, "experiment.horizo
 
 
 class Killer:
-    """Kills a random process, again and again, at any moment of its life: while it starts, too."""
+    """Kills a random process, again and again: soon after it is ready, and one time in four while it starts."""
 
     def __init__(self, at: Services, victims: list[str], rng: random.Random) -> None:
         self._at, self._victims, self._rng = at, victims, rng
@@ -31,11 +31,13 @@ class Killer:
         self.kills = 0
 
     def _run(self) -> None:
-        while not self._over.wait(self._rng.uniform(0.0, 3.0)):
+        while not self._over.wait(self._rng.uniform(0.0, 1.0)):
             victim = self._rng.choice(self._victims)
             self._at.processes.kill(victim)
             self._at.processes.start(victim)
             self.kills += 1
+            if self._rng.random() < 0.75:
+                self._at.processes.wait(victim)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
