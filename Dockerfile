@@ -25,26 +25,30 @@ COPY client/ client/
 RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client && $PIP uninstall --quiet --yes hatchling
 
 FROM python:3.12-slim AS base
-RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted && chown privateer /data /trusted
+RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders \
+    && chown privateer /data /trusted /senders
 ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER privateer
 
 FROM base AS server
 COPY --from=build-server /opt/privateer /opt/privateer
-ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8000 PRIVATEER_DATA=/data PRIVATEER_SHUFFLER_KEYS=/trusted
-EXPOSE 8000
+ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8000 PRIVATEER_ADMIN_HOST=0.0.0.0 PRIVATEER_ADMIN_PORT=8002 \
+    PRIVATEER_DATA=/data PRIVATEER_SHUFFLER_KEYS=/trusted PRIVATEER_SENDER_KEYS=/senders
+EXPOSE 8000 8002
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
 CMD ["privateer-server"]
 
 FROM base AS shuffler
 COPY --from=build-shuffler /opt/privateer /opt/privateer
-ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8001 PRIVATEER_DATA=/data PRIVATEER_PUBLIC_KEY_FILE=/trusted/shuffler.pub
-EXPOSE 8001
+ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8001 PRIVATEER_ADMIN_HOST=0.0.0.0 PRIVATEER_ADMIN_PORT=8003 \
+    PRIVATEER_DATA=/data PRIVATEER_PUBLIC_KEY_FILE=/trusted/shuffler.pub PRIVATEER_SENDER_KEYS=/senders
+EXPOSE 8001 8003
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8001/readyz', timeout=2)"]
 CMD ["privateer-shuffler"]
 
 FROM base AS load
 COPY --from=build-load /opt/privateer /opt/privateer
+ENV PRIVATEER_SENDER_KEY=/data/sender.key PRIVATEER_SENDER_PUBLIC_KEY_FILE=/senders/load.pub
 ENTRYPOINT ["privateer-load"]

@@ -57,7 +57,8 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
         for name in names:
             _create(at, name, users // _EXPERIMENTS)
         started = time.perf_counter()
-        loads = [drivers.submit(_drive, (at.server, at.shuffler), name, users // _EXPERIMENTS, batch) for name in names]
+        where = (at.server, at.shuffler, at.sender_key)
+        loads = [drivers.submit(_drive, where, name, users // _EXPERIMENTS, batch) for name in names]
         results = [load.result() for load in loads]
         seconds = time.perf_counter() - started
     reference = (before + opens_per_second()) / 2
@@ -72,8 +73,9 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
     }
 
 
-def _drive(at: tuple[str, str], name: str, users: int, batch: int) -> LoadResult:
-    return run_load(name, *at, users=users, population={"name": "peaks"}, batch=batch, seed=1)
+def _drive(at: tuple[str, str, Path], name: str, users: int, batch: int) -> LoadResult:
+    people = {"name": "peaks"}
+    return run_load(name, *at[:2], users=users, population=people, batch=batch, seed=1, sender_key=at[2])
 
 
 def _create(at: Services, name: str, users: int) -> None:
@@ -81,4 +83,4 @@ def _create(at: Services, name: str, users: int) -> None:
     size = {"round_size": min(5000, users), "round_growth": 0.2, "name": name}
     body = spec.model_copy(update={"experiment": spec.experiment.model_copy(update=size)})
     headers = {"Authorization": f"Bearer {at.token}"}
-    ask("POST", f"{at.server}/experiments", json=body.model_dump(mode="json", exclude_none=True), headers=headers)
+    ask("POST", f"{at.admin}/experiments", json=body.model_dump(mode="json", exclude_none=True), headers=headers)

@@ -19,6 +19,7 @@ from privateer_lab.commands import (
     running,
     sweeps,
 )
+from privateer_lab.output import printable
 
 app = typer.Typer(
     name="privateer",
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"privateer: {message}", file=sys.stderr)
         code = 2
     except PrivateerError as error:
-        print(f"privateer: {error}", file=sys.stderr)
+        print(f"privateer: {printable(str(error))}", file=sys.stderr)
         code = 2
     except BrokenPipeError:
         sys.stderr.close()

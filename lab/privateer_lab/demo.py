@@ -22,7 +22,8 @@ def run_demo(services: Services, users: int) -> None:
         f"epsilon {spec.privacy.bound:g}, delta {spec.privacy.delta:g}"
     )
     screen.print(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
-    result = run_load(name, services.server, services.shuffler, users=users, population={"name": "peaks"}, seed=1)
+    where = (name, services.server, services.shuffler)
+    result = run_load(*where, users=users, population={"name": "peaks"}, seed=1, sender_key=services.sender_key)
     _show(services, spec, result)
 
 
@@ -35,7 +36,7 @@ def demo_spec(users: int) -> Spec:
 
 def _create(services: Services, spec: Spec) -> None:
     body = spec.model_copy(update={"population": None}).model_dump(mode="json", exclude_none=True)
-    ask("POST", f"{services.server}/experiments", json=body, headers={"Authorization": f"Bearer {services.token}"})
+    ask("POST", f"{services.admin}/experiments", json=body, headers={"Authorization": f"Bearer {services.token}"})
 
 
 def _show(services: Services, spec: Spec, result: LoadResult) -> None:

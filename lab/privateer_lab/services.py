@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from privateer.errors import Unavailable
+from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
 
 _START_SECONDS = 30.0
 
@@ -28,7 +29,8 @@ class Processes:
     def start(self, name: str, how: tuple[str, dict[str, str], str] | None = None) -> None:
         """Start a process: its module, environment and address, or as it was started before."""
         module, environment, url = self._how[name] = how or self._how[name]
-        settings = os.environ | {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_PORT": url.rpartition(":")[2]} | environment
+        here = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
+        settings = os.environ | here | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
         # -P: what lies about in the working directory is not imported.
         self._running[name] = subprocess.Popen(
             [sys.executable, "-P", "-c", f"from {module} import main; main()"], env=settings
@@ -52,6 +54,10 @@ class Processes:
             time.sleep(0.1)
         raise Unavailable(f"the {name} did not start", remedy="see its message above; is the port taken?")
 
+    def pid(self, name: str) -> int:
+        """The id of a process."""
+        return self._running[name].pid
+
     def kill(self, name: str) -> None:
         """End a process at once, as a crash does."""
         self._running[name].kill()
@@ -66,11 +72,28 @@ class Processes:
 
 @dataclass(frozen=True)
 class Services:
-    """Where the running services are, the token that creates experiments, and the processes."""
+    """Where the running services are.
+
+    Attributes
+    ----------
+    server, shuffler
+        Their public listeners.
+    admin, shuffler_admin
+        Their private ones.
+    token
+        What creates experiments.
+    sender_key
+        File of a key that both trust with several people's reports at once.
+    processes
+        They themselves.
+    """
 
     server: str
     shuffler: str
+    admin: str
+    shuffler_admin: str
     token: str
+    sender_key: Path
     processes: Processes
 
 
@@ -82,37 +105,64 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(data: Path, server_port: int, shuffler_port: int, token: str | None = None) -> Iterator[Services]:
+def running(
+    data: Path,
+    server_port: int,
+    shuffler_port: int,
+    token: str | None = None,
+    *,
+    admin_port: int | None = None,
+    shuffler_admin_port: int | None = None,
+) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
+
+    Private listeners are at free ports unless these are given.
 
     Raises
     ------
     Unavailable
         If one does not become ready.
     """
-    trusted = data / "trusted"
-    for folder in (data / "server", data / "shuffler", trusted):
+    for folder in (data / "server", data / "shuffler", data / "trusted"):
         folder.mkdir(parents=True, exist_ok=True)
-    server, shuffler = f"http://127.0.0.1:{server_port}", f"http://127.0.0.1:{shuffler_port}"
-    services = Services(server, shuffler, token or secrets.token_urlsafe(24), Processes())
-    environments = {
-        "server": {
-            "PRIVATEER_DATA": str(data / "server"),
-            "PRIVATEER_ADMIN_TOKEN": services.token,
-            "PRIVATEER_SHUFFLER_KEYS": str(trusted),
-        },
-        "shuffler": {
-            "PRIVATEER_DATA": str(data / "shuffler"),
-            "PRIVATEER_SERVER_URL": server,
-            "PRIVATEER_PUBLIC_KEY_FILE": str(trusted / "shuffler.pub"),
-        },
-    }
+    ports = (server_port, shuffler_port, admin_port or free_port(), shuffler_admin_port or free_port())
+    server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
+    token = token or secrets.token_urlsafe(24)
+    services = Services(server, shuffler, admin, shuffler_admin, token, _sender_key(data), Processes())
+    environments = _environments(data, services)
     processes = services.processes
     try:
-        for name, url in (("server", server), ("shuffler", shuffler)):
+        for name, url in (("server", services.server), ("shuffler", services.shuffler)):
             processes.start(name, (f"privateer_{name}.app", environments[name], url))
         for name in environments:
             processes.wait(name)
         yield services
     finally:
         processes.stop()
+
+
+def _sender_key(data: Path) -> Path:
+    path = data / "sender.key"
+    make_signing_key(path)
+    publish_key(read_signing_key(path, "--data"), data / "senders" / "sender.pub")
+    return path
+
+
+def _environments(data: Path, services: Services) -> dict[str, dict[str, str]]:
+    trusted, senders = data / "trusted", str(data / "senders")
+    return {
+        "server": {
+            "PRIVATEER_DATA": str(data / "server"),
+            "PRIVATEER_ADMIN_TOKEN": services.token,
+            "PRIVATEER_ADMIN_PORT": services.admin.rpartition(":")[2],
+            "PRIVATEER_SHUFFLER_KEYS": str(trusted),
+            "PRIVATEER_SENDER_KEYS": senders,
+        },
+        "shuffler": {
+            "PRIVATEER_DATA": str(data / "shuffler"),
+            "PRIVATEER_SERVER_URL": services.admin,
+            "PRIVATEER_ADMIN_PORT": services.shuffler_admin.rpartition(":")[2],
+            "PRIVATEER_PUBLIC_KEY_FILE": str(trusted / "shuffler.pub"),
+            "PRIVATEER_SENDER_KEYS": senders,
+        },
+    }

@@ -32,10 +32,16 @@ class Settings:
         File with the last publications; by default ``journal.db`` in the data directory.
     shuffler_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers.
+    sender_keys
+        The same of trusted senders, who may send several people's reports at once.
     host, port
-        Where to listen.
+        Where strangers are listened to.
+    admin_host, admin_port
+        Where operators and shufflers are listened to.
     report_bytes_max, batch_bytes_max
         Largest body that ``POST /reports`` and ``POST /batches`` take.
+    body_budget
+        Bytes that all bodies together may take in memory.
     """
 
     data: Path
@@ -45,6 +51,10 @@ class Settings:
     port: int = 8000
     report_bytes_max: int = 4 * _MIB
     batch_bytes_max: int = 256 * _MIB
+    sender_keys: tuple[Path, ...] = ()
+    admin_host: str = "127.0.0.1"
+    admin_port: int = 8002
+    body_budget: int = 256 * _MIB
     journal: Path | None = None
     token_digest: bytes = field(init=False, repr=False)
 
@@ -71,18 +81,31 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     variables = {name: value for name, value in environment.items() if value}
     if flags.port is not None:
         variables["PRIVATEER_PORT"] = flags.port
-    keys = variables.get("PRIVATEER_SHUFFLER_KEYS", "")
     journal = variables.get("PRIVATEER_JOURNAL")
-    return Settings(
+    settings = Settings(
         data=Path(_required(variables, "PRIVATEER_DATA", "a directory for the keys and the database")),
         admin_token=_required(variables, "PRIVATEER_ADMIN_TOKEN", _TOKEN),
-        shuffler_keys=tuple(Path(part) for part in keys.split(os.pathsep) if part),
+        shuffler_keys=_paths(variables, "PRIVATEER_SHUFFLER_KEYS"),
+        sender_keys=_paths(variables, "PRIVATEER_SENDER_KEYS"),
         host=flags.host or variables.get("PRIVATEER_HOST", Settings.host),
         port=_number(variables, "PRIVATEER_PORT", Settings.port, _PORT_MAX),
         report_bytes_max=_number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
         batch_bytes_max=_number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
         journal=Path(journal) if journal else None,
+        admin_host=variables.get("PRIVATEER_ADMIN_HOST", Settings.admin_host),
+        admin_port=_number(variables, "PRIVATEER_ADMIN_PORT", Settings.admin_port, _PORT_MAX),
+        body_budget=_number(variables, "PRIVATEER_BODY_BUDGET", Settings.body_budget),
     )
+    largest = max(settings.report_bytes_max, settings.batch_bytes_max)
+    if settings.body_budget < largest:
+        raise SpecError(
+            "is less than the largest body", field="PRIVATEER_BODY_BUDGET", remedy=f"give {largest} or more"
+        )
+    return settings
+
+
+def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
+    return tuple(Path(part) for part in variables.get(name, "").split(os.pathsep) if part)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,12 +18,15 @@
     │   ├── Unopenable       unopenable              decryption failed
     │   ├── OutOfRange       out-of-range            opened, but no report of the round's mechanism
     │   ├── DuplicateReport  duplicate-report        the report's id was counted before
-    │   └── WrongDoor        wrong-door              a report for the shuffler at the server, or the reverse
+    │   ├── WrongDoor        wrong-door              a report for the shuffler at the server, or the reverse
+    │   └── SenderRefused    sender-refused          several people's reports without a trusted sender's signature
     ├── BatchRefused         batch-refused           a batch that fails its signature, size or round
     ├── NotFound             not-found               no such experiment, version or page
     ├── Conflict             conflict                the name is taken by another experiment
     ├── Unauthorized         unauthorized            the admin token is missing or wrong
+    ├── BadRequest           bad-request             not a request that the service reads
     ├── TooLarge             too-large               a body above the door's limit
+    │   └── HeadersTooLarge  headers-too-large       headers above the service's limit
     └── Unavailable          unavailable             a service that cannot answer now; try again
 
 A message names the field, its constraint and the remedy, and never carries a context, arm, reward or raw value.
@@ -157,6 +160,12 @@ class WrongDoor(ReportRefused):
     slug, title, status = "wrong-door", "Wrong door", 400
 
 
+class SenderRefused(ReportRefused):
+    """Several people's reports in a body that no trusted sender signed."""
+
+    slug, title, status = "sender-refused", "Sender refused", 403
+
+
 class BatchRefused(PrivateerError):
     """A batch that fails its signature, size or round."""
 
@@ -181,10 +190,22 @@ class Unauthorized(PrivateerError):
     slug, title, status = "unauthorized", "Unauthorized", 401
 
 
+class BadRequest(PrivateerError):
+    """Not a request that the service reads."""
+
+    slug, title, status = "bad-request", "Bad request", 400
+
+
 class TooLarge(PrivateerError):
     """A body above the door's limit."""
 
     slug, title, status = "too-large", "Body too large", 413
+
+
+class HeadersTooLarge(TooLarge):
+    """Headers above the service's limit."""
+
+    slug, title, status = "headers-too-large", "Headers too large", 431
 
 
 class Unavailable(PrivateerError):

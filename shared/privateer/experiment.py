@@ -39,7 +39,9 @@ class Feature(_Range):
 class Context(_Section):
     """The features of a context, in order."""
 
-    features: dict[str, Feature] = Field(min_length=1, max_length=FEATURES_MAX)
+    features: dict[Annotated[str, Field(min_length=1, max_length=256)], Feature] = Field(
+        min_length=1, max_length=FEATURES_MAX
+    )
 
 
 class Reward(_Range):

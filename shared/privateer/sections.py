@@ -1,5 +1,6 @@
 """Sections of a specification: tables of a TOML file, checked, with errors that name the field."""
 
+import re
 import tomllib
 from typing import Annotated, Any, Final, TypeVar
 
@@ -24,17 +25,30 @@ _REMEDIES: Final = {
 }
 
 
+TOML_BYTES_MAX: Final = 256 << 10
+_DOTS_MAX: Final = 16
+_PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_DOTS_MAX},}}+")
+"""A dotted key costs the parser the square of its parts, in time and in memory."""
+
+
 def toml_tables(text: str) -> dict[str, Any]:
     """The tables of a spec's text.
 
     Raises
     ------
     SpecError
-        If it is not TOML.
+        If it is not TOML, or more than a spec needs.
     """
+    if len(text.encode()) > TOML_BYTES_MAX:
+        raise SpecError(f"above {TOML_BYTES_MAX} bytes", field="spec", remedy="send large specs as JSON")
+    if _LONG_KEY.search(text):
+        raise SpecError(f"has a name of more than {_DOTS_MAX} parts", field="spec", remedy="see the examples")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise SpecError("not TOML: nested too deeply", field="spec", remedy="see the examples") from None
+    except ValueError as error:  # TOMLDecodeError, and numbers of too many digits
         raise SpecError(f"not TOML: {error}", field="spec", remedy="see the examples") from None
 
 

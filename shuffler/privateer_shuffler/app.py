@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,10 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from privateer.errors import PrivateerError, Unavailable
+from privateer.serving.budget import Budget
+from privateer.serving.process import Listener, listen, serve
+from privateer.serving.public import PublicPages
+from privateer.wire.keys import TrustedKeys, public_hex, publish_key
 from privateer_shuffler import problems
 from privateer_shuffler.door import Door
 from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.identity import load_key, public_hex, publish_key
+from privateer_shuffler.identity import load_key
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
@@ -95,11 +98,12 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
     key = load_key(settings.data)
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
-    upstream = Upstream(settings.server_url, transport)
+    upstream = Upstream(settings.server_url, transport, settings.server_ca)
     forwarding = Forwarding(upstream, key, metrics)
     rounds = Rounds(settings.data, Terms(settings.min_batch), upstream, forwarding, metrics)
     service = Service(settings.data, public_hex(key), rounds, upstream, metrics)
-    door = Door(rounds, metrics, settings.body_limit)
+    budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
+    door = Door(rounds, metrics, budget, settings.body_limit, senders)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -137,24 +141,17 @@ def main() -> None:
     try:
         settings = read_settings(os.environ)
         app = create_app(settings)
+        pages = PublicPages(app, _is_public)
+        public = Listener(pages, listen(settings.host, settings.port, "PRIVATEER_PORT"))
+        private = Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT"))
     except (PrivateerError, OSError) as error:
         print(f"privateer-shuffler: {error}", file=sys.stderr)
         sys.exit(2)
-    # No access log, no date header, no forwarded addresses: nothing here notes who sent something when.
-    uvicorn.run(
-        app,
-        host=settings.host,
-        port=settings.port,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-    )
+    serve(public, private)
+
+
+def _is_public(_: str, path: str) -> bool:
+    return path != "/metrics"
 
 
 def _writable(folder: Path) -> bool:

@@ -32,16 +32,16 @@ class Forwarding:
         """Wait until the pool is complete, deliver its batch, forget it."""
         await pool.complete()
         batch = await pool.batch()
-        signature = await asyncio.to_thread(sign_batch, batch, self._key)
-        await self._deliver(batch, signature, pool.round.experiment)
+        await self._deliver(batch, pool.round.experiment)
         self._metrics.batches.inc()
         self._metrics.forwarded.inc(pool.held)
         _log.info("delivered version %d of %s", pool.round.version, pool.round.experiment)
         await pool.forget()
 
-    async def _deliver(self, batch: bytes, signature: str, experiment: str) -> None:
+    async def _deliver(self, batch: bytes, experiment: str) -> None:
         pause = _FIRST_PAUSE
         while True:
+            signature = await asyncio.to_thread(sign_batch, batch, self._key)  # each is good for some minutes
             try:
                 return await self._upstream.deliver(batch, signature)
             except Unavailable as error:

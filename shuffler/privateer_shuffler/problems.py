@@ -1,13 +1,13 @@
 """Every error of the shuffler's HTTP interface as a problem document."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from privateer.errors import NotFound, PrivateerError
+from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
 
@@ -17,8 +17,13 @@ class MethodNotAllowed(PrivateerError):
     slug, title, status = "method-not-allowed", "Method not allowed", 405
 
 
+_RETRY: Final = {"retry-after": "1"}
+
+
 def problem(error: PrivateerError, headers: Mapping[str, str] | None = None, **extension: Any) -> Response:
     """The response that tells an error."""
+    if isinstance(error, Unavailable):
+        headers = {**_RETRY, **(headers or {})}
     return Response(problem_body(error, **extension), error.status, headers, MEDIA_TYPE)
 
 

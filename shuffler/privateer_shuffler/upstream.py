@@ -1,12 +1,14 @@
 """The learning server, as the shuffler sees it."""
 
+import ssl
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 import httpx
 
-from privateer.errors import DuplicateReport, NotFound, RoundClosed, Unavailable
+from privateer.errors import DuplicateReport, NotFound, RoundClosed, SpecError, Unavailable
 from privateer.wire.batch import SIGNATURE_HEADER
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.problem import slug_of
@@ -26,14 +28,28 @@ class Upstream:
         Base address of the server.
     transport
         How to reach it; tests pass a server in the same process.
+    authorities
+        File (PEM) of the certificate authorities to trust instead of the public ones.
+
+    Raises
+    ------
+    SpecError
+        If ``authorities`` holds no certificates.
     """
 
-    def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, url: str, transport: httpx.AsyncBaseTransport | None = None, authorities: Path | None = None
+    ) -> None:
         # One long poll an experiment stays open, so the number of connections has no limit. The environment's proxies
         # are not used: the shuffler talks to nobody but the server.
         limits = httpx.Limits(max_connections=None)
         self._client = httpx.AsyncClient(
-            base_url=url, transport=transport, limits=limits, timeout=_ANSWER_SECONDS, trust_env=False
+            base_url=url,
+            transport=transport,
+            limits=limits,
+            timeout=_ANSWER_SECONDS,
+            trust_env=False,
+            verify=_trusting(authorities) if authorities else True,
         )
 
     async def publication(self, name: str, known: bytes | None = None, wait: int = 0) -> bytes | None:
@@ -110,6 +126,15 @@ class Upstream:
             )
         except httpx.HTTPError as error:
             raise Unavailable("the learning server does not answer", remedy="try again later") from error
+
+
+def _trusting(authorities: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authorities)
+    except OSError:  # a file without certificates is an ssl.SSLError, which is one
+        raise SpecError(
+            f"{authorities.name} holds no certificates (PEM)", field="PRIVATEER_SERVER_CA", remedy="check the path"
+        ) from None
 
 
 def _unexpected(answer: httpx.Response) -> Unavailable:

@@ -15,6 +15,7 @@ from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import TRUSTED
 from tests.support.servers import TOKEN, Api
 
 PEOPLE = 20
@@ -30,7 +31,7 @@ AFTER_THE_DRAW = [(Journal, "write", True), (RoundKeys, "destroy", False), (Roun
 
 @asynccontextmanager
 async def served(data: Path) -> AsyncIterator[Api]:
-    async with serving(create_app(Settings(data=data, admin_token=TOKEN))) as client:
+    async with serving(create_app(Settings(data=data, admin_token=TOKEN, sender_keys=TRUSTED))) as client:
         yield Api(client)
 
 

@@ -17,6 +17,7 @@ from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, SHUFFLED, TOKEN, Api
 
 PEOPLE = 20
@@ -31,7 +32,8 @@ PutBack = Callable[[Path, Path], None]
 
 @asynccontextmanager
 async def served(data: Path, *shufflers: Path) -> AsyncIterator[Api]:
-    async with serving(create_app(Settings(data=data, admin_token=TOKEN, shuffler_keys=shufflers))) as client:
+    settings = Settings(data=data, admin_token=TOKEN, shuffler_keys=shufflers, sender_keys=TRUSTED)
+    async with serving(create_app(settings)) as client:
         yield Api(client)
 
 

@@ -36,7 +36,7 @@ def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
         "privateer_lab",
     }
     core = {name for name in names if name.startswith("privateer.")}
-    assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock"}
+    assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock", "serving"}
 
 
 @pytest.mark.parametrize(

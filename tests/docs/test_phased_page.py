@@ -22,7 +22,9 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
     with running(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
+            "PRIVATEER_ADMIN_URL": at.admin,
             "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
         execute(create, environment)

@@ -66,7 +66,9 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
     with running(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
+            "PRIVATEER_ADMIN_URL": at.admin,
             "PRIVATEER_SHUFFLER": at.shuffler,
+            "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
         said = [execute(line, environment) for line in typed if " up" not in line]
@@ -127,6 +129,6 @@ def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:
     with running(tmp_path, free_port(), free_port()) as at:
         body = parse_spec(data).model_dump(mode="json", exclude_none=True)
         headers = {"Authorization": f"Bearer {at.token}"}
-        assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
         run_snippet(blocks("python", page)[0], at, os.environ | {"PRIVATEER_LEDGER": str(tmp_path / "ledger.db")})
         assert httpx.get(f"{at.server}/experiments/clinic-trial").json()["received"] == 1

@@ -4,10 +4,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PRIVATEER_ADMIN_TOKEN=token-of-the-compose-test PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18000}
 export PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18001}
+export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18002} PRIVATEER_SHUFFLER_ADMIN_PORT=${PRIVATEER_SHUFFLER_ADMIN_PORT:-18003}
 compose() { docker-compose -p privateer-test "$@"; }
 fail() { echo "compose: $*" >&2; compose logs --tail 20 >&2 || true; exit 1; }
 trap 'compose down --volumes --timeout 5 >/dev/null 2>&1 || true' EXIT
 server=http://127.0.0.1:$PRIVATEER_SERVER_PORT
+admin=http://127.0.0.1:$PRIVATEER_ADMIN_PORT
 shuffler=http://127.0.0.1:$PRIVATEER_SHUFFLER_PORT
 
 compose --profile load build --quiet >/dev/null
@@ -39,11 +41,13 @@ elsewhere=$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}
 reach() { compose exec -T "$1" python -c "import socket; socket.create_connection(('$2', $3), 3)" >/dev/null 2>&1; }
 sleep 1
 reach server "$elsewhere" 9000 || fail "the check of isolation checks nothing"
-reach shuffler server 8000 || fail "the shuffler cannot reach the server"
+reach shuffler server 8002 || fail "the shuffler cannot reach the server"
 if reach shuffler "$elsewhere" 9000; then fail "the shuffler reaches more than the server"; fi
 echo "compose: the shuffler reaches the server and nothing else"
 
-curl -fs -X POST "$server/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
+curl -fs -o /dev/null "$admin/metrics" || fail "no metrics at the private listener"
+if curl -fs -o /dev/null "$server/metrics"; then fail "the public listener shows metrics"; fi
+curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @examples/peaks-shuffle.toml >/dev/null || fail "not created"
 compose --profile load run --rm load peaks-shuffle --users 6000 --json >/dev/null || fail "the load failed"
 version() { curl -fs "$server/experiments/peaks-shuffle" | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])'; }

@@ -21,12 +21,13 @@ def test_adult_over_http_beats_the_best_constant(tmp_path: Path) -> None:
     with running(tmp_path, free_port(), free_port()) as at:
         headers = {"Authorization": f"Bearer {at.token}"}
         body = spec.model_dump(mode="json", exclude_none=True)
-        assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
         paths = f"{data},{data.with_name('adult.test.gz')}"
         result = run_load(
             "adult-shuffle",
             at.server,
             at.shuffler,
+            sender_key=at.sender_key,
             users=48842,
             population={"name": "adult", "path": paths},
             batch=50,

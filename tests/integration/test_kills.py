@@ -53,12 +53,12 @@ class Killer:
 
 def create(at: Services, spec: Spec) -> None:
     body, headers = spec.model_dump(mode="json", exclude_none=True), {"Authorization": f"Bearer {at.token}"}
-    httpx.post(f"{at.server}/experiments", json=body, headers=headers, timeout=60).raise_for_status()
+    httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).raise_for_status()
 
 
 def load(at: Services, seed: int) -> LoadResult:
     people: dict[str, Any] = {"population": {"name": "peaks"}, "users": 14_500}
-    return run_load("test", at.server, at.shuffler, batch=20, seed=seed, **people)
+    return run_load("test", at.server, at.shuffler, batch=20, seed=seed, sender_key=at.sender_key, **people)
 
 
 def counted(at: Services, folder: Path, least: int) -> int:

@@ -28,7 +28,11 @@ LOCAL = {"experiment.horizon": 3000, "experiment.round_size": 500}
 def create(at: Services, spec: Spec) -> None:
     body = spec.model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
-    assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+    assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
+
+
+def load(at: Services, **how: Any) -> LoadResult:
+    return run_load("test", at.server, at.shuffler, sender_key=at.sender_key, **how)
 
 
 def facts(at: Services) -> dict[str, Any]:
@@ -78,14 +82,23 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
     spec = make_spec(changes)
     with services(tmp_path) as at:
         create(at, spec)
-        result = run_load("test", at.server, at.shuffler, users=people, population={"name": "peaks"}, batch=50, seed=1)
+        result = run_load(
+            "test",
+            at.server,
+            at.shuffler,
+            sender_key=at.sender_key,
+            users=people,
+            population={"name": "peaks"},
+            batch=50,
+            seed=1,
+        )
         assert (result.accepted, result.people, dict(result.refused)) == (people, people, {})
         wait_for_the_end(at)
         assert facts(at)["accepted"] == people
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
             privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
             assert sum(round_["received"] for round_ in privacy["rounds"] if round_["released"]) == people
-            assert all(verdict.holds for verdict in recompute(read_certificate(privacy)))
+            assert all(verdict.holds for verdict in recompute(read_certificate(privacy["certificate"])))
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED
@@ -98,11 +111,11 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         create(at, make_spec({**changes, "experiment.horizon": 2000, "sources": [source]}))
         own = {"population": {"name": "peaks"}, "batch": 50}
         waiting: list[LoadResult] = []
-        people = threading.Thread(
-            target=lambda: waiting.append(run_load("test", at.server, at.shuffler, users=2000, seed=1, **own))
-        )
+        people = threading.Thread(target=lambda: waiting.append(load(at, users=2000, seed=1, **own)))
         people.start()
-        told = run_load("test", at.server, at.shuffler, users=2000, seed=2, cohort="clinic", **own)
+        told = run_load(
+            "test", at.server, at.shuffler, sender_key=at.sender_key, users=2000, seed=2, cohort="clinic", **own
+        )
         people.join()
         assert [(run.accepted, dict(run.refused)) for run in (told, *waiting)] == [(2000, {})] * 2
         wait_for_the_end(at)
@@ -111,7 +124,7 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         assert sum(count for cohort, count in counts if cohort) == sum(count for cohort, count in counts if not cohort)
         privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
         for record in (privacy, *privacy["sources"]):
-            assert all(verdict.holds for verdict in recompute(read_certificate(record)))
+            assert all(verdict.holds for verdict in recompute(read_certificate(record["certificate"])))
 
 
 def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
@@ -140,7 +153,16 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
 
         killer = threading.Thread(target=murder)
         killer.start()
-        result = run_load("test", at.server, at.shuffler, users=5000, population={"name": "peaks"}, batch=20, seed=1)
+        result = run_load(
+            "test",
+            at.server,
+            at.shuffler,
+            sender_key=at.sender_key,
+            users=5000,
+            population={"name": "peaks"},
+            batch=20,
+            seed=1,
+        )
         killer.join()
         processes.wait(victim)
         lost = sum(result.refused.values())
@@ -161,8 +183,9 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
 def test_up_stops_its_services_when_it_is_told_to_end(tmp_path: Path, signal_: int) -> None:
-    ports = [free_port(), free_port()]
-    options = ["--data", str(tmp_path), "--server-port", str(ports[0]), "--shuffler-port", str(ports[1])]
+    ports = [free_port() for _ in range(4)]
+    names = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
+    options = ["--data", str(tmp_path), *(part for pair in zip(names, map(str, ports), strict=True) for part in pair)]
     command = [sys.executable, "-c", "from privateer_lab.cli import main; main()", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None

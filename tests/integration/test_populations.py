@@ -19,9 +19,18 @@ def driven(folder: Path, spec: Spec, population: dict[str, object], people: int)
     with running(folder, free_port(), free_port()) as at:
         body = spec.model_copy(update={"population": None}).model_dump(mode="json", exclude_none=True)
         headers = {"Authorization": f"Bearer {at.token}"}
-        assert httpx.post(f"{at.server}/experiments", json=body, headers=headers).status_code == 201
+        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
         name = spec.experiment.name
-        return run_load(name, at.server, at.shuffler, users=people, population=population, batch=50, seed=1)
+        return run_load(
+            name,
+            at.server,
+            at.shuffler,
+            sender_key=at.sender_key,
+            users=people,
+            population=population,
+            batch=50,
+            seed=1,
+        )
 
 
 def test_a_csv_file_teaches_over_http(tmp_path):

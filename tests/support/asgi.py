@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
+from tests.support.senders import Signing
+
 
 @asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
@@ -17,7 +19,8 @@ async def serving(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
     lifespan = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, to_app.get, from_app.put))
     await to_app.put({"type": "lifespan.startup"})
     assert (await from_app.get())["type"] == "lifespan.startup.complete"
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://server", auth=Signing()) as client:
         yield client
     await to_app.put({"type": "lifespan.shutdown"})
     await lifespan

@@ -13,11 +13,15 @@ import httpx
 from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
 from privateer.tables import apply_setting, read_tables
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX
+from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
 from privateer_client.load.people import LoadResult
 from privateer_client.load.phases import PhaseResult
 from privateer_client.load.run import run_load, run_phases
 
 _USERS: Final = 10_000
+_BATCH: Final = 100
+_KEY: Final = Path("data/sender.key")
+"""Where ``privateer up`` leaves a key."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,7 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shuffler", default=shuffler, help="shuffler")
     parser.add_argument("--users", type=int, help="people; 10,000, or all of a phased experiment")
     parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
-    parser.add_argument("--batch", type=int, default=100, help="people in one upload; 1 as real devices do")
+    batch = f"people in one upload; default: 1 as real devices do, or {_BATCH} with a sender's key"
+    parser.add_argument("--batch", type=int, help=batch)
+    parser.add_argument("--sender-key", type=Path, default=_sender_key(), help="key that services trust with a batch")
     parser.add_argument("--population", help="its name, or a TOML file with a population section; peaks, or linear")
     parser.add_argument("--path", help="file of the population, for csv and adult")
     parser.add_argument("--set", action="append", default=[], metavar="population.KEY=VALUE", help="change the section")
@@ -44,6 +50,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _sender_key() -> Path | None:
+    """The key that the environment names, made and published if that says where; or what ``privateer up`` left here."""
+    named, published = os.environ.get("PRIVATEER_SENDER_KEY"), os.environ.get("PRIVATEER_SENDER_PUBLIC_KEY_FILE")
+    if not named:
+        return _KEY if _KEY.exists() else None
+    if published:
+        make_signing_key(Path(named))
+        publish_key(read_signing_key(Path(named), "PRIVATEER_SENDER_KEY"), Path(published))
+    return Path(named)
 
 
 def _population(options: argparse.Namespace, usual: str) -> dict[str, Any]:
@@ -70,6 +87,14 @@ def _checked(options: argparse.Namespace) -> argparse.Namespace:
     ):
         if value is not None and not least <= value <= most:
             raise SpecError(f"must be {least} to {most}", field=name, remedy="choose another number")
+    if options.batch is None:
+        options.batch = _BATCH if options.sender_key else 1
+    if options.batch > 1 and options.sender_key is None:
+        raise SpecError(
+            "several people's reports at once need a sender's key",
+            field="--batch",
+            remedy="name one with --sender-key, or give --batch 1",
+        )
     return options
 
 
@@ -88,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _load(options: argparse.Namespace) -> LoadResult | PhaseResult:
     where = (options.name, options.url, options.shuffler)
-    how = {"concurrency": options.concurrency, "batch": options.batch, "seed": options.seed}
+    how = {name: getattr(options, name) for name in ("concurrency", "batch", "seed", "sender_key")}
     if _is_phased(options):
         if options.cohort:
             raise SpecError("a phased experiment has no sources", field="--cohort", remedy="leave it out")

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from privateer.phased import PhasedPopulation
 from privateer.population import parse_population
 from privateer.sections import parse_section
+from privateer.wire.keys import read_signing_key
 from privateer_client.load.limits import Progress as Told
 from privateer_client.load.people import LoadResult, PeopleDriver
 from privateer_client.load.phases import PhaseResult, PhasesDriver
@@ -35,6 +37,7 @@ def run_load(
     batch: int = 100,
     seed: int = 0,
     cohort: str = "",
+    sender_key: Path | None = None,
 ) -> LoadResult:
     """Drive ``users`` simulated people through an experiment.
 
@@ -48,6 +51,8 @@ def run_load(
         Uploads under way at a time, and people in one; 1 as real devices do.
     cohort
         The source that these people belong to; empty for the experiment's own people.
+    sender_key
+        File of a private key that the services trust with several people's reports at once.
 
     Raises
     ------
@@ -59,7 +64,7 @@ def run_load(
     async def drive(wire: Wire, told: Told) -> LoadResult:
         return await PeopleDriver(wire, section, seed, cohort).run(users, concurrency, batch, told)
 
-    return _run((name, server, shuffler, concurrency), users, drive)
+    return _run(_Where(name, server, shuffler, concurrency, sender_key), users, drive)
 
 
 def run_phases(
@@ -72,6 +77,7 @@ def run_phases(
     concurrency: int = 4,
     batch: int = 100,
     seed: int = 0,
+    sender_key: Path | None = None,
 ) -> PhaseResult:
     """Drive simulated people through a phased experiment.
 
@@ -94,12 +100,18 @@ def run_phases(
     async def drive(wire: Wire, told: Told) -> PhaseResult:
         return await PhasesDriver(wire, section, seed).run(users, concurrency, batch, told)
 
-    return _run((name, server, shuffler, concurrency), users, drive)
+    return _run(_Where(name, server, shuffler, concurrency, sender_key), users, drive)
 
 
-def _run(
-    where: tuple[str, str, str | None, int], total: int | None, drive: Callable[[Wire, Told], Awaitable[_Result]]
-) -> _Result:
+class _Where(NamedTuple):
+    name: str
+    server: str
+    shuffler: str | None
+    concurrency: int
+    sender_key: Path | None
+
+
+def _run(where: _Where, total: int | None, drive: Callable[[Wire, Told], Awaitable[_Result]]) -> _Result:
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -110,11 +122,10 @@ def _run(
             raise group.exceptions[0] from None
 
 
-async def _driven(
-    where: tuple[str, str, str | None, int], drive: Callable[[Wire, Told], Awaitable[_Result]], told: Told
-) -> _Result:
+async def _driven(where: _Where, drive: Callable[[Wire, Told], Awaitable[_Result]], told: Told) -> _Result:
     started = time.perf_counter()
-    async with Wire.open(*where) as wire:
+    sender = read_signing_key(where.sender_key, "--sender-key") if where.sender_key else None
+    async with Wire.open(where.name, where.server, where.shuffler, where.concurrency, sender) as wire:
         result = await drive(wire, told)
     result.seconds = time.perf_counter() - started
     return result

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 import aiohttp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import NotFound, TermsRefused, Unavailable
+from privateer.errors import NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer.wire.problem import slug_of
+from privateer.wire.upload import SENDER_HEADER, sign_upload
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
@@ -26,6 +28,8 @@ class Wire:
     ----------
     name, server, shuffler
         The experiment, and where it is; a shuffler only under shuffle privacy.
+    sender
+        The key that signs uploads of several people's reports, if there is one.
     sent
         Bytes of the bodies that were answered.
     """
@@ -34,16 +38,19 @@ class Wire:
     server: str
     shuffler: str | None
     http: aiohttp.ClientSession
+    sender: Ed25519PrivateKey | None = None
     sent: int = 0
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, name: str, server: str, shuffler: str | None, concurrency: int) -> AsyncIterator[Self]:
+    async def open(
+        cls, name: str, server: str, shuffler: str | None, concurrency: int, sender: Ed25519PrivateKey | None
+    ) -> AsyncIterator[Self]:
         """Connections to the services, until the context is left."""
         timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
         connector = aiohttp.TCPConnector(limit=concurrency + 1)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            yield cls(name, server.rstrip("/"), shuffler, http)
+            yield cls(name, server.rstrip("/"), shuffler, http, sender)
 
     async def send(self, header: Header, sealed: bytes, people: int, model: str) -> tuple[int, dict[str, int]]:
         """Upload until somebody answers; the same bytes each time, so that nothing counts twice.
@@ -51,12 +58,20 @@ class Wire:
         Returns
         -------
         How many were accepted, and the others by reason.
+
+        Raises
+        ------
+        SenderRefused
+            If the services do not trust the sender of several people's reports.
         """
         body, door = encode_envelope(Envelope(header, sealed)), self._door(model)
         for attempt in range(TRIES):
             try:
-                async with self.http.post(door, data=body, headers={"Content-Type": MEDIA_TYPE}) as response:
+                async with self.http.post(door, data=body, headers=self._headers(body, people)) as response:
                     answer = await response.read()
+                    if slug_of(answer) == SenderRefused.slug:
+                        remedy = "name one with --sender-key, or send people one by one with --batch 1"
+                        raise SenderRefused("the services trust no such key", field="--sender-key", remedy=remedy)
                     if response.status < 500:
                         self.sent += len(body)
                         return _counts(answer) if response.status == 202 else _refusals(answer, people, attempt > 0)
@@ -66,6 +81,12 @@ class Wire:
                 pass
             await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
         return 0, {"unsent": people}
+
+    def _headers(self, body: bytes, people: int) -> dict[str, str]:
+        headers = {"Content-Type": MEDIA_TYPE}
+        if self.sender is not None and people > 1:
+            headers[SENDER_HEADER] = sign_upload(body, self.sender)
+        return headers
 
     def _door(self, model: str) -> str:
         if model != "shuffle":

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from privateer.errors import SpecError, Unavailable
-from privateer_lab.commands.experiments import URL, Url
+from privateer_lab.commands.experiments import ADMIN_URL, AdminUrl
 from privateer_lab.output import screen
 from privateer_lab.rest import fetch
 
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds no backup yet.")],
     token: Token,
-    url: Url = URL,
+    admin_url: AdminUrl = ADMIN_URL,
 ) -> None:
     """Copy the database of a running server. Rounds that are open now end with the copy."""
     from privateer_server.store.backup import is_database, write_durably
@@ -31,9 +31,9 @@ def backup(
     path = folder / FILE
     if path.exists():
         raise SpecError(f"there is a {FILE} already", field="DIR", remedy="name another folder")
-    body = fetch(f"{url}/backup", headers={"Authorization": f"Bearer {token}"})
+    body = fetch(f"{admin_url}/backup", field="--admin-url", headers={"Authorization": f"Bearer {token}"})
     if not is_database(body):
-        raise Unavailable("the answer is no backup", field="--url", remedy="correct the address")
+        raise Unavailable("the answer is no backup", field="--admin-url", remedy="correct the address")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_durably(path, body)
     screen.print(f"{path}: {len(body):,} bytes", soft_wrap=True)

@@ -12,11 +12,13 @@ from privateer_lab.rest import ask
 from privateer_lab.specs import load_any_spec
 
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
+AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="The server's private listener.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
 Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Processes; default: one a core.")]
 On = Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")]
 URL = "http://127.0.0.1:8000"
+ADMIN_URL = "http://127.0.0.1:8002"
 
 
 def register(app: typer.Typer) -> None:
@@ -30,17 +32,16 @@ def register(app: typer.Typer) -> None:
 def create(
     spec: Annotated[Path, typer.Argument(help="TOML file.")],
     token: Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")],
-    url: Url = URL,
+    admin_url: AdminUrl = ADMIN_URL,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
     parsed = load_any_spec(spec, settings).without_people()
     body = parsed.model_dump(mode="json", exclude_none=True)
-    answer = ask("POST", f"{url}/experiments", json=body, headers={"Authorization": f"Bearer {token}"})
-    print_json(answer) if as_json else screen.print(
-        f"created {parsed.experiment.name}: {url}/experiments/{parsed.experiment.name}"
-    )
+    url, headers = f"{admin_url}/experiments", {"Authorization": f"Bearer {token}"}
+    answer = ask("POST", url, field="--admin-url", json=body, headers=headers)
+    print_json(answer) if as_json else screen.print(f"created {parsed.experiment.name}")
 
 
 def list_experiments(url: Url = URL, as_json: Json = False) -> None:

@@ -1,6 +1,7 @@
 """``account experiment``, ``verify``, ``ledger``: what was promised, whether it holds, what was spent."""
 
 import math
+import sqlite3
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,19 @@ from rich.table import Table
 
 from privateer.errors import SpecError
 from privateer.privacy.accountant import account
-from privateer.privacy.certificate import Certificate, Verdict, read_certificates, recompute
+from privateer.privacy.certificate import Certificate, Verdict, recompute
 from privateer.privacy.events import Approximate, Sequential
+from privateer.record_verification import read_certificates
 from privateer_client.ledger import Ledger, Payment, default_path
-from privateer_lab.commands.account import accounts, finite, read_document
+from privateer_lab.commands.account import accounts, finite
 from privateer_lab.commands.experiments import URL, Json, Url
+from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_table, readable, screen
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
+_COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
+"""Of the table of rounds; rounds of vectors have no local epsilon."""
 
 
 def register(_: typer.Typer) -> None:
@@ -29,7 +34,10 @@ def register(_: typer.Typer) -> None:
 
 
 def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
-    """What an experiment promises to a person: against whom, round by round, and why it is true."""
+    """What an experiment promises to a person: against whom, round by round, and why it is true.
+
+    An answer whose rounds are not what its certificates claim is refused.
+    """
     record = ask("GET", f"{url}/experiments/{name}/privacy")
     certificates = read_certificates(record)
     if as_json:
@@ -40,14 +48,14 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
         for claim in certificate.claims:
             rows = [(key, getattr(claim, key)) for key in ("about", "epsilon", "delta", "exact", "proof")]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
-        screen.print("assumed: " + "; ".join(certificate.assumes))
+        screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
     for told in [*record.get("sources", []), record]:
         if told["rounds"]:
             _print_rounds(told["rounds"])
 
 
 def _print_rounds(rounds: list[dict[str, Any]]) -> None:
-    keys = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
+    keys = [key for key in _COLUMNS if key in rounds[0]]
     table = Table(title=f"the last of {len(rounds)} rounds: {rounds[-1]['mechanism']}", title_justify="left")
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")
@@ -60,7 +68,10 @@ def verify(
     file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
     as_json: Json = False,
 ) -> None:
-    """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold."""
+    """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold.
+
+    Of a privacy record the rounds are checked as well: its certificates must be those that they make.
+    """
     certificates = read_certificates(read_document(file))
     verdicts = {cohort: recompute(certificate) for cohort, certificate in certificates.items()}
     if as_json:
@@ -87,7 +98,7 @@ def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdic
             f"{whose}: against {verdict.against}",
             [*rows, ("proof", verdict.proof), ("holds", "yes" if verdict.holds else "NO")],
         )
-    screen.print("assumed: " + "; ".join(certificate.assumes))
+    screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
 
 
 def ledger(
@@ -101,7 +112,7 @@ def ledger(
     where = path or default_path()
     if not where.is_file():
         raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
-    payments = Ledger(where).payments()
+    payments = _payments(where)
     spent = {
         "experiments": len(payments),
         "epsilon_in_sum": finite(sum(payment.epsilon for payment in payments)),
@@ -119,6 +130,16 @@ def ledger(
     for payment in payments:
         print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
     print_table("together", spent.items())
+
+
+def _payments(where: Path) -> list[Payment]:
+    """What a ledger holds, if that is payments: the file may be anything."""
+    try:
+        payments = Ledger(where).payments()
+        msgspec.convert([vars(payment) for payment in payments], list[Payment])
+    except (sqlite3.Error, msgspec.ValidationError, TypeError):
+        raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
+    return payments
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:

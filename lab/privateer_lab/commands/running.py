@@ -77,12 +77,15 @@ def up(
     data: Data = Path("data"),
     server_port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
     shuffler_port: Annotated[int, typer.Option(min=1, max=65535)] = 8001,
+    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="Private listener of the server.")] = 8002,
+    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="Of the shuffler.")] = 8003,
     token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
 ) -> None:
     """Run server and shuffler here until interrupted."""
-    with _until_told(), running(data, server_port, shuffler_port, token) as services:
-        screen.print(f"server    {services.server}")
-        screen.print(f"shuffler  {services.shuffler}")
+    admin = {"admin_port": admin_port, "shuffler_admin_port": shuffler_admin_port}
+    with _until_told(), running(data, server_port, shuffler_port, token, **admin) as services:
+        screen.print(f"server    {services.server}  (private: {services.admin})")
+        screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         line = f"PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
         _wait()

@@ -1,43 +1,48 @@
 """The doors for reports and batches: plain ASGI, since a framework costs as much as opening a report."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from privateer.errors import PrivateerError, TooLarge
-from privateer.wire.batch import SIGNATURE_HEADER, check_signature, decode_batch, is_signature, unsigned
+from privateer.clock import Clock, SystemClock
+from privateer.errors import PrivateerError
+from privateer.serving.bodies import Body, unchanged
+from privateer.serving.budget import Budget, Reservation
+from privateer.serving.peer import peer
+from privateer.wire.batch import SIGNATURE_HEADER, changed_batch, check_signature, decode_batch
 from privateer.wire.envelope import Envelope, decode_envelope
+from privateer.wire.keys import TrustedKeys
+from privateer.wire.upload import SENDER_HEADER, changed_upload, check_sender
 from privateer_server.api.problems import MethodNotAllowed, problem_response
 from privateer_server.intake import Intake
-from privateer_server.keys import TrustedShufflers
 from privateer_server.metrics import Metrics
 from privateer_server.tally import Outcome
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
-_BATCHES_AT_ONCE: Final = 4
-"""Batches read at the same time: anybody can begin one, and each may be as large as memory allows one to be."""
 
 
-class Door:
+class Door(ABC):
     """An ASGI application that hands what it reads to the intake.
 
     Parameters
     ----------
-    read
-        Makes an envelope of a request, or refuses.
-    is_batch
-        Whether the envelopes are batches.
+    budget
+        What bodies may take in memory.
+    bytes_max
+        The largest body.
+    keys
+        Of the senders that it trusts.
     """
 
-    def __init__(
-        self, intake: Intake, metrics: Metrics, read: Callable[[Request], Awaitable[Envelope]], is_batch: bool
-    ) -> None:
-        self._intake, self._metrics, self._read, self._is_batch = intake, metrics, read, is_batch
+    def __init__(self, intake: Intake, metrics: Metrics, budget: Budget, bytes_max: int, keys: TrustedKeys) -> None:
+        self._intake, self._metrics, self._budget = intake, metrics, budget
+        self._bytes_max, self._keys = bytes_max, keys
+        self._clock: Clock = SystemClock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -55,72 +60,75 @@ class Door:
             response.headers["Allow"] = "POST"
             return response
         try:
-            envelope = await self._read(request)
+            body = self._announced(request)
+            room = self._budget.reserve(body.length, body.sender, is_trusted=body.is_signed)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        outcome = await self._intake.submit(envelope, is_batch=self._is_batch)
-        if self._is_batch and not outcome.already_taken:
-            self._metrics.take_batch()
-        return _response(outcome, self._is_batch)
+        with room:
+            return await self._counted(await self._envelope(request, body, room), body)
+
+    async def _envelope(self, request: Request, body: Body, room: Reservation) -> Envelope:
+        try:
+            return await self._read(request, body, room)
+        except PrivateerError as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+
+    @abstractmethod
+    def _announced(self, request: Request) -> Body:
+        """What the headers say of the body, or a refusal."""
+
+    @abstractmethod
+    async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
+        """Read the body."""
+
+    @abstractmethod
+    async def _counted(self, envelope: Envelope, body: Body) -> Response:
+        """Have it counted."""
 
 
-def reports_door(intake: Intake, metrics: Metrics, bytes_max: int) -> Door:
-    """``POST /reports``: envelopes of sealed reports from devices."""
+class ReportsDoor(Door):
+    """``POST /reports``: envelopes of sealed reports, one person's or a trusted sender's."""
 
-    async def read(request: Request) -> Envelope:
-        return decode_envelope(await read_body(request, bytes_max))
+    def _announced(self, request: Request) -> Body:
+        signature = request.headers.get(SENDER_HEADER)
+        if signature is None:
+            return Body.unsigned(request.headers.get("content-length"), self._bytes_max, peer(request.scope))
+        return Body.signed(check_sender(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
 
-    return Door(intake, metrics, read, is_batch=False)
+    async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
+        chunks = request.stream()
+        return decode_envelope(
+            await room.read(unchanged(chunks, body.digest, changed_upload()) if body.digest else chunks)
+        )
+
+    async def _counted(self, envelope: Envelope, body: Body) -> Response:
+        outcome = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
+        if outcome.problem and not outcome.accepted:
+            return problem_response(outcome.problem, refused=outcome.refused)
+        return _accepted(outcome)
 
 
-def batches_door(intake: Intake, metrics: Metrics, bytes_max: int, shufflers: TrustedShufflers) -> Door:
-    """``POST /batches``: signed batches from trusted shufflers."""
+class BatchesDoor(Door):
+    """``POST /batches``: batches that trusted shufflers signed; nothing else is read."""
 
-    def verified(body: bytes, signature: str) -> Envelope:
-        check_signature(body, signature, shufflers.keys())
-        return decode_batch(body)
-
-    reading = asyncio.Semaphore(_BATCHES_AT_ONCE)
-
-    async def read(request: Request) -> Envelope:
+    def _announced(self, request: Request) -> Body:
         signature = request.headers.get(SIGNATURE_HEADER, "")
-        if not is_signature(signature):
-            raise unsigned()
-        async with reading:
-            body = await read_body(request, bytes_max)
-            # A batch may be large: hashing it must not keep the event loop from others.
-            return await asyncio.to_thread(verified, body, signature)
+        return Body.signed(check_signature(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
 
-    return Door(intake, metrics, read, is_batch=True)
+    async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
+        whole = await room.read(unchanged(request.stream(), body.digest or b"", changed_batch()))
+        # A batch may be large: parsing it must not keep the event loop from others.
+        return await asyncio.to_thread(decode_batch, whole)
 
-
-async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The body of a request.
-
-    Raises
-    ------
-    TooLarge
-        As soon as more than ``bytes_max`` bytes are announced or sent.
-    """
-    announced = request.headers.get("content-length", "0")
-    _check_size(int(announced) if announced.isdigit() else 0, bytes_max)
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        _check_size(size, bytes_max)
-        chunks.append(chunk)
-    return b"".join(chunks)
+    async def _counted(self, envelope: Envelope, body: Body) -> Response:
+        outcome = await self._intake.submit(envelope, body.sender, is_batch=True, is_signed=True)
+        if outcome.already_taken:
+            return JSONResponse({"status": "already-taken"}, _OK)
+        self._metrics.take_batch()
+        return _accepted(outcome)
 
 
-def _check_size(size: int, bytes_max: int) -> None:
-    if size > bytes_max:
-        raise TooLarge(f"the body is above {bytes_max} bytes", remedy="send less at once")
-
-
-def _response(outcome: Outcome, is_batch: bool) -> Response:
-    if outcome.already_taken:
-        return JSONResponse({"status": "already-taken"}, _OK)
-    if outcome.problem and not outcome.accepted and not is_batch:
-        return problem_response(outcome.problem, refused=outcome.refused)
+def _accepted(outcome: Outcome) -> Response:
     return JSONResponse({"accepted": outcome.accepted, "refused": outcome.refused}, _ACCEPTED)

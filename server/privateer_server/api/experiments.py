@@ -9,22 +9,25 @@ from starlette.responses import JSONResponse, Response
 
 from privateer.errors import NotFound, SpecError
 from privateer.families import AnySpec, parse_any_spec
-from privateer.sections import toml_tables
+from privateer.sections import TOML_BYTES_MAX, toml_tables
+from privateer.serving.bodies import Body
+from privateer.serving.budget import Budget
+from privateer.serving.peer import peer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import digest
 from privateer_server.api import promises, views
 from privateer_server.api.admin import authorize
-from privateer_server.api.doors import read_body
 from privateer_server.experiments import Experiments
 from privateer_server.store import Store
 
-_SPEC_BYTES_MAX: Final = 1 << 20
+_JSON_BYTES_MAX: Final = 4 << 20
+"""The vectors of thousands of actions."""
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 
 
-def experiments_router(experiments: Experiments, store: Store, token_digest: bytes) -> APIRouter:
+def experiments_router(experiments: Experiments, store: Store, token_digest: bytes, budget: Budget) -> APIRouter:
     """The routes, bound to what they read."""
     router = APIRouter(prefix="/experiments", tags=["experiments"])
 
@@ -32,7 +35,12 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
     async def create(request: Request, authorization: Annotated[str, Header()] = "") -> JSONResponse:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
         authorize(authorization, token_digest)
-        spec = _read_spec(await read_body(request, _SPEC_BYTES_MAX), request.headers.get("content-type", ""))
+        is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
+        most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
+        length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
+        with budget.reserve(length.length, length.sender, is_trusted=True) as room:
+            # Parsing and checking a large spec must not keep the event loop from others.
+            spec = await run_in_threadpool(_read_spec, await room.read(request.stream()), is_toml)
         experiment, is_new = await experiments.create(spec)
         return JSONResponse(views.facts(experiment), _CREATED if is_new else _OK)
 
@@ -93,12 +101,11 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
     return router
 
 
-def _read_spec(body: bytes, content_type: str) -> AnySpec:
+def _read_spec(body: bytearray, is_toml: bool) -> AnySpec:
     """The spec in a body, without the simulated people that it may name: a service has no use for them."""
     try:
-        is_toml = content_type.partition(";")[0].strip() == "application/toml"
         tables = toml_tables(body.decode()) if is_toml else msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise SpecError("not a JSON object", field="spec", remedy="send JSON, or TOML as application/toml") from None
     return parse_any_spec(tables).without_people()
 

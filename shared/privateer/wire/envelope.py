@@ -9,7 +9,7 @@ from privateer.wire.publication import DIGEST_SIZE, KEY_ID_SIZE, Round
 
 MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
-"""People whose reports one request may carry; a device sends one, a relay or a load driver more."""
+"""People whose reports one request may carry; a device sends one, a trusted sender more."""
 _PURPOSE: Final = "privateer/report/1"
 
 
@@ -48,7 +48,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
     return msgspec.msgpack.encode(envelope)
 
 
-def decode_envelope(body: bytes) -> Envelope:
+def decode_envelope(body: bytes | bytearray) -> Envelope:
     """Parse an envelope.
 
     Raises

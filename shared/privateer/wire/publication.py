@@ -106,7 +106,7 @@ def decode_publication(body: bytes) -> Publication:
     """
     try:
         return msgspec.msgpack.decode(body, type=Publication)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("not a publication", remedy="fetch the policy again as application/msgpack") from error
 
 

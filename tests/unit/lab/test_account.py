@@ -2,8 +2,9 @@
 
 import json
 import math
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -16,6 +17,7 @@ from privateer.experiment import Privacy
 from privateer.privacy.certificate import certify
 from privateer.privacy.terms import calibrate
 from privateer_client.ledger import Ledger, Payment
+from tests.support.records import record_of
 from tests.unit.lab.test_cli import run
 
 
@@ -114,22 +116,25 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
 def certificate(tmp_path: Path, epsilon: float) -> Path:
     terms = calibrate(Privacy(model="local", epsilon=1.0), 100, 1.0, 1.0)
     path = tmp_path / "certificate.json"
-    path.write_bytes(msgspec.json.encode({"certificate": certify("spring", epsilon, 0.0, [terms])}))
+    path.write_bytes(msgspec.json.encode(certify("spring", epsilon, 0.0, [terms])))
     return path
 
 
 def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = certificate(tmp_path, 1.0)
-    record = json.loads(path.read_text())
-    false = json.loads(certificate(tmp_path, 0.5).read_text())["certificate"]
-    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": record["certificate"]}]}))
-    assert figures(capsys, "verify", str(path))["sources"][0]["claims"][0]["holds"]
-    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": false}]}))
+    path, text = tmp_path / "record.json", json.dumps(record_of("sources"))
+    path.write_text(text)
+    sources = figures(capsys, "verify", str(path))["sources"]
+    assert [source["name"] for source in sources] == ["clinic", "abroad"]
+    assert all(claim["holds"] for source in sources for claim in source["claims"])
+    # Rounds and certificates agree on so few honest people that the promise is not kept.
+    path.write_text(
+        text.replace('"honest_fraction": 0.9', '"honest_fraction": 0.1').replace('"honest": 900', '"honest": 100')
+    )
     code, out, _ = run(capsys, "account", "verify", str(path))
     assert code == 1
     assert "clinic" in out
     for bad in (3, [3], [{}], [{"name": "clinic"}], [{"name": "clinic", "certificate": {}}]):
-        path.write_text(json.dumps(record | {"sources": bad}))
+        path.write_text(json.dumps(json.loads(text) | {"sources": bad}))
         code, _, err = run(capsys, "account", "verify", str(path))
         assert code == 2
         assert len(err.splitlines()) == 1
@@ -171,6 +176,53 @@ def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[st
     assert (code, out) == (2, "")
     assert "there is no ledger" in err
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE payments SET epsilon = 'much'",
+        "UPDATE payments SET epsilon = -1",
+        "UPDATE payments SET delta = 2",
+        "UPDATE payments SET version = x'ff'",
+        "UPDATE payments SET experiment = x'ff'",
+        "UPDATE payments SET model = CAST(x'ff' AS TEXT)",
+        "ALTER TABLE payments DROP COLUMN model",
+        "DROP TABLE payments; CREATE VIEW payments AS SELECT 1 AS a, 2 AS day",
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_ledger_that_somebody_changed_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, damage: str, form: list[str]
+) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger(path).pay(Payment("a", 1, "local", 0.5, 0.0, 0.5))
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(damage)
+    code, out, err = run(capsys, "account", "ledger", "--path", str(path), *form)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"event": "pure", "epsilon": 1, "epsilon": 9}]',
+        '[{"event": "pure", "epsilon": NaN}]',
+        '[{"event": "pure", "epsilon": 1' + "0" * 400 + "}]",
+        '{"event": "repeated", "of": ' * 40 + '{"event": "pure", "epsilon": 1}' + ', "count": 1}' * 40,
+        "[" * 150 + "]" * 150,
+        '[{"event": "repeated", "of": {"event": "pure", "epsilon": 1}, "count": 1' + "0" * 300 + "}]",
+        '{"events": []}',
+        "null",
+    ],
+)
+def test_hostile_events_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(text)
+    code, out, err = run(capsys, "account", "compose", str(path))
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from tests.support.specs import tables
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     with running(tmp_path_factory.mktemp("services"), free_port(), free_port()) as services:
         headers = {"authorization": f"Bearer {services.token}"}
-        httpx.post(f"{services.server}/experiments", json=tables(SMALL), headers=headers).raise_for_status()
+        httpx.post(f"{services.admin}/experiments", json=tables(SMALL), headers=headers).raise_for_status()
         first = httpx.get(f"{services.server}/experiments/test/policy", headers=MSGPACK).content
-        httpx.post(f"{services.server}/reports", content=body_of(first, sealed_reports(first, 12))).raise_for_status()
+        for one in sealed_reports(first, 12):
+            httpx.post(f"{services.server}/reports", content=body_of(first, [one])).raise_for_status()
         yield services
 
 
@@ -32,7 +33,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 
 def backup(at: Services, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "backup", str(folder), "--url", at.server, "--token", at.token)[0] == 0
+    assert run(capsys, "backup", str(folder), "--admin-url", at.admin, "--token", at.token)[0] == 0
 
 
 def test_a_restored_server_goes_on_under_a_version_never_published(
@@ -53,9 +54,9 @@ def test_a_backup_overwrites_none_and_needs_the_token(
     at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backup(at, tmp_path, capsys)
-    code, said = run(capsys, "backup", str(tmp_path), "--url", at.server, "--token", at.token)
+    code, said = run(capsys, "backup", str(tmp_path), "--admin-url", at.admin, "--token", at.token)
     assert (code, said.count("\n"), "DIR: there is a server.db already" in said) == (2, 1, True)
-    code, said = run(capsys, "backup", str(tmp_path / "b"), "--url", at.server, "--token", "not-the-token-at-all")
+    code, said = run(capsys, "backup", str(tmp_path / "b"), "--admin-url", at.admin, "--token", "not-the-token-at-all")
     assert (code, said.count("\n"), "admin token" in said) == (2, 1, True)
     assert not (tmp_path / "b").exists()
 

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
+from tests.support.senders import TRUSTED
 from tests.support.servers import TOKEN, Api
 
 
@@ -20,7 +21,8 @@ def shuffler_key(tmp_path: Path) -> Ed25519PrivateKey:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=(tmp_path / "trusted",))
+    shufflers = (tmp_path / "trusted",)
+    return Settings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=shufflers, sender_keys=TRUSTED)
 
 
 @pytest.fixture

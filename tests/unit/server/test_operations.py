@@ -86,7 +86,8 @@ async def test_reports_after_the_end_are_turned_away(settings: Settings) -> None
         api = Api(client)
         await api.create(SMALL)
         body = await api.publication()
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
         response = await client.post("/reports", content=body_of(body, sealed_reports(body, 1)))
         assert_problem(response, 503, "unavailable")
         assert_problem(await client.get("/readyz"), 503, "unavailable")

@@ -4,7 +4,6 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,12 +18,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SpecError
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer_lab.services import free_port
 from privateer_server.app import create_app
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import TRUSTED, Signing
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
 from tests.support.specs import tables
 
@@ -58,7 +59,7 @@ async def test_restart_changes_nothing_of_what_is_learned(settings: Settings, tm
         first = await Api(client).publication()
         sealed = sealed_reports(first, 20)
         await client.post("/reports", content=body_of(first, sealed[:13]))
-    copy = Settings(data=tmp_path / "copy", admin_token=TOKEN)
+    copy = Settings(data=tmp_path / "copy", admin_token=TOKEN, sender_keys=TRUSTED)
     shutil.copytree(settings.data, copy.data)
     states = []
     for one, parts in ((settings, [sealed[13:]]), (copy, [sealed[13:16], sealed[16:]])):
@@ -176,11 +177,15 @@ class Process:
     """A server as a process of its own."""
 
     def __init__(self, data: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        environment = {"PRIVATEER_DATA": str(data), "PRIVATEER_ADMIN_TOKEN": TOKEN, "PRIVATEER_PORT": str(port)}
+        ports = [free_port(), free_port()]
+        self.url, self.admin = (f"http://127.0.0.1:{port}" for port in ports)
+        environment = {
+            "PRIVATEER_DATA": str(data),
+            "PRIVATEER_ADMIN_TOKEN": TOKEN,
+            "PRIVATEER_PORT": str(ports[0]),
+            "PRIVATEER_ADMIN_PORT": str(ports[1]),
+            "PRIVATEER_SENDER_KEYS": str(TRUSTED[0]),
+        }
         code = "from privateer_server.app import main; main()"
         self.process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment)
 
@@ -215,7 +220,7 @@ class Sender(threading.Thread):
         self.url, self.acknowledged, self.unanswered = url, 0, 0
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=10) as client:
+        with httpx.Client(base_url=self.url, timeout=10, auth=Signing()) as client:
             for body in self.bodies:
                 try:
                     response = client.post("/reports", content=body)
@@ -230,7 +235,7 @@ def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -
     count = 6000
     size = {"experiment.round_size": count, "experiment.horizon": 2 * count}
     with server_process(tmp_path) as server:
-        httpx.post(f"{server.url}/experiments", json=tables(size), headers=ADMIN).raise_for_status()
+        httpx.post(f"{server.admin}/experiments", json=tables(size), headers=ADMIN).raise_for_status()
         publication = httpx.get(f"{server.url}/experiments/test/policy", headers=MSGPACK).content
         sealed = sealed_reports(publication, count)
         senders = [Sender(server.url, publication, sealed[i::4]) for i in range(4)]
@@ -243,7 +248,7 @@ def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -
             sender.join()
     acknowledged = sum(sender.acknowledged for sender in senders)
     assert 500 <= acknowledged < count
-    with server_process(tmp_path) as server, httpx.Client(base_url=server.url) as client:
+    with server_process(tmp_path) as server, httpx.Client(base_url=server.url, auth=Signing()) as client:
         assert client.get("/experiments/test/policy", headers=MSGPACK).content == publication
         stored = client.get("/experiments/test").json()["accepted"]
         # A request may have been committed and its answer lost: at most what was under way.

@@ -21,6 +21,7 @@ def test_defaults() -> None:
     assert (settings.data, settings.journal) == (Path("somewhere"), None)
     assert settings.token_digest == hashlib.sha256(b"a-secret-of-the-tests").digest()
     assert (settings.host, settings.port, settings.shuffler_keys) == ("127.0.0.1", 8000, ())
+    assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("127.0.0.1", 8002, ())
 
 
 def test_variables_and_flags() -> None:
@@ -31,11 +32,16 @@ def test_variables_and_flags() -> None:
         "PRIVATEER_REPORT_BYTES_MAX": "1000",
         "PRIVATEER_BATCH_BYTES_MAX": "2000",
         "PRIVATEER_JOURNAL": "elsewhere/journal.db",
+        "PRIVATEER_BODY_BUDGET": "2000",
+        "PRIVATEER_ADMIN_HOST": "10.0.0.1",
+        "PRIVATEER_ADMIN_PORT": "9002",
+        "PRIVATEER_SENDER_KEYS": "senders",
     }
     settings = read_settings(variables, ["--port", "9001"])
     assert (settings.host, settings.port) == ("0.0.0.0", 9001)
     assert settings.shuffler_keys == (Path("keys"), Path("more/one.pub"))
-    assert (settings.report_bytes_max, settings.batch_bytes_max) == (1000, 2000)
+    assert (settings.report_bytes_max, settings.batch_bytes_max, settings.body_budget) == (1000, 2000, 2000)
+    assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("10.0.0.1", 9002, (Path("senders"),))
     assert settings.journal == Path("elsewhere/journal.db")
     assert read_settings(variables, ["--host", "::1"]).host == "::1"
 
@@ -50,6 +56,8 @@ def test_variables_and_flags() -> None:
         ({"PRIVATEER_PORT": "65536"}, "PRIVATEER_PORT"),
         ({"PRIVATEER_PORT": "http"}, "PRIVATEER_PORT"),
         ({"PRIVATEER_BATCH_BYTES_MAX": "-1"}, "PRIVATEER_BATCH_BYTES_MAX"),
+        ({"PRIVATEER_BODY_BUDGET": "1000000"}, "PRIVATEER_BODY_BUDGET"),
+        ({"PRIVATEER_ADMIN_PORT": "http"}, "PRIVATEER_ADMIN_PORT"),
     ],
 )
 def test_bad_settings_name_their_variable(changes: dict[str, str], field: str) -> None:

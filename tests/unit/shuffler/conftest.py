@@ -9,6 +9,7 @@ from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import Settings
 from privateer_shuffler.store import Label, RoundStore
 from tests.support.asgi import serving
+from tests.support.senders import TRUSTED
 from tests.unit.shuffler.fake_server import SIZE, FakeServer
 from tests.unit.shuffler.helpers import Shuffler
 
@@ -21,7 +22,8 @@ def server() -> FakeServer:
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     data = tmp_path / "data"
-    return Settings("http://server", data, data / "shuffler.pub", min_batch=2, body_limit=1 << 17)
+    sizes = {"min_batch": 2, "body_limit": 1 << 17}
+    return Settings("http://server", data, data / "shuffler.pub", **sizes, sender_keys=TRUSTED)
 
 
 @pytest.fixture

@@ -32,7 +32,9 @@ class FakeServer:
     taken
         Bodies of the batches taken, by experiment and version.
     attempts
-        Every batch that arrived, with its signature, the refused ones included.
+        Every batch that arrived, the refused ones included.
+    signatures
+        Their signatures.
     questions
         How often a publication was asked for.
     busy
@@ -52,7 +54,8 @@ class FakeServer:
     def __init__(self) -> None:
         self.publications: dict[str, bytes] = {}
         self.taken: dict[tuple[str, int], bytes] = {}
-        self.attempts: list[tuple[bytes, str]] = []
+        self.attempts: list[bytes] = []
+        self.signatures: list[str] = []
         self.questions = 0
         self.busy = 0
         self.mute = False
@@ -106,7 +109,8 @@ class FakeServer:
 
     async def _batch(self, request: Request) -> Response:
         body = await request.body()
-        self.attempts.append((body, request.headers[SIGNATURE_HEADER]))
+        self.attempts.append(body)
+        self.signatures.append(request.headers[SIGNATURE_HEADER])
         if self.busy:
             self.busy -= 1
             return Response(problem_body(Unavailable("busy")), 503, media_type=PROBLEM)

@@ -5,9 +5,11 @@ import sqlite3
 import httpx
 import pytest
 
+from privateer.wire.keys import public_hex
 from privateer_shuffler.app import create_app
-from privateer_shuffler.identity import load_key, public_hex
+from privateer_shuffler.identity import load_key
 from tests.support.asgi import serving
+from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of
 from tests.unit.shuffler.helpers import assert_problem, sealed_reports, until
 
@@ -123,7 +125,8 @@ async def test_no_origin_of_a_report_is_kept(settings, server, caplog):
     transport = httpx.ASGITransport(app, client=("203.0.113.77", 54321))
     seen = []
     with caplog.at_level(logging.DEBUG):
-        async with serving(app), httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client:
+        url = "http://shuffler"
+        async with serving(app), httpx.AsyncClient(transport=transport, base_url=url, auth=Signing()) as client:
             for start, stop in ((0, 1), (1, 3), (3, 5)):
                 body = body_of(header, reports[start:stop])
                 await client.post("/experiments/spring/reports", content=body, headers=agent)

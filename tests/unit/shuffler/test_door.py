@@ -1,9 +1,12 @@
 import asyncio
+import hashlib
+import time
 
 import pytest
 
 from privateer.wire.batch import check_signature
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Header
+from privateer.wire.keys import signing_key_id
 from privateer_shuffler.identity import load_key
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of
 from tests.unit.shuffler.helpers import assert_problem, sealed_reports, until
@@ -23,8 +26,10 @@ async def test_a_full_batch_is_signed_delivered_and_forgotten(shuffler, settings
         assert (await shuffler.post(header, [report])).status_code == 202
     await until(lambda: not list(settings.data.glob("*.db*")))
     assert sorted(shuffler.server.received()) == sorted(reports)
-    ((body, signature),) = shuffler.server.attempts
-    check_signature(body, signature, [load_key(settings.data).public_key()])
+    key = load_key(settings.data).public_key()
+    (signature,) = shuffler.server.signatures
+    announced = check_signature(signature, {signing_key_id(key): key}, time.time())
+    assert announced.digest == hashlib.sha256(shuffler.server.attempts[0]).digest()
     assert await shuffler.metric("batches_forwarded_total") == 1
     assert await shuffler.metric("reports_forwarded_total") == 5
     assert await shuffler.metric("reports_held") == 0

@@ -1,7 +1,8 @@
 import pytest
 
 from privateer.errors import SpecError
-from privateer_shuffler.identity import load_key, public_hex, publish_key
+from privateer.wire.keys import public_hex, publish_key
+from privateer_shuffler.identity import load_key
 
 
 def test_a_key_is_made_once(tmp_path):

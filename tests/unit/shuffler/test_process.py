@@ -14,6 +14,7 @@ import pytest
 
 from privateer.wire.problem import slug_of
 from privateer_shuffler.app import main
+from tests.support.senders import TRUSTED, Signing
 from tests.unit.shuffler.fake_server import body_of, free_port, listening
 from tests.unit.shuffler.helpers import sealed_reports, until
 
@@ -28,13 +29,15 @@ class Process:
             "PRIVATEER_DATA": data,
             "PRIVATEER_MIN_BATCH": "2",
             "PRIVATEER_PORT": self.url.rsplit(":", 1)[1],
+            "PRIVATEER_ADMIN_PORT": str(free_port()),
+            "PRIVATEER_SENDER_KEYS": str(TRUSTED[0]),
         }
         command = [sys.executable, "-m", "privateer_shuffler"]
         self._process = subprocess.Popen(command, env=os.environ | settings, stderr=subprocess.PIPE)
         self.log = b""
 
     async def ready(self) -> None:
-        async with httpx.AsyncClient() as client, asyncio.timeout(30):
+        async with httpx.AsyncClient(auth=Signing()) as client, asyncio.timeout(30):
             while True:
                 try:
                     if (await client.get(f"{self.url}/readyz")).status_code == 200:
@@ -79,7 +82,7 @@ async def test_what_was_acknowledged_before_a_kill_is_delivered_exactly_once(ser
         for enough in (150, 300, 450, 600):
             with running(address, tmp_path) as process:
                 await process.ready()
-                async with httpx.AsyncClient() as client:
+                async with httpx.AsyncClient(auth=Signing()) as client:
                     work = [
                         asyncio.create_task(send(client, process.url, header, waiting, acknowledged, 600))
                         for _ in range(8)
@@ -102,7 +105,7 @@ async def test_a_kill_during_delivery_delivers_the_same_bytes_again(server, tmp_
     with listening(server) as address:
         with running(address, tmp_path) as process:
             await process.ready()
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(auth=Signing()) as client:
                 await send(client, process.url, header, list(reports), set(), 50)
             await until(lambda: bool(server.attempts))  # the server has it, the shuffler does not know
         server.mute = False
@@ -120,7 +123,7 @@ async def test_the_log_of_a_process_says_nothing_about_requests(server, tmp_path
     agent = {"user-agent": "device-of-somebody/7"}
     with listening(server) as address, running(address, tmp_path) as process:
         await process.ready()
-        async with httpx.AsyncClient(headers=agent) as client:
+        async with httpx.AsyncClient(headers=agent, auth=Signing()) as client:
             reports = sealed_reports(3)
             await send(client, process.url, header, reports, set(), 3)
             answer = await client.post(f"{process.url}/experiments/spring/reports", content=b"nonsense")

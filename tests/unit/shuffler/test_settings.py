@@ -8,13 +8,18 @@ from privateer_shuffler.settings import Settings, read_settings
 
 def test_everything_has_a_default():
     assert read_settings({}) == Settings(
-        "http://127.0.0.1:8000",
+        "http://127.0.0.1:8002",
         Path("data/shuffler"),
         Path("data/shuffler/shuffler.pub"),
         100,
         "127.0.0.1",
         8001,
         8 << 20,
+        64 << 20,
+        "127.0.0.1",
+        8003,
+        (),
+        None,
     )
 
 
@@ -27,9 +32,25 @@ def test_everything_can_be_set():
         "PRIVATEER_HOST": "0.0.0.0",
         "PRIVATEER_PORT": "9000",
         "PRIVATEER_BODY_LIMIT": "65536",
+        "PRIVATEER_BODY_BUDGET": "131072",
+        "PRIVATEER_ADMIN_HOST": "10.0.0.1",
+        "PRIVATEER_ADMIN_PORT": "9003",
+        "PRIVATEER_SENDER_KEYS": "keys:more/one.pub",
+        "PRIVATEER_SERVER_CA": "/ca.pem",
     }
     expected = Settings(
-        "https://learn.example/api", Path("/data"), Path("/trusted/one.pub"), 500, "0.0.0.0", 9000, 65536
+        "https://learn.example/api",
+        Path("/data"),
+        Path("/trusted/one.pub"),
+        500,
+        "0.0.0.0",
+        9000,
+        65536,
+        131072,
+        "10.0.0.1",
+        9003,
+        (Path("keys"), Path("more/one.pub")),
+        Path("/ca.pem"),
     )
     assert read_settings(environment) == expected
 
@@ -51,6 +72,9 @@ def test_everything_can_be_set():
         ("PRIVATEER_PORT", "0"),
         ("PRIVATEER_PORT", "65536"),
         ("PRIVATEER_BODY_LIMIT", "10"),
+        ("PRIVATEER_BODY_BUDGET", "1000"),
+        ("PRIVATEER_ADMIN_PORT", "0"),
+        ("PRIVATEER_SERVER_CA", "/ca.pem"),
     ],
 )
 def test_a_bad_value_names_its_variable_and_what_to_do(variable, value):

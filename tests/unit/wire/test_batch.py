@@ -1,21 +1,33 @@
+import hashlib
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer.errors import BatchRefused
+from privateer.errors import BatchRefused, SenderRefused
 from privateer.wire.batch import check_signature, decode_batch, sign_batch
 from privateer.wire.envelope import Envelope, encode_envelope, header_of
+from privateer.wire.keys import signing_key_id
 from privateer.wire.publication import Round
+from privateer.wire.signature import SECONDS_APART
+from privateer.wire.upload import check_sender, sign_upload
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
 ENVELOPE = Envelope(header_of(Round("spring", 3, "shuffle", 2000, 96, bytes(32)), b"d" * 16), b"s" * 96 * 2000)
 BODY = encode_envelope(ENVELOPE)
+NOW = 1_800_000_000
 
 
-def test_a_signed_batch_verifies_with_any_trusted_key():
-    check_signature(BODY, sign_batch(BODY, KEY), [OTHER.public_key(), KEY.public_key()])
+def trusted(*keys):
+    return {signing_key_id(key.public_key()): key.public_key() for key in keys}
+
+
+def test_a_signature_announces_the_batch_with_any_trusted_key():
+    announced = check_signature(sign_batch(BODY, KEY, NOW), trusted(OTHER, KEY), NOW)
+    assert announced.key_id == signing_key_id(KEY.public_key())
+    assert (announced.length, announced.digest) == (len(BODY), hashlib.sha256(BODY).digest())
 
 
 def test_a_batch_may_hold_more_reports_than_a_request():
@@ -23,29 +35,41 @@ def test_a_batch_may_hold_more_reports_than_a_request():
 
 
 def test_the_signature_of_a_batch_is_good_for_nothing_else():
-    plain = KEY.sign(BODY).hex()
     with pytest.raises(BatchRefused):
-        check_signature(BODY, plain, [KEY.public_key()])
+        check_signature(sign_upload(BODY, KEY, NOW), trusted(KEY), NOW)
+    with pytest.raises(SenderRefused):
+        check_sender(sign_batch(BODY, KEY, NOW), trusted(KEY), NOW)
 
 
-@pytest.mark.parametrize("keys", [[], [OTHER.public_key()]])
+@pytest.mark.parametrize("keys", [[], [OTHER]])
 def test_an_untrusted_signature_is_refused(keys):
     with pytest.raises(BatchRefused, match="not signed by a trusted shuffler"):
-        check_signature(BODY, sign_batch(BODY, KEY), keys)
+        check_signature(sign_batch(BODY, KEY, NOW), trusted(*keys), NOW)
 
 
-@given(st.integers(0, len(BODY) - 1), st.integers(1, 255))
-def test_a_changed_batch_is_refused(place, change):
-    body = bytearray(BODY)
-    body[place] ^= change
-    with pytest.raises(BatchRefused):
-        check_signature(bytes(body), sign_batch(BODY, KEY), [KEY.public_key()])
+@pytest.mark.parametrize("apart", [-SECONDS_APART - 1, SECONDS_APART + 1])
+def test_a_signature_of_another_time_is_refused(apart):
+    text = sign_batch(BODY, KEY, NOW)
+    with pytest.raises(BatchRefused, match="within 300 seconds"):
+        check_signature(text, trusted(KEY), NOW + apart)
+    assert check_signature(text, trusted(KEY), NOW + apart - apart // abs(apart))
+
+
+SIGNED = sign_batch(BODY, KEY, NOW)
+
+
+@given(st.integers(0, len(SIGNED) - 1), st.sampled_from("0123456789abcdef.A٣ "))
+def test_a_changed_announcement_is_refused(place, new):
+    changed = SIGNED[:place] + new + SIGNED[place + 1 :]
+    if changed != SIGNED:
+        with pytest.raises(BatchRefused):
+            check_signature(changed, trusted(KEY), NOW)
 
 
 @given(st.text() | st.binary(max_size=80).map(bytes.hex))
 def test_no_other_text_is_a_signature(text):
     with pytest.raises(BatchRefused):
-        check_signature(BODY, text, [KEY.public_key()])
+        check_signature(text, trusted(KEY), NOW)
 
 
 @given(st.binary(max_size=200))

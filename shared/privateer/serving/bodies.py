@@ -1,0 +1,72 @@
+"""What is known of a body before it is read, and whether it turns out to be that body."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Self
+
+from privateer.errors import PrivateerError
+from privateer.serving.budget import too_large
+from privateer.wire.signature import Announcement
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body that is about to be read.
+
+    Attributes
+    ----------
+    length
+        Bytes that it has at most.
+    sender
+        The key that signed it, or the address that it comes from.
+    digest
+        SHA-256 that it must have, if a trusted sender signed it.
+    """
+
+    length: int
+    sender: str
+    digest: bytes | None = None
+
+    @classmethod
+    def unsigned(cls, content_length: str | None, most: int, sender: str) -> Self:
+        """A body of the announced length; where none is announced it may be the largest.
+
+        Raises
+        ------
+        TooLarge
+            If more than ``most`` bytes are announced.
+        """
+        return cls(_within(most if content_length is None else int(content_length), most), sender)
+
+    @classmethod
+    def signed(cls, announced: Announcement, most: int) -> Self:
+        """The body that a signature announces.
+
+        Raises
+        ------
+        TooLarge
+            If that is more than ``most`` bytes.
+        """
+        return cls(_within(announced.length, most), announced.key_id, announced.digest)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether a trusted sender signed it."""
+        return self.digest is not None
+
+
+def _within(length: int, most: int) -> int:
+    if length > most:
+        raise too_large(most)
+    return length
+
+
+async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: PrivateerError) -> AsyncIterator[bytes]:
+    """The chunks of a body, followed by ``changed`` if they do not have the digest that was announced."""
+    hashed = hashlib.sha256()
+    async for chunk in chunks:
+        hashed.update(chunk)
+        yield chunk
+    if hashed.digest() != digest:
+        raise changed

@@ -1,0 +1,14 @@
+"""Who sends something, as far as its address tells; kept in memory while it is answered, and nowhere else."""
+
+from ipaddress import ip_network
+from typing import Any, Final
+
+_OWNED: Final = 64
+"""Bits of an IPv6 address that one subscriber does not choose."""
+
+
+def peer(scope: Any) -> str:
+    """The address at the other end of a connection, from an ASGI scope; of IPv6 the network."""
+    client = scope.get("client")
+    address = str(client[0]) if client else ""
+    return str(ip_network((address, _OWNED), strict=False)) if ":" in address else address

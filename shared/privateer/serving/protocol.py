@@ -1,0 +1,162 @@
+"""HTTP/1.1 as uvicorn speaks it on httptools, with the deadlines and limits that uvicorn does not have."""
+
+import asyncio
+import math
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from privateer.errors import BadRequest, HeadersTooLarge, PrivateerError
+from privateer.serving.connections import Connections, Stage
+from privateer.wire.problem import MEDIA_TYPE, problem_body
+
+HEADER_BYTES_MAX: Final = 16 << 10
+"""The request line and all headers; also what chunks may cost beside the body in them."""
+_HEADER_SECONDS: Final = 10.0
+_BODY_SECONDS: Final = 30.0
+_BYTES_PER_SECOND: Final = 64 << 10
+"""A body, or an answer, may take longer than its seconds if it advances this fast."""
+_LINGER_SECONDS: Final = 2.0
+"""For the rest of a body that nobody reads, so that its sender comes to see the answer."""
+_PIPELINE_MAX: Final = 8
+_BODILESS: Final = frozenset({"GET", "HEAD"})
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Headers have ten seconds. A body has thirty, and a second more for every 64 KiB that arrived; so has a peer that
+    takes an answer. Between two requests uvicorn's own keep-alive limit holds.
+
+    Parameters
+    ----------
+    connections
+        The table of the listener's connections.
+    how
+        What uvicorn gives its protocols.
+    """
+
+    def __init__(self, connections: Connections, **how: Any) -> None:
+        super().__init__(**how)
+        self.stage = Stage.WAITING
+        self._connections = connections
+        self._due = self._write_due = math.inf
+        self._in_headers = True
+        self._piece = self._unparsed = 0  # bytes given to the parser: last, and since the request or its body began
+        self._began, self._body_bytes = 0.0, 0
+        self._refusal: PrivateerError = BadRequest("not an HTTP request", remedy="speak HTTP/1.1")
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether the peer has had time enough, to send or to take."""
+        return now > self._due or now > self._write_due
+
+    def drop(self) -> None:
+        """Close at once."""
+        self.transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Give the peer time for its first request."""
+        super().connection_made(transport)
+        self._due = self.loop.time() + _HEADER_SECONDS
+        self._connections.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._connections.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, as long as headers and framing stay within their limits."""
+        self._piece = len(data)
+        self._unparsed += self._piece
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_headers:
+            if self._unparsed > HEADER_BYTES_MAX:
+                self._refusal = _too_large()
+                self.send_400_response("")
+        elif self._unparsed > 2 * self._body_bytes + 2 * HEADER_BYTES_MAX:
+            self._refusal = BadRequest("the body is mostly framing", remedy="send it with a content-length")
+            self.send_400_response("")
+        elif self.stage is Stage.READING:
+            self._due = self._began + _BODY_SECONDS + self._body_bytes / _BYTES_PER_SECOND
+
+    def on_message_begin(self) -> None:
+        """Start the time of the next request's headers."""
+        super().on_message_begin()
+        self._unparsed = self._piece
+        if self.cycle is not None and self.cycle.response_complete:
+            self._due = self.loop.time() + _HEADER_SECONDS
+
+    def on_headers_complete(self) -> None:
+        """Begin the request, unless its headers are too large or too many requests wait."""
+        if self._unparsed > HEADER_BYTES_MAX and self._header_bytes() > HEADER_BYTES_MAX:
+            self._refusal = _too_large()
+            raise self._refusal
+        if len(self.pipeline) >= _PIPELINE_MAX:
+            self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
+            raise self._refusal
+        self._in_headers = False
+        self._unparsed, self._body_bytes, self._began = self._piece, 0, self.loop.time()
+        super().on_headers_complete()
+        self._due = self._began + _BODY_SECONDS
+        self._connections.move(self, Stage.READING)
+
+    def on_body(self, body: bytes) -> None:
+        """Hand on a part of the body; where nobody would read one, it would fill memory."""
+        if self.scope["method"] in _BODILESS:
+            self._refusal = BadRequest("a body where none is read", remedy="leave it out")
+            raise self._refusal
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole: from here on it is the service that takes its time."""
+        self._in_headers, self._unparsed = True, 0
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._due = self.loop.time() + _HEADER_SECONDS
+        else:
+            self._due = math.inf
+            self._connections.move(self, Stage.WORKING)
+
+    def on_response_complete(self) -> None:
+        """Wait for the peer to take the answer, and for its next request."""
+        super().on_response_complete()
+        if not self.cycle.response_complete:  # a pipelined request is next
+            return
+        seconds = _HEADER_SECONDS if self._in_headers else _LINGER_SECONDS
+        self._due = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
+        self._connections.move(self, Stage.WAITING)
+
+    def pause_writing(self) -> None:
+        """The peer does not take its answer as fast as it is given: from now on it has a deadline."""
+        super().pause_writing()
+        seconds = _BODY_SECONDS + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
+        self._write_due = self.loop.time() + seconds
+
+    def resume_writing(self) -> None:
+        """The peer has taken its answer."""
+        super().resume_writing()
+        self._write_due = math.inf
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn names what is wrong, for its log
+        """Answer what is no request with a problem; in the middle of another answer, close without one."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.drop()
+            return
+        body = problem_body(self._refusal)
+        head = (f"content-type: {MEDIA_TYPE}", f"content-length: {len(body)}", "connection: close", "", "")
+        self.transport.write(STATUS_LINE[self._refusal.status] + "\r\n".join(head).encode() + body)
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: strangers must not fill the log."""
+
+    def _header_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+
+def _too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(f"the headers are above {HEADER_BYTES_MAX} bytes", remedy="send fewer or shorter headers")

@@ -1,0 +1,105 @@
+"""Keys (Ed25519) of those who sign what they send, and the files that they and the services keep them in."""
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from privateer.errors import SpecError
+
+_ID_DIGITS: Final = 16
+_log = logging.getLogger("privateer.keys")
+
+
+def signing_key_id(key: Ed25519PublicKey) -> str:
+    """The first 8 bytes of the SHA-256 of a public key, hexadecimal."""
+    return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:_ID_DIGITS]
+
+
+def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
+    """The private key in a file, as `make_signing_key` writes it.
+
+    Raises
+    ------
+    SpecError
+        Naming ``field``, if the file cannot be read or holds no key.
+    """
+    try:
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text("ascii")))
+    except (OSError, ValueError):
+        raise SpecError(
+            f"{path.name} holds no key",
+            field=field,
+            remedy="restore it, or delete it and have the services trust a new one",
+        ) from None
+
+
+def make_signing_key(path: Path) -> None:
+    """Write a new private key (mode 0600), unless the file is there."""
+    if not path.exists():
+        _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
+
+
+def public_hex(key: Ed25519PrivateKey) -> str:
+    """The public half, 64 hexadecimal digits."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
+    """Write the public half where services look for keys to trust."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = public_hex(key) + "\n"
+    if not path.exists() or path.read_text() != text:
+        _write(path, text, 0o644)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    draft = path.with_name(f".{path.name}.new")  # renamed when whole: nobody reads half a key
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+class TrustedKeys:
+    """Public keys (hexadecimal) in files; read when asked, so that a file may come and go while a service runs.
+
+    Parameters
+    ----------
+    paths
+        Files, or directories of ``*.pub`` files.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._told: set[Path] = set()
+
+    def by_id(self) -> Mapping[str, Ed25519PublicKey]:
+        """The keys that are there now; a file that holds none is left out, with one warning."""
+        found = {}
+        for path in self._files():
+            try:
+                key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(path.read_text("ascii")))
+            except (OSError, ValueError):
+                self._warn(path)
+            else:
+                found[signing_key_id(key)] = key
+        return found
+
+    def _warn(self, path: Path) -> None:
+        if path not in self._told:
+            _log.warning("%s holds no public key (64 hex digits)", path.name)
+        self._told.add(path)
+
+    def _files(self) -> Iterator[Path]:
+        for path in self._paths:
+            if path.is_dir():
+                yield from sorted(path.glob("*.pub"))
+            elif path.exists():
+                yield path

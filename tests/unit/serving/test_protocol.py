@@ -1,0 +1,142 @@
+"""What one connection may do, over real sockets: a listener in this process with short deadlines."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from privateer.serving import protocol
+from privateer.serving.connections import Connections
+from privateer.serving.process import _config
+from privateer.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers the number of bytes that it read; reads nothing at ``/deaf``."""
+    size, more = 0, scope["path"] != "/deaf"
+    while more:
+        message = await receive()
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    body = bytes(8 << 20) if scope["path"] == "/large" else str(size).encode()
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+class State:
+    def __init__(self) -> None:
+        self.total_requests = 0
+        self.connections: set[Any] = set()
+        self.tasks: set[Any] = set()
+        self.default_headers: list[Any] = []
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[int, Connections]]:
+    config, table, state = _config(app, "off", 100), Connections(100), State()
+    config.load()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: GuardedProtocol(table, config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    yield server.sockets[0].getsockname()[1], table
+    server.close()
+    for one in list(state.connections):
+        one.drop()
+
+
+async def said(port: int, *parts: bytes) -> bytes:
+    """Everything that is answered until the other end closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        async with asyncio.timeout(20):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+HEAD = b"POST / HTTP/1.1\r\nhost: here\r\n"
+
+
+async def test_a_request_is_answered() -> None:
+    async with listening() as (port, table):
+        answer = await said(port, HEAD + b"connection: close\r\ncontent-length: 5\r\n\r\nhe", b"llo")
+        assert answer.endswith(b"\r\n\r\n5")
+        async with asyncio.timeout(10):
+            while len(table):
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("ended", [b"\r\n\r\n", b""])
+async def test_large_headers_are_refused(ended: bytes) -> None:
+    async with listening() as (port, _):
+        answer = await said(port, HEAD + b"x: " + b"a" * HEADER_BYTES_MAX + ended)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"urn:privateer:problem:headers-too-large" in answer
+
+
+async def test_large_bodies_have_nothing_to_do_with_headers() -> None:
+    async with listening() as (port, _):
+        body = bytes(10 * HEADER_BYTES_MAX)
+        head = HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        assert (await said(port, head + body)).endswith(b"\r\n\r\n%d" % len(body))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: here\r\ncontent-length: 1\r\n\r\nx",
+        HEAD + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 3 * HEADER_BYTES_MAX,
+    ],
+    ids=["no HTTP", "a body of a GET", "framing without a body"],
+)
+async def test_what_is_no_request_is_not_read(request_: bytes) -> None:
+    async with listening() as (port, _):
+        answer = await said(port, request_)
+    assert b"200 OK" not in answer
+
+
+async def test_requests_that_wait_are_few() -> None:
+    async with listening() as (port, _):
+        answer = await said(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 1000)
+    assert answer.count(b"200 OK") < 20
+
+
+@pytest.mark.parametrize(
+    ("deadline", "request_"),
+    [
+        ("_HEADER_SECONDS", b""),
+        ("_HEADER_SECONDS", b"GET / HTTP/1.1\r\nhost:"),
+        ("_BODY_SECONDS", HEAD + b"content-length: 5\r\n\r\nhe"),
+        ("_LINGER_SECONDS", b"POST /deaf HTTP/1.1\r\nhost: here\r\ncontent-length: 5\r\n\r\nhe"),
+    ],
+    ids=["silence", "headers", "body", "a body that nobody reads"],
+)
+async def test_who_takes_too_long_is_closed(monkeypatch: pytest.MonkeyPatch, deadline: str, request_: bytes) -> None:
+    monkeypatch.setattr(protocol, deadline, 0.1)
+    async with listening() as (port, table):
+        await said(port, request_)
+        assert len(table) == 0
+
+
+async def test_who_does_not_take_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_BODY_SECONDS", 0.1)
+    monkeypatch.setattr(protocol, "_HEADER_SECONDS", 0.1)
+    monkeypatch.setattr(protocol, "_BYTES_PER_SECOND", 1 << 30)
+    async with listening() as (port, table):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(b"GET /large HTTP/1.1\r\nhost: here\r\n\r\n")
+        async with asyncio.timeout(20):
+            while not len(table):
+                await asyncio.sleep(0.01)
+            while len(table):
+                await asyncio.sleep(0.01)
+        writer.close()
