@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,9 +13,9 @@ from starlette.types import ASGIApp
 
 from privateer.experiment import Spec
 from privateer.wire.batch import SIGNATURE_HEADER
+from privateer_client.account import Payment, SealedReport
+from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient
-from privateer_client.ledger import Payment
-from privateer_client.sending import Outcome
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
@@ -84,8 +84,9 @@ class Watched(httpx.AsyncBaseTransport):
 class _Purse:
     """A new person's, every time."""
 
-    def pay(self, _: Payment) -> None:
+    def pay(self, _payment: Payment, _door: str, seal: Callable[[], bytes]) -> bytes:
         """Take note of nothing."""
+        return seal()
 
     def has_paid(self, _: str) -> bool:
         """Never."""
@@ -94,6 +95,13 @@ class _Purse:
     def number(self, _experiment: str, _seed: int, people: int) -> int:
         """Drawn anew."""
         return secrets.randbelow(people)
+
+    def waiting(self) -> list[SealedReport]:
+        """Nothing ever."""
+        return []
+
+    def discard(self, _: str) -> None:
+        """Nothing is kept."""
 
 
 class Services:

@@ -14,7 +14,9 @@ from privateer.privacy.accountant import account
 from privateer.privacy.certificate import Certificate, Verdict, recompute
 from privateer.privacy.events import Approximate, Sequential
 from privateer.record_verification import read_certificates
-from privateer_client.ledger import Ledger, Payment, default_path
+from privateer_client.account import Payment
+from privateer_client.budget import COSTS
+from privateer_client.ledger import Ledger, default_path
 from privateer_lab.commands.account import accounts, finite
 from privateer_lab.commands.experiments import URL, Json, Url
 from privateer_lab.documents import read_document
@@ -106,40 +108,52 @@ def ledger(
     delta: Annotated[float, typer.Option(help="Where to read the composed epsilon.")] = 1e-5,
     as_json: Json = False,
 ) -> None:
-    """What this device has spent: experiment by experiment, and together."""
+    """What this device has spent, by experiment, by server and together, and which reports still wait."""
     if not 0 <= delta < 1:
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     where = path or default_path()
     if not where.is_file():
         raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
-    payments = _payments(where)
-    spent = {
-        "experiments": len(payments),
-        "epsilon_in_sum": finite(sum(payment.epsilon for payment in payments)),
-        "epsilon_composed": _composed(payments, delta),
-        "at_delta": delta,
-        "local_epsilon_in_sum": finite(sum(payment.local_epsilon for payment in payments)),
-    }
+    payments, waiting = _held(where)
+    rows = [
+        {name: _finite(value) for name, value in vars(one).items()} | {"waiting": one.experiment in waiting}
+        for one in payments
+    ]
+    servers = {server: _sums(paid) for server, paid in _by_server(payments).items()}
+    composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
+    spent = {"experiments": len(payments), **_sums(payments), **composed, "waiting": len(waiting)}
     if as_json:
-        rows = [
-            {name: finite(value) if name.endswith("epsilon") else value for name, value in vars(p).items()}
-            for p in payments
-        ]
-        print_json({"payments": rows, "spent": spent})
+        print_json({"payments": rows, "servers": servers, "spent": spent})
         return
-    for payment in payments:
-        print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
+    for row in rows:
+        print_table(str(row.pop("experiment")), row.items())
+    for server, sums in servers.items():
+        print_table(f"at {server}", sums.items())
     print_table("together", spent.items())
 
 
-def _payments(where: Path) -> list[Payment]:
-    """What a ledger holds, if that is payments: the file may be anything."""
+def _held(where: Path) -> tuple[list[Payment], set[str]]:
+    """What a ledger holds, if that is payments and reports that wait: the file may be anything."""
     try:
-        payments = Ledger(where).payments()
+        device = Ledger(where)
+        payments, waiting = device.payments(), {report.experiment for report in device.waiting()}
         msgspec.convert([vars(payment) for payment in payments], list[Payment])
     except (sqlite3.Error, msgspec.ValidationError, TypeError):
         raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
-    return payments
+    return payments, waiting
+
+
+def _by_server(payments: list[Payment]) -> dict[str, list[Payment]]:
+    return {one.server: [other for other in payments if other.server == one.server] for one in payments}
+
+
+def _sums(payments: list[Payment]) -> dict[str, float | None]:
+    """What the ledger's limits are compared with."""
+    return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
+
+
+def _finite(value: Any) -> Any:
+    return finite(value) if isinstance(value, float) else value
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:

@@ -16,7 +16,9 @@ import pytest
 from privateer.experiment import Privacy
 from privateer.privacy.certificate import certify
 from privateer.privacy.terms import calibrate
-from privateer_client.ledger import Ledger, Payment
+from privateer_client.account import Payment
+from privateer_client.ledger import Ledger
+from tests.support.devices import pay
 from tests.support.records import record_of
 from tests.unit.lab.test_cli import run
 
@@ -156,13 +158,13 @@ def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     for name in ("a", "b", "c"):
-        ledger.pay(Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
     found = figures(capsys, "ledger", "--path", str(path))
     assert [row["experiment"] for row in found["payments"]] == ["a", "b", "c"]
     assert found["spent"]["epsilon_in_sum"] == 1.5
     assert 1.0 < found["spent"]["epsilon_composed"] <= 1.5
     assert found["spent"]["local_epsilon_in_sum"] == 12.0
-    ledger.pay(Payment("d", 1, "none", math.inf, 0.0, math.inf))
+    pay(ledger, Payment("d", 1, "none", math.inf, 0.0, math.inf))
     found = figures(capsys, "ledger", "--path", str(path))
     assert found["spent"]["epsilon_in_sum"] is None
     assert found["spent"]["epsilon_composed"] is None
@@ -256,3 +258,21 @@ def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: 
         code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
+
+
+def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    for name in ("http://s/a", "http://s/b", "http://t:81/c"):
+        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+    ledger.discard("http://s/a")
+    found = figures(capsys, "ledger", "--path", str(ledger.path))
+    assert [row["waiting"] for row in found["payments"]] == [False, True, True]
+    assert found["servers"] == {
+        "http://s": {"epsilon_in_sum": 1.0, "delta_in_sum": 2e-6, "local_epsilon_in_sum": 8.0},
+        "http://t:81": {"epsilon_in_sum": 0.5, "delta_in_sum": 1e-6, "local_epsilon_in_sum": 4.0},
+    }
+    assert found["spent"]["delta_in_sum"] == pytest.approx(3e-6)
+    assert found["spent"]["waiting"] == 2
+    code, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
+    assert code == 0
+    assert "at http://t:81" in out
