@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -37,6 +38,7 @@ class RoundKeys:
         self._folder = folder
         self._openers: dict[bytes, Opener] = {}
         self._doomed: set[bytes] = set()
+        self._erasing = Lock()
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
         _sync(folder.parent)
@@ -76,13 +78,14 @@ class RoundKeys:
 
     def retry(self) -> None:
         """Erase the files that a disk did not let go."""
-        for public_key in list(self._doomed):
-            try:
-                self._erase(self._path(public_key))
-            except OSError as error:
-                _log.error("the key of a closed round is not destroyed yet (%s)", trace(error))
-            else:
-                self._doomed.discard(public_key)
+        with self._erasing:
+            for public_key in list(self._doomed):
+                try:
+                    self._erase(self._path(public_key))
+                except OSError as error:
+                    _log.error("the key of a closed round is not destroyed yet (%s)", trace(error))
+                else:
+                    self._doomed.discard(public_key)
 
     def keep(self, public_keys: Collection[bytes]) -> None:
         """Erase every file but those of these keys.
