@@ -10,6 +10,7 @@ from privateer.errors import PrivateerError
 from privateer_lab.commands import (
     account,
     audit,
+    backups,
     experiments,
     people,
     planning,
@@ -26,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (running, experiments, people, planning, sweeps, reproductions, account, records, audit):
+for module in (running, experiments, backups, people, planning, sweeps, reproductions, account, records, audit):
     module.register(app)
 
 

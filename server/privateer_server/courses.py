@@ -64,15 +64,14 @@ class PartitionCourse:
         self._spec = spec
         self.learner = learner_for(spec)
 
-    def first(self) -> Step:
+    def first(self, version: int = 1) -> Step:
         """The first round of the first cohort."""
-        return self._step(self.learner.start(), 1, next_turn(self._spec, None))
+        return self._step(self.learner.start(), version, next_turn(self._spec, None))
 
-    def following(self, closed: Step, state: Any, received: int) -> Step:
+    def following(self, closed: Step, state: Any, received: int, version: int) -> Step:
         """The next turn, after ``received`` reports that opened: what does not open takes nobody's place."""
-        policy = closed.policy
-        turn = next_turn(self._spec, Turn(policy.cohort, closed.people, closed.batch), received)
-        return self._step(state, policy.version + 1, turn)
+        turn = next_turn(self._spec, Turn(closed.policy.cohort, closed.people, closed.batch), received)
+        return self._step(state, version, turn)
 
     def _step(self, state: Any, version: int, turn: Turn) -> Step:
         policy = self.learner.policy(state, version, turn.batch, secrets.randbits(64), turn.cohort)
@@ -115,7 +114,7 @@ class PhasedCourse:
         self._spec = spec
         self.learner = PhasedLearner(spec)
 
-    def first(self) -> Step:
+    def first(self, version: int = 1) -> Step:
         """The first phase, with the seed of all.
 
         Raises
@@ -128,12 +127,11 @@ class PhasedCourse:
             raise SpecError(
                 f"the first phase takes {least} rounds", field="experiment.horizon", remedy=f"raise it to {least}"
             )
-        return self._step(start, 1, secrets.randbits(63))
+        return self._step(start, version, secrets.randbits(63))
 
-    def following(self, closed: Step, state: Any, _: int) -> Step:
+    def following(self, closed: Step, state: Any, _: int, version: int) -> Step:
         """The next phase, or the same once more; it asks other people."""
-        policy = closed.policy
-        return self._step(state, policy.version + 1, policy.seed)
+        return self._step(state, version, closed.policy.seed)
 
     def _step(self, state: Any, version: int, seed: int) -> Step:
         policy = self.learner.policy(state, version, self.learner.batch(state), seed)

@@ -11,11 +11,14 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
+from privateer_server.closing import Closer
 from privateer_server.experiments import Experiment, Experiments
+from privateer_server.faults import trace
 from privateer_server.metrics import Metrics
-from privateer_server.opening import Opener
+from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.store import Change, Store
+from privateer_server.store.database import is_damage
 from privateer_server.tally import Delivery, Outcome, Tally
 from privateer_server.turns import Turns
 
@@ -52,10 +55,11 @@ class Intake:
     """
 
     def __init__(
-        self, experiments: Experiments, store: Store, opener: Opener, metrics: Metrics, clock: Clock | None = None
+        self, experiments: Experiments, store: Store, keys: RoundKeys, closer: Closer, metrics: Metrics, clock: Clock
     ) -> None:
-        self._experiments, self._store, self._opener, self._metrics = experiments, store, opener, metrics
-        self._clock = clock
+        self._experiments, self._store, self._keys, self._closer = experiments, store, keys, closer
+        self._metrics, self._clock = metrics, clock
+        self._is_failing = self._is_damaged = False
         self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         self._called = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -64,7 +68,7 @@ class Intake:
     @property
     def running(self) -> bool:
         """Whether reports are being counted."""
-        return self._writer is not None and not self._writer.done() and not self._stopping
+        return self._writer is not None and not self._writer.done() and not (self._stopping or self._is_damaged)
 
     def start(self) -> None:
         """Begin to count."""
@@ -154,7 +158,7 @@ class Intake:
         try:
             result = await asyncio.to_thread(self._process, group)
         except Exception as error:  # nothing of the group is durable: its senders shall try again
-            _log.error("a group of reports was not committed (%s)", type(error).__name__)
+            self._note(error)
             answers: list[Outcome | PrivateerError] = [
                 Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
             ] * len(group)
@@ -164,19 +168,42 @@ class Intake:
         for request, answer in zip(group, answers, strict=True):
             _resolve(request.answer, answer)
 
+    def _note(self, error: Exception) -> None:
+        """Log the first of the failures in a row; a damaged database ends the counting."""
+        self._is_damaged = is_damage(error)
+        if self._is_damaged:
+            _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
+        elif not self._is_failing:
+            _log.error("reports cannot be stored, and their senders are told to come again (%s)", trace(error))
+        self._is_failing = True
+
     def _process(self, group: list[_Request]) -> _Result:
         tallies: dict[str, Tally] = {}
         answers: list[Outcome | PrivateerError] = []
         for request in group:
-            name = request.experiment
-            if name not in tallies:
-                experiment = self._experiments.get(name)
-                answered = partial(self._store.answer, name)
-                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock, answered)
-            answers.append(_taken(tallies[name], request))
+            if request.experiment not in tallies:
+                tallies[request.experiment] = self._tally(self._experiments.get(request.experiment))
+            answers.append(_taken(tallies[request.experiment], request))
         rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
         self._store.commit([change for _, _, change in rounds])
-        return _Result(answers, rounds)
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("reports are stored again")
+        ended = [counted for counted, tally in zip(rounds, tallies.values(), strict=True) if tally.ends_round]
+        return _Result(answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])])
+
+    def _tally(self, experiment: Experiment) -> Tally:
+        opener = self._keys.find(experiment.current.round.public_key)
+        answered = partial(self._store.answer, experiment.spec.experiment.name)
+        return Tally(experiment.current, experiment.report_ids, opener, self._clock, answered)
+
+    def _closed(self, experiment: Experiment, current: OpenRound) -> list[tuple[Experiment, OpenRound, Change]]:
+        """The next round; none, if closing fails: what was counted is kept."""
+        try:
+            return [(experiment, *self._closer.close(current))]
+        except Exception as error:
+            experiment.put_off(error, self._clock.monotonic())
+            return []
 
     def _advance(self, result: _Result) -> None:
         for experiment, current, change in result.rounds:

@@ -1,12 +1,10 @@
 """Counting what a group of requests brings to one round."""
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,16 +22,9 @@ from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.courses import course_for
 from privateer_server.opening import REPORT_ID_SIZE, Opener
-from privateer_server.rounds import (
-    CLOCKS_APART,
-    OpenRound,
-    following_round,
-    record,
-    round_after_none,
-)
+from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.store import Change
 
-_log = logging.getLogger("privateer.server")
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
@@ -57,14 +48,6 @@ class Delivery:
     envelope: Envelope
     digest: bytes
     shuffler: str
-
-
-class _End(Enum):
-    """How a round came to its end: it is learned from, or asks other people the same, or nobody waits for it."""
-
-    LEARNED = "learned"
-    REPEATED = "repeated"
-    GIVEN_UP = "given-up"
 
 
 @dataclass
@@ -117,7 +100,7 @@ class Tally:
     seen
         Ids of the reports counted in it so far.
     opener
-        What decrypts.
+        What decrypts; None if the round asks nobody.
     clock
         What tells when a round is due.
     answered
@@ -128,7 +111,7 @@ class Tally:
         self,
         current: OpenRound,
         seen: Set[bytes],
-        opener: Opener,
+        opener: Opener | None,
         clock: Clock | None = None,
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
     ) -> None:
@@ -139,7 +122,7 @@ class Tally:
         self._answered = answered
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
-        self._end = _End.LEARNED if current.taken else None
+        self._closed, self._given_up, self._asked = current.taken, False, False
 
     @property
     def accepted(self) -> int:
@@ -148,8 +131,8 @@ class Tally:
 
     @property
     def taken(self) -> bool:
-        """Whether the round takes no more reports, and what it has may be learned from."""
-        return self._end is _End.LEARNED or 0 < self._current.round.batch <= self._received
+        """Whether the round takes no more reports; what it has is learned from if it is enough for the promise."""
+        return self._closed or 0 < self._current.round.batch <= self._received
 
     @property
     def _received(self) -> int:
@@ -164,7 +147,7 @@ class Tally:
         except ReportRefused as problem:
             outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.report_size))
         else:
-            room = max(0, self._current.round.batch - self._received) if self._end is None else 0
+            room = 0 if self._closed or self._given_up else max(0, self._current.round.batch - self._received)
             self._count(sealed, room * self._current.round.messages, envelope, outcome)
         self.refused.update(outcome.refused)
         return outcome
@@ -186,14 +169,14 @@ class Tally:
         if earlier := self._answer(envelope.header.version, delivery.digest):
             return Outcome.of(earlier)
         check_header(envelope.header, facts, self._current.digest, "shuffle")
-        if self._end is not None:
+        if self.taken or self._given_up:
             raise RoundClosed("this round is over", remedy="nothing to do: what was sent is not used")
         self._check_size(envelope)
         outcome = Outcome()
         sealed = pieces(envelope.sealed, facts.sealed_size)
         self._count(sealed, len(sealed), envelope, outcome)
-        self._end = self._ended()
-        outcome.closed = self._end is not None
+        self._closed = self._received >= self._current.enough or course_for(self._current.spec).repeats
+        outcome.closed = self._closed
         self.refused.update(outcome.refused)
         self._answers[delivery.digest] = outcome.answer
         return outcome
@@ -201,15 +184,11 @@ class Tally:
     def _answer(self, version: int, digest: bytes) -> bytes | None:
         return self._answers.get(digest) or self._answered(version, digest)
 
-    def _ended(self) -> _End | None:
-        if self._received >= self._current.enough:
-            return _End.LEARNED
-        return _End.REPEATED if course_for(self._current.spec).repeats else None
-
     def _check_size(self, envelope: Envelope) -> None:
         facts = self._current.round
         people, rest = divmod(len(envelope.sealed), facts.report_size)
-        if rest or people > facts.batch or not facts.is_due(self._clock.now() + CLOCKS_APART, people):
+        latest = self._clock.monotonic() + CLOCKS_APART
+        if rest or people > facts.batch or not self._current.may_close(latest, people):
             raise BatchRefused(
                 f"the batch of this round is the reports of {facts.batch} people of {facts.report_size} bytes each, or "
                 f"of {facts.fewest} and more after its deadline",
@@ -217,17 +196,18 @@ class Tally:
             )
 
     def expire(self) -> Outcome:
-        """Close a round that is due, or give it up when nobody waits for it any longer."""
-        now = self._clock.now()
+        """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
+        now = self._clock.monotonic()
+        self._asked = True
         if self._current.is_due(now, self._received):
-            self._end = _End.LEARNED
-        elif not self.taken and self._current.is_given_up(now):
-            self._end = _End.GIVEN_UP
+            self._closed = True
+        else:
+            self._given_up = not self.taken and self._current.is_given_up(now)
         return Outcome()
 
     def _count(self, sealed: list[bytes], room: int, envelope: Envelope, outcome: Outcome) -> None:
         """Count messages, at most ``room`` of them."""
-        if not room:
+        if not room or self._opener is None:
             outcome.refuse(_CLOSED, self._people(len(sealed)))
             return
         opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
@@ -272,34 +252,29 @@ class Tally:
             return False
         return True
 
-    def close(self) -> tuple[OpenRound, Change]:
-        """The last round after this tally, and the change that makes it durable.
+    @property
+    def ends_round(self) -> bool:
+        """Whether the round is to be closed now: it was given up, became full, or waits for it since an earlier try."""
+        return self._given_up or (self.taken and (self._asked or not self._current.taken))
 
-        A closed round is learned from at once. If learning fails, the reports are kept and the round stays taken. Of a
-        round that is given up or repeated nothing is kept but its count.
-        """
+    def close(self) -> tuple[OpenRound, Change]:
+        """The round after this tally, and the change that makes it durable; the next round is none of its business."""
         filled = self._filled()
-        following = self._following(filled)
         change = Change(
             experiment=filled.round.experiment,
             version=filled.round.version,
             received=filled.received,
             taken=filled.taken,
-            total=encode(filled.total) if self._rows else None,
+            total=self._protected(filled.total) if self._rows else None,
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
-            following=record(following) if following else None,
         )
-        return following or filled, change
+        return filled, change
 
-    def _following(self, filled: OpenRound) -> OpenRound | None:
-        now = self._clock.now()
-        if self._end is _End.REPEATED:
-            return round_after_none(filled, now, again=True)
-        if self._end is _End.GIVEN_UP:
-            return round_after_none(filled, now)
-        return _learned(filled, now) if filled.taken and not self._current.taken else None
+    def _protected(self, total: Any) -> bytes:
+        assert self._opener is not None, "its reports were opened"
+        return self._opener.protect(encode(total), self._current.digest)
 
     def _filled(self) -> OpenRound:
         current = self._current
@@ -307,16 +282,3 @@ class Tally:
         if self._rows:
             total = current.privatizer.add(total, current.privatizer.parse(b"".join(self._rows)))
         return replace(current, received=current.received + self.accepted, total=total, taken=self.taken)
-
-
-def _learned(filled: OpenRound, now: float) -> OpenRound | None:
-    try:
-        return following_round(filled, now)
-    except Exception as error:
-        _log.error(
-            "experiment %s: learning from round %d failed (%s); its reports are kept, and a restart tries again",
-            filled.round.experiment,
-            filled.round.version,
-            type(error).__name__,
-        )
-        return None

@@ -24,7 +24,7 @@ from privateer_shuffler.settings import Settings as ShufflerSettings
 
 _KEYS: Final = ("digest", "shuffler")
 """Facts that differ from one start of the services to the next, since keys are drawn."""
-_TOKEN: Final = "of-the-audit"  # noqa: S105
+_TOKEN: Final = "the-token-of-the-audit"  # noqa: S105
 _SECONDS: Final = 20.0
 """After which a full round counts as one that did not close."""
 

@@ -8,11 +8,11 @@ from starlette.responses import JSONResponse
 from privateer.clock import SystemClock
 from privateer.wire.batch import SIGNATURE_HEADER, check_claim
 from privateer.wire.keys import TrustedKeys
-from privateer_server.api.experiments import authorize
+from privateer_server.api.admin import authorize
 from privateer_server.experiments import Experiments
 
 
-def claims_router(experiments: Experiments, admin_token: str, shufflers: TrustedKeys) -> APIRouter:
+def claims_router(experiments: Experiments, token_digest: bytes, shufflers: TrustedKeys) -> APIRouter:
     """The routes, bound to what they change."""
     router = APIRouter(prefix="/experiments/{name}/shuffler", tags=["experiments"])
 
@@ -27,7 +27,7 @@ def claims_router(experiments: Experiments, admin_token: str, shufflers: Trusted
     @router.delete("")
     async def release(name: str, authorization: Annotated[str, Header()] = "") -> JSONResponse:
         """Let another shuffler claim the experiment, since the one that did is gone."""
-        authorize(authorization, admin_token)
+        authorize(authorization, token_digest)
         await experiments.release(name)
         return JSONResponse({"shuffler": None})
 
