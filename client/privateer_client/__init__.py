@@ -1,10 +1,10 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
 from privateer.privacy.verification import Limits
+from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger
 from privateer_client.phase_session import AsyncPhaseSession, PhaseSession
-from privateer_client.sending import Outcome
 from privateer_client.session import AsyncSession, Session
 
 __all__ = [

@@ -1,39 +1,40 @@
 """The SDK's entry: a client of one server, and of the shuffler that the application trusts."""
 
 import posixpath
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+import secrets
 from types import TracebackType
-from typing import Self
-from urllib.parse import urlsplit
+from typing import Final, Self
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from privateer.errors import InputError, NotFound, TermsRefused, Unavailable
 from privateer.privacy.verification import Limits
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer_client.account import Account, SealedReport
+from privateer_client.answers import Answer, Outcome
+from privateer_client.delivery import Ask, Steps, deliver, deliver_once
+from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.followed import Followed
-from privateer_client.ledger import Account, Ledger
+from privateer_client.ledger import Ledger
+from privateer_client.pace import Pace
 from privateer_client.participation import Participation
 from privateer_client.phase import Phase
 from privateer_client.phase_session import AsyncPhaseSession, PhaseSession
 from privateer_client.session import AsyncSession, Session
 
-_ACCEPT = {"Accept": MEDIA_TYPE}
+_ACCEPT: Final = {"Accept": MEDIA_TYPE}
+_PUBLICATION_BYTES: Final = 16 << 20
 
 
-def _no_cookies() -> CookieJar:
-    """A jar that stays empty: a cookie would tie the report to the fetch, past any shuffler or proxy."""
-    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-
-
-def _normal(url: str) -> str:
-    """One spelling of a server's address, since the ledger knows an experiment by it."""
+def _normal(url: str, field: str) -> str:
+    """One spelling of a service's address, since the ledger knows an experiment by its server's."""
     try:
         parsed = httpx.URL(urlsplit(url).geturl())
     except (httpx.InvalidURL, ValueError):
         parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.userinfo:
-        raise InputError("not the address of a server", field="url", remedy="write https://host or https://host:port")
+        raise InputError("not the address of a service", field=field, remedy="write https://host or https://host:port")
     path = posixpath.normpath(parsed.path).strip("/.")
     port = f":{parsed.port}" if parsed.port else ""
     host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
@@ -43,22 +44,44 @@ def _normal(url: str) -> str:
 class _Setup:
     """What sync and async clients share."""
 
-    def __init__(self, url: str, shuffler: str | None, limits: Limits | None, ledger: Account | None) -> None:
-        self._url = _normal(url)
-        self._shuffler = shuffler.rstrip("/") if shuffler else None
+    def __init__(
+        self, url: str, shuffler: str | None, limits: Limits | None, ledger: Account | None, pace: Pace
+    ) -> None:
+        self._url = _normal(url, "url")
+        self._shuffler = _normal(shuffler, "shuffler") if shuffler else None
         self._limits = limits or Limits()
         self._account = ledger or Ledger()
+        self._pace = pace
 
-    def _policy_url(self, name: str) -> str:
-        return f"{self._url}/experiments/{name}/policy"
+    def _fetched(self, name: str) -> Steps[bytes]:
+        """The publication of an experiment; before it is asked for, what waits is sent once."""
+        yield from deliver_once(self._waiting(), self._account, self._pace)
+        url = f"{self._url}/experiments/{quote(name, safe='')}/policy"
+        answer = yield Ask("GET", url, _ACCEPT, self._pace.timeout, most=_PUBLICATION_BYTES)
+        return _published(answer)
 
-    def _part(self, name: str, response: httpx.Response, cohort: str) -> tuple[Participation, Account, str, str]:
-        followed = Participation(_published(response), name, self._limits, cohort)
-        return followed, self._account, f"{self._url}/{name}", self._door(followed)
+    def _resent(self) -> Steps[dict[str, Outcome]]:
+        known = yield from deliver(self._waiting(), self._account, self._pace)
+        return {experiment.rpartition("/")[2]: verdict.outcome for experiment, verdict in known.items()}
 
-    def _phase(self, name: str, response: httpx.Response) -> tuple[Phase, Account, str, str]:
-        followed = Phase(_published(response), name, self._limits)
-        return followed, self._account, f"{self._url}/{name}", self._door(followed)
+    def _waiting(self) -> list[SealedReport]:
+        """Reports for the doors of this client, in an order by chance: one that hangs shall not starve the others."""
+        waiting = [report for report in self._account.waiting() if self._is_own(report)]
+        secrets.SystemRandom().shuffle(waiting)
+        return waiting
+
+    def _is_own(self, report: SealedReport) -> bool:
+        server, _, name = report.experiment.rpartition("/")
+        doors = [f"{self._url}/reports"] + ([_shuffled(self._shuffler, name)] if self._shuffler else [])
+        return server == self._url and report.door in doors
+
+    def _part(self, name: str, body: bytes, cohort: str) -> tuple[Pace, Participation, Account, str, str]:
+        followed = Participation(body, name, self._limits, cohort)
+        return self._pace, followed, self._account, f"{self._url}/{name}", self._door(followed)
+
+    def _phase(self, name: str, body: bytes) -> tuple[Pace, Phase, Account, str, str]:
+        followed = Phase(body, name, self._limits)
+        return self._pace, followed, self._account, f"{self._url}/{name}", self._door(followed)
 
     def _door(self, followed: Followed) -> str:
         if followed.round.model != "shuffle":
@@ -69,15 +92,21 @@ class _Setup:
                 field="shuffler",
                 remedy="name the one your users trust: Client(url, shuffler='https://...')",
             )
-        return f"{self._shuffler}/experiments/{followed.round.experiment}/reports"
+        return _shuffled(self._shuffler, followed.round.experiment)
 
 
-def _published(response: httpx.Response) -> bytes:
-    if response.status_code == httpx.codes.NOT_FOUND:
+def _shuffled(shuffler: str, name: str) -> str:
+    return f"{shuffler}/experiments/{name}/reports"
+
+
+def _published(answer: Answer | None) -> bytes:
+    if answer is None:
+        raise Unavailable("no answer of the server within time and size", remedy="try again later")
+    if answer.status == httpx.codes.NOT_FOUND:
         raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
-    if not response.is_success:
+    if not httpx.codes.is_success(answer.status):
         raise Unavailable("the server did not publish a policy", remedy="try again later")
-    return response.content
+    return answer.body
 
 
 class Client(_Setup):
@@ -95,9 +124,15 @@ class Client(_Setup):
     ledger
         Where contributions are recorded; default a file in the user's state directory.
     timeout
-        Seconds for one request.
-    retries
-        Times that the same sealed report is sent again when nobody answers.
+        Seconds for one request and its whole answer.
+    patience
+        Seconds that a report is tried, with longer and longer pauses, before it is left for later. The last try may
+        begin just before.
+
+    Raises
+    ------
+    InputError
+        If an address is none, a time is out of range, or the ledger cannot be used.
 
     Examples
     --------
@@ -115,15 +150,16 @@ class Client(_Setup):
         limits: Limits | None = None,
         ledger: Account | None = None,
         timeout: float = 10.0,
-        retries: int = 2,
+        patience: float = 10.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(url, shuffler, limits, ledger)
-        self._http = httpx.Client(timeout=timeout, transport=transport, cookies=_no_cookies())
-        self._retries = retries
+        super().__init__(url, shuffler, limits, ledger, Pace(timeout, patience))
+        self._exchange = Exchange(transport)
 
     def join(self, name: str, cohort: str = "") -> Session:
         """Fetch the policy of an experiment, check its terms, and start this person's session.
+
+        Reports of earlier sessions that still wait are sent first, once, all of them together within ``timeout``.
 
         Parameters
         ----------
@@ -140,10 +176,12 @@ class Client(_Setup):
         NotFound, Unavailable
             If there is no such experiment, or no answer.
         """
-        return Session(self._http, self._retries, *self._part(name, self._fetch(name), cohort))
+        return Session(self._exchange, *self._part(name, self._exchange.run(self._fetched(name)), cohort))
 
     def join_phase(self, name: str) -> PhaseSession:
         """Fetch the phase of a phased experiment, check its terms, and find out whether it asks this person.
+
+        Reports that wait are sent first, as by `join`.
 
         Parameters
         ----------
@@ -157,17 +195,20 @@ class Client(_Setup):
         NotFound, Unavailable
             If there is no such experiment, or no answer.
         """
-        return PhaseSession(self._http, self._retries, *self._phase(name, self._fetch(name)))
+        return PhaseSession(self._exchange, *self._phase(name, self._exchange.run(self._fetched(name))))
 
-    def _fetch(self, name: str) -> httpx.Response:
-        try:
-            return self._http.get(self._policy_url(name), headers=_ACCEPT)
-        except httpx.TransportError:
-            raise Unavailable("no answer from the server", remedy="try again later") from None
+    def resend(self) -> dict[str, Outcome]:
+        """Send the reports that wait for this client's server, and for its shuffler, again for ``patience`` seconds.
+
+        Returns
+        -------
+        What became of each, by the experiment's name. Nothing is randomized or paid for anew.
+        """
+        return self._exchange.run(self._resent())
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._exchange.close()
 
     def __enter__(self) -> Self:
         return self
@@ -187,30 +228,27 @@ class AsyncClient(_Setup):
         limits: Limits | None = None,
         ledger: Account | None = None,
         timeout: float = 10.0,
-        retries: int = 2,
+        patience: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(url, shuffler, limits, ledger)
-        self._http = httpx.AsyncClient(timeout=timeout, transport=transport, cookies=_no_cookies())
-        self._retries = retries
+        super().__init__(url, shuffler, limits, ledger, Pace(timeout, patience))
+        self._exchange = AsyncExchange(transport)
 
     async def join(self, name: str, cohort: str = "") -> AsyncSession:
         """As `Client.join`."""
-        return AsyncSession(self._http, self._retries, *self._part(name, await self._fetch(name), cohort))
+        return AsyncSession(self._exchange, *self._part(name, await self._exchange.run(self._fetched(name)), cohort))
 
     async def join_phase(self, name: str) -> AsyncPhaseSession:
         """As `Client.join_phase`."""
-        return AsyncPhaseSession(self._http, self._retries, *self._phase(name, await self._fetch(name)))
+        return AsyncPhaseSession(self._exchange, *self._phase(name, await self._exchange.run(self._fetched(name))))
 
-    async def _fetch(self, name: str) -> httpx.Response:
-        try:
-            return await self._http.get(self._policy_url(name), headers=_ACCEPT)
-        except httpx.TransportError:
-            raise Unavailable("no answer from the server", remedy="try again later") from None
+    async def resend(self) -> dict[str, Outcome]:
+        """As `Client.resend`."""
+        return await self._exchange.run(self._resent())
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._exchange.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from privateer.codec import decode
-from privateer.errors import InputError, Malformed, TermsRefused
+from privateer.errors import InputError, Malformed, SpecError, TermsRefused
 from privateer.families import AnySpec, parse_any_spec
 from privateer.privacy.noise import SecureNoise
 from privateer.wire.envelope import header_of
@@ -65,7 +65,10 @@ class Followed:
 
     def _prepare(self) -> None:
         """Make what randomizes and seals; only now, since terms that were not checked may name no randomizer."""
-        self._privatizer = self.policy.privatizer
+        try:
+            self._privatizer = self.policy.privatizer
+        except SpecError as error:
+            raise TermsRefused("no such randomizer", field=error.field, remedy="do not take part") from None
         if self.round.sealed_size != OVERHEAD + REPORT_ID_SIZE + self._privatizer.report_size:
             raise TermsRefused("not the size of this mechanism's reports", field="sealed_size")
         self._sealer = Sealer(self.round, self.header)
@@ -87,4 +90,10 @@ def _spec(publication: Publication) -> AnySpec:
         data = msgspec.json.decode(publication.spec, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Malformed("not a spec", remedy="fetch the policy again") from None
-    return parse_any_spec(data)
+    try:
+        return parse_any_spec(data)
+    except SpecError as error:
+        remedy = "fetch the policy again, or update the client library"
+        raise Malformed(
+            f"not a spec that this device knows: {error.detail}", field=error.field, remedy=remedy
+        ) from None

@@ -4,87 +4,42 @@ import math
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
+from privateer.errors import AlreadyReported, InputError, TermsRefused
+from privateer_client.account import Payment, SealedReport
+from privateer_client.budget import COSTS, Budget
+from privateer_client.ledger_file import LedgerFile
 
-
-@dataclass(frozen=True)
-class Payment:
-    """What one report costs.
-
-    Attributes
-    ----------
-    experiment
-        Identity of the experiment: server and name. A new spec under an old name does not buy a second report.
-    version, model
-        Round and trust model.
-    epsilon, delta, local_epsilon
-        The promise under the trust model, and if everybody else colludes; infinite where nothing is promised.
-    day
-        When it was paid, in days since 1970: no finer, since the device may be looked at.
-    """
-
-    experiment: str
-    version: int
-    model: str
-    epsilon: float
-    delta: float
-    local_epsilon: float
-    day: int = 0
-
-
-class Account(Protocol):
-    """Where payments are recorded."""
-
-    def pay(self, payment: Payment) -> None:
-        """Record a payment, or refuse it; after this returns the report may be sent."""
-        ...
-
-    def has_paid(self, experiment: str) -> bool:
-        """Whether the device has contributed to an experiment."""
-        ...
-
-    def number(self, experiment: str, seed: int, people: int) -> int:
-        """The device's number among an experiment's people, for the draw of this seed; see `Ledger.number`."""
-        ...
-
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS payments (
-    experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
-    epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)
-"""
-_NUMBERS = """
-CREATE TABLE IF NOT EXISTS numbers (
-    experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)
-"""
 _DAY: Final = 86_400
+_PAYMENTS: Final = "SELECT experiment, version, model, epsilon, delta, local_epsilon, day FROM payments"
 
 
 class Ledger:
-    """Payments in an SQLite file; survives restarts and is safe between processes.
+    """Payments, and sealed reports until they are answered, in an SQLite file; safe between processes.
 
     Parameters
     ----------
     path
         File, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` among the user's state.
-    total_epsilon
-        The most that all experiments together may cost (basic composition); None: no limit.
+    total_epsilon, total_delta, total_local_epsilon
+        The most that all experiments together may cost (basic composition); None: no limit. A report without a bound
+        on one of them, such as a record that a curator sees, overruns every limit on it.
+    per_server_epsilon, per_server_delta, per_server_local_epsilon
+        The most that the experiments of one server may cost; None: half of the total. A server is a scheme, a host and
+        a port.
     window_days
-        Days that the limit looks back, today included; None: for ever.
+        Days that the limits look back, today included; None: for ever.
     clock
         What tells the day.
 
     Raises
     ------
     InputError
-        If the file cannot be used, or a limit is out of range.
+        If the file cannot be used, is damaged or no ledger, or a limit is out of range.
     """
 
     def __init__(
@@ -93,83 +48,76 @@ class Ledger:
         total_epsilon: float | None = None,
         window_days: int | None = None,
         clock: Clock | None = None,
+        *,
+        total_delta: float | None = None,
+        total_local_epsilon: float | None = None,
+        per_server_epsilon: float | None = None,
+        per_server_delta: float | None = None,
+        per_server_local_epsilon: float | None = None,
     ) -> None:
-        self.path = Path(path) if path else default_path()
-        if total_epsilon is not None and not total_epsilon >= 0:
-            raise InputError("must be at least 0", field="total_epsilon", remedy="choose another limit")
         if window_days is not None and window_days < 1:
             raise InputError("must be at least 1", field="window_days", remedy="choose another window")
-        self.total_epsilon, self.window_days = total_epsilon, window_days
+        self._window_days = window_days
+        self._budget = Budget(
+            dict(zip(COSTS, (total_epsilon, total_delta, total_local_epsilon), strict=True)),
+            dict(zip(COSTS, (per_server_epsilon, per_server_delta, per_server_local_epsilon), strict=True)),
+            "" if window_days is None else f" in {window_days} days",
+        )
         self._clock = clock or SystemClock()
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path.touch(mode=0o600)
-            with self._transaction() as database:
-                database.execute(_SCHEMA)
-                database.execute(_NUMBERS)
-                columns = {row[1] for row in database.execute("PRAGMA table_info(payments)")}
-                if "day" not in columns:  # a ledger of version 0.1: what was paid some day counts as paid today
-                    database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {self._today}")
-        except (OSError, sqlite3.Error):
-            raise InputError(
-                "cannot open the ledger", field="ledger", remedy="name a file that can be written"
-            ) from None
+        self._file = LedgerFile(Path(path) if path else default_path(), self._today)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        database = sqlite3.connect(self.path, isolation_level=None, timeout=10)
-        try:
-            database.execute("PRAGMA synchronous=FULL")
-            database.execute("BEGIN IMMEDIATE")
-            yield database
-            database.execute("COMMIT")
-        finally:
-            database.close()
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self._file.path
 
-    def pay(self, payment: Payment) -> None:
-        """Record a payment durably.
+    def pay(self, payment: Payment, door: str, seal: Callable[[], bytes]) -> bytes:
+        """Record a payment durably, together with the sealed report that it is for.
+
+        Parameters
+        ----------
+        payment
+            Its day is today, whatever it says.
+        door
+            URL that the report goes to.
+        seal
+            Makes what is sent there, once the payment is found to be within the limits.
+
+        Returns
+        -------
+        What ``seal`` made. It waits in the ledger until it is discarded.
 
         Raises
         ------
         InputError
-            If a cost is negative or no number.
+            If a cost is negative or no number, or the file cannot be written; nothing is paid then.
         AlreadyReported
             If the experiment is paid for.
         BudgetExceeded
-            If the total would exceed the limit; states spent, asked and limit.
+            If a sum would exceed its limit; states spent, asked and limit.
         """
-        for name in ("epsilon", "delta", "local_epsilon"):
-            if not getattr(payment, name) >= 0:
-                raise InputError("must be at least 0", field=name, remedy="do not take part")
-        with self._transaction() as database:
+        for cost in COSTS:
+            if not getattr(payment, cost) >= 0:
+                raise InputError("must be at least 0", field=cost, remedy="do not take part")
+        with self._file.transaction() as database:
             if _paid(database, payment.experiment):
                 raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
-            self._check_total(database, payment)
-            values = (payment.experiment, payment.version, payment.model)
+            since = -math.inf if self._window_days is None else self._today - self._window_days
+            self._budget.check(payment, [one for one in _payments(database) if one.day > since])
+            body = seal()
             costs = (payment.epsilon, payment.delta, payment.local_epsilon, self._today)
-            database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values + costs)
+            values = (payment.experiment, payment.version, payment.model, *costs)
+            database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, door, body))
+        return body
 
     @property
     def _today(self) -> int:
         return int(self._clock.now() // _DAY)
 
-    def _check_total(self, database: sqlite3.Connection, payment: Payment) -> None:
-        if self.total_epsilon is None:
-            return
-        since = -math.inf if self.window_days is None else self._today - self.window_days
-        total = "SELECT COALESCE(SUM(epsilon), 0) FROM payments WHERE day > ?"
-        (spent,) = database.execute(total, (since,)).fetchone()
-        if spent + payment.epsilon > self.total_epsilon * (1 + 1e-9):
-            window = "" if self.window_days is None else f" in {self.window_days} days"
-            raise BudgetExceeded(
-                f"spent {spent:g}{window}, asked {payment.epsilon:g}, limit {self.total_epsilon:g}",
-                field="epsilon",
-                remedy="do not take part, or raise total_epsilon",
-            )
-
     def has_paid(self, experiment: str) -> bool:
         """Whether the device has contributed to an experiment."""
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             return _paid(database, experiment)
 
     def number(self, experiment: str, seed: int, people: int) -> int:
@@ -181,7 +129,7 @@ class Ledger:
             If the experiment had another seed or other people before: whoever knows numbers and may draw again can
             single people out.
         """
-        with self._transaction() as database:
+        with self._file.transaction() as database:
             row = "SELECT seed, people, number FROM numbers WHERE experiment = ?"
             known = database.execute(row, (experiment,)).fetchone()
             if known is None:
@@ -195,12 +143,27 @@ class Ledger:
 
     def payments(self) -> list[Payment]:
         """Everything that was paid for."""
-        with self._transaction() as database:
-            return [Payment(*row) for row in database.execute("SELECT * FROM payments ORDER BY experiment")]
+        with self._file.transaction() as database:
+            return _payments(database)
+
+    def waiting(self) -> list[SealedReport]:
+        """Reports that no door has answered for good."""
+        with self._file.transaction() as database:
+            rows = database.execute("SELECT experiment, door, body FROM outbox ORDER BY experiment")
+            return [SealedReport(*row) for row in rows]
+
+    def discard(self, experiment: str) -> None:
+        """Overwrite the sealed report of an experiment, since it was answered or is withdrawn; its payment stays."""
+        with self._file.transaction() as database:
+            database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
 
 
 def _paid(database: sqlite3.Connection, experiment: str) -> bool:
     return database.execute("SELECT 1 FROM payments WHERE experiment = ?", (experiment,)).fetchone() is not None
+
+
+def _payments(database: sqlite3.Connection) -> list[Payment]:
+    return [Payment(*row) for row in database.execute(f"{_PAYMENTS} ORDER BY experiment")]
 
 
 def default_path() -> Path:

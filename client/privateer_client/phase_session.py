@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from privateer.errors import InputError
+from privateer_client.answers import Outcome
 from privateer_client.features import is_number
 from privateer_client.phase import Phase
-from privateer_client.sending import AsyncSending, Outcome, Part, Sending
+from privateer_client.sending import AsyncSending, Part, Sending
 
 
 class _PhasePart(Part):

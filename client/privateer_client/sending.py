@@ -1,103 +1,71 @@
 """How a person's one report is paid for, sent, and answered: what all sessions share."""
 
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Any, Final
-
-import httpx
+from typing import Any
 
 from privateer.errors import AlreadyReported
-from privateer.wire.envelope import MEDIA_TYPE, Envelope, encode_envelope
-from privateer.wire.problem import slug_of
+from privateer.wire.envelope import Envelope, encode_envelope
+from privateer_client.account import Account, Payment, SealedReport
+from privateer_client.answers import Outcome
+from privateer_client.delivery import Steps, deliver
+from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.followed import Followed
-from privateer_client.ledger import Account, Payment
-
-_HEADERS: Final = {"Content-Type": MEDIA_TYPE}
-
-
-class Outcome(StrEnum):
-    """What became of a report.
-
-    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
-    over, it is other people's turn, or they were drawn. ``refused``: the door did not take it. ``unsent``: nobody
-    answered; it may have arrived or not.
-    """
-
-    ACCEPTED = "accepted"
-    LATE = "late"
-    NOT_ASKED = "not-asked"
-    REFUSED = "refused"
-    UNSENT = "unsent"
+from privateer_client.pace import Pace
 
 
 class Part:
     """One person's part in one round; does no input or output but the ledger's."""
 
-    def __init__(self, followed: Followed, account: Account, identity: str, door: str) -> None:
+    def __init__(self, pace: Pace, followed: Followed, account: Account, identity: str, door: str) -> None:
+        self._pace = pace
         self._followed = followed
         self._account = account
         self._identity = identity
         self._door = door
         self.refusal: str | None = None
-        """Reason of a refused report."""
+        """Reason of a refused report, or why one still waits."""
         self.clipped = False
         """Whether what is told had to be clipped to its bounds."""
 
     def _check_unpaid(self) -> None:
         if self._account.has_paid(self._identity):
-            raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
+            raise AlreadyReported(
+                "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
+            )
 
     def _paid(self, seal: Callable[[], bytes]) -> bytes:
-        """The body to send, paid for before it is made."""
+        """The body to send: made once, and kept by the ledger together with its payment."""
         terms, facts = self._followed.terms, self._followed.round
         promise = (terms.epsilon, terms.delta, terms.local_epsilon)
-        self._account.pay(Payment(self._identity, facts.version, terms.model, *promise))
-        return encode_envelope(Envelope(self._followed.header, seal()))
+        payment = Payment(self._identity, facts.version, terms.model, *promise)
+        return self._account.pay(payment, self._door, lambda: encode_envelope(Envelope(self._followed.header, seal())))
 
-    def _outcome(self, response: httpx.Response, retried: bool) -> Outcome:
-        if response.is_success:
-            return Outcome.ACCEPTED
-        self.refusal = slug_of(response.content)
-        if retried and self.refusal == "duplicate-report":
-            return Outcome.ACCEPTED
-        return Outcome.LATE if self.refusal == "round-closed" else Outcome.REFUSED
+    def _delivered(self, body: bytes | None) -> Steps[Outcome]:
+        if body is None:
+            return Outcome.NOT_ASKED
+        report = SealedReport(self._identity, self._door, body)
+        verdict = (yield from deliver([report], self._account, self._pace))[self._identity]
+        self.refusal = verdict.reason
+        return verdict.outcome
 
 
 class Sending(Part):
     """A part over a blocking transport."""
 
-    def __init__(self, http: httpx.Client, retries: int, *part: Any) -> None:
+    def __init__(self, exchange: Exchange, *part: Any) -> None:
         super().__init__(*part)
-        self._http, self._retries = http, retries
+        self._exchange = exchange
 
     def _send(self, body: bytes | None) -> Outcome:
-        if body is None:
-            return Outcome.NOT_ASKED
-        for attempt in range(self._retries + 1):
-            try:
-                response = self._http.post(self._door, content=body, headers=_HEADERS)
-            except httpx.TransportError:
-                continue
-            if not response.is_server_error:
-                return self._outcome(response, attempt > 0)
-        return Outcome.UNSENT
+        return self._exchange.run(self._delivered(body))
 
 
 class AsyncSending(Part):
     """A part over an asyncio transport."""
 
-    def __init__(self, http: httpx.AsyncClient, retries: int, *part: Any) -> None:
+    def __init__(self, exchange: AsyncExchange, *part: Any) -> None:
         super().__init__(*part)
-        self._http, self._retries = http, retries
+        self._exchange = exchange
 
     async def _send(self, body: bytes | None) -> Outcome:
-        if body is None:
-            return Outcome.NOT_ASKED
-        for attempt in range(self._retries + 1):
-            try:
-                response = await self._http.post(self._door, content=body, headers=_HEADERS)
-            except httpx.TransportError:
-                continue
-            if not response.is_server_error:
-                return self._outcome(response, attempt > 0)
-        return Outcome.UNSENT
+        return await self._exchange.run(self._delivered(body))

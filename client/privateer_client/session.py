@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import InputError
+from privateer_client.answers import Outcome
 from privateer_client.features import context_vector, scaled_reward
 from privateer_client.participation import Participation
-from privateer_client.sending import AsyncSending, Outcome, Part, Sending
+from privateer_client.sending import AsyncSending, Part, Sending
 
 
 class _Choice(NamedTuple):

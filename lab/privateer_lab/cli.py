@@ -10,6 +10,7 @@ from privateer.errors import PrivateerError
 from privateer_lab.commands import (
     account,
     audit,
+    backups,
     experiments,
     people,
     planning,
@@ -18,6 +19,7 @@ from privateer_lab.commands import (
     running,
     sweeps,
 )
+from privateer_lab.output import printable
 
 app = typer.Typer(
     name="privateer",
@@ -25,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (running, experiments, people, planning, sweeps, reproductions, account, records, audit):
+for module in (running, experiments, backups, people, planning, sweeps, reproductions, account, records, audit):
     module.register(app)
 
 
@@ -53,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"privateer: {message}", file=sys.stderr)
         code = 2
     except PrivateerError as error:
-        print(f"privateer: {error}", file=sys.stderr)
+        print(f"privateer: {printable(str(error))}", file=sys.stderr)
         code = 2
     except BrokenPipeError:
         sys.stderr.close()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -37,12 +38,17 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
     """A two-column table of names and figures."""
-    table = Table(title=title, show_header=False, title_justify="left")
+    table = Table(title=escape(printable(title)), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in rows:
-        table.add_row(name, readable(value))
+        table.add_row(escape(printable(name)), escape(printable(readable(value))))
     screen.print(table)
+
+
+def printable(text: str) -> str:
+    """Text that others wrote, on one line and without what would steer a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def readable(value: Any) -> str:

@@ -21,18 +21,27 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     Unavailable
         If it does not answer, or not as a Privateer server does.
     """
+    answer = _object(_asked(method, url, field, **options))
+    if answer is None:
+        raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
+    return answer
+
+
+def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
+    """The bytes that a service answers with; raises what `ask` does."""
+    return _asked("GET", url, field, **options).content
+
+
+def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     try:
         response = httpx.request(method, url, timeout=30, **options)
     except httpx.InvalidURL:
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except httpx.HTTPError:
         raise Unavailable("no answer from the service", field=field, remedy="is it running? privateer up") from None
-    answer = _object(response)
     if response.is_success:
-        if answer is None:
-            raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
-        return answer
-    problem = answer or {}
+        return response
+    problem = _object(response) or {}
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     raise RemoteError(detail, field=problem.get("field"), remedy=problem.get("remedy"))
 

@@ -6,28 +6,28 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer.clock import Clock
+from privateer.clock import Clock, SystemClock
 from privateer.errors import SpecError
 from privateer.serving.budget import Budget
 from privateer.serving.process import Listener, listen, serve
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys
+from privateer_server.api.backup import backup_router
+from privateer_server.api.claims import claims_router
 from privateer_server.api.doors import BatchesDoor, ReportsDoor
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import FaultGuard, answer_problems
+from privateer_server.data import open_data
 from privateer_server.deadlines import Deadlines
-from privateer_server.experiments import Experiments
+from privateer_server.faults import log_to_stderr
 from privateer_server.intake import Intake
-from privateer_server.keys import load_private_key
 from privateer_server.metrics import Metrics
-from privateer_server.opening import Opener
 from privateer_server.settings import Settings, read_settings
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.upkeep import Upkeep
 
 _USAGE: Final = 2
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
@@ -68,56 +68,48 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     SpecError
         If the directory cannot be used.
     """
-    opener = Opener(_private_key(settings))
-    store = SqliteStore(settings.data)
-    metrics = Metrics()
-    try:
-        sizes = (settings.report_bytes_max, settings.batch_bytes_max)
-        experiments = Experiments(store, opener.public_key, *sizes, clock)
-    except SpecError:
-        store.close()
-        raise
-    intake = Intake(experiments, store, opener, metrics, clock)
-    deadlines = Deadlines(experiments, intake, clock)
+    metrics, clock = Metrics(), clock or SystemClock()
+    held = open_data(settings, clock)
+    experiments, store = held.experiments, held.store
+    intake = Intake(experiments, store, held.keys, held.closer, metrics, clock)
+    tasks = (intake, Deadlines(experiments, intake, clock), Upkeep(store, held.keys))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        intake.start()
-        deadlines.start()
+        for task in tasks:
+            task.start()
         yield
-        await deadlines.stop()
-        await intake.stop()
-        store.close()
+        for task in reversed(tasks):
+            await task.stop()
+        held.close()
 
     control = FastAPI(
         title="Privateer server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     control.add_middleware(FaultGuard)
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, store, metrics, opener.public_key))
+    control.include_router(operations_router(intake, experiments, store, metrics))
+    control.include_router(backup_router(store, settings.token_digest))
     budget = Budget(settings.body_budget)
-    control.include_router(experiments_router(experiments, store, settings.admin_token, budget))
-    return Server(_doors(settings, intake, metrics, budget), control, experiments.end_waits)
+    shufflers = TrustedKeys(settings.shuffler_keys)
+    control.include_router(experiments_router(experiments, store, settings.token_digest, budget))
+    control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    return Server(_doors(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
 
 
-def _doors(settings: Settings, intake: Intake, metrics: Metrics, budget: Budget) -> dict[str, ASGIApp]:
-    senders, shufflers = TrustedKeys(settings.sender_keys), TrustedKeys(settings.shuffler_keys)
+def _doors(
+    settings: Settings, intake: Intake, metrics: Metrics, budget: Budget, shufflers: TrustedKeys
+) -> dict[str, ASGIApp]:
+    senders = TrustedKeys(settings.sender_keys)
     return {
         "/reports": FaultGuard(ReportsDoor(intake, metrics, budget, settings.report_bytes_max, senders)),
         "/batches": FaultGuard(BatchesDoor(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
     }
 
 
-def _private_key(settings: Settings) -> X25519PrivateKey:
-    try:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return load_private_key(settings.data)
-    except OSError as error:
-        raise SpecError(f"cannot be used: {error.strerror}", field="PRIVATEER_DATA", remedy="check the path") from None
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until it is told to stop; exit code 2 and one line if it cannot start."""
+    prepare_process()
     try:
         settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
         app = create_app(settings)
@@ -127,3 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"privateer-server: {error}", file=sys.stderr)
         sys.exit(_USAGE)
     serve(public, private, app.end_waits)
+
+
+def prepare_process() -> None:
+    """Files of this process are its user's alone, and its log shows no values."""
+    os.umask(0o077)
+    log_to_stderr()

@@ -30,7 +30,7 @@ class Step:
     batch
         People whose reports close it; 0: the experiment is over.
     people
-        Sum of the batches of earlier rounds of the same people.
+        People of the same cohort whose reports opened in earlier rounds.
     least
         Fewest people with whom it may close after ``seconds``.
     seconds
@@ -57,28 +57,30 @@ class PartitionCourse:
     """Rounds of the partition family: their sizes are fixed by the spec, cohort by cohort."""
 
     policy_type: type[Any] = PartitionPolicy
+    repeats: Final = False
+    """A shuffled round of which too few reports opened waits for another batch."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self.learner = learner_for(spec)
 
-    def first(self) -> Step:
+    def first(self, version: int = 1) -> Step:
         """The first round of the first cohort."""
-        return self._step(self.learner.start(), 1, next_turn(self._spec, None))
+        return self._step(self.learner.start(), version, next_turn(self._spec, None))
 
-    def following(self, closed: Step, state: Any) -> Step:
-        """The next turn. Batches count, not the good reports in them: the schedule is then fixed by the spec alone."""
-        policy = closed.policy
-        turn = next_turn(self._spec, Turn(policy.cohort, closed.people, closed.batch))
-        return self._step(state, policy.version + 1, turn)
+    def following(self, closed: Step, state: Any, received: int, version: int) -> Step:
+        """The next turn, after ``received`` reports that opened: what does not open takes nobody's place."""
+        turn = next_turn(self._spec, Turn(closed.policy.cohort, closed.people, closed.batch), received)
+        return self._step(state, version, turn)
 
     def _step(self, state: Any, version: int, turn: Turn) -> Step:
         policy = self.learner.policy(state, version, turn.batch, secrets.randbits(64), turn.cohort)
         return Step(policy, state, turn.batch, turn.seen)
 
-    def missed(self, state: Any) -> Any:
-        """As it was: other people report in the next round."""
-        return state
+    def missed(self, closed: Step, *, again: bool) -> Any:
+        """The state as it was: other people report in the next round."""
+        del again
+        return closed.state
 
     def failed(self, _: Any) -> bool:
         """Never: a round waits for its people."""
@@ -105,12 +107,14 @@ class PhasedCourse:
     """Rounds of the phased family are its phases; all draw their people from one order, whose seed is in the first."""
 
     policy_type: type[Any] = PhasedPolicy
+    repeats: Final = True
+    """A phase of which too few reports opened asks other people, since those who were asked have reported."""
 
     def __init__(self, spec: PhasedSpec) -> None:
         self._spec = spec
         self.learner = PhasedLearner(spec)
 
-    def first(self) -> Step:
+    def first(self, version: int = 1) -> Step:
         """The first phase, with the seed of all.
 
         Raises
@@ -123,12 +127,11 @@ class PhasedCourse:
             raise SpecError(
                 f"the first phase takes {least} rounds", field="experiment.horizon", remedy=f"raise it to {least}"
             )
-        return self._step(start, 1, secrets.randbits(63))
+        return self._step(start, version, secrets.randbits(63))
 
-    def following(self, closed: Step, state: Any) -> Step:
-        """The next phase, which asks other people."""
-        policy = closed.policy
-        return self._step(state, policy.version + 1, policy.seed)
+    def following(self, closed: Step, state: Any, _: int, version: int) -> Step:
+        """The next phase, or the same once more; it asks other people."""
+        return self._step(state, version, closed.policy.seed)
 
     def _step(self, state: Any, version: int, seed: int) -> Step:
         policy = self.learner.policy(state, version, self.learner.batch(state), seed)
@@ -137,9 +140,9 @@ class PhasedCourse:
             return Step(policy, state, batch)
         return Step(policy, state, batch, least=self._spec.least(batch), seconds=seconds)
 
-    def missed(self, state: PhasedState) -> PhasedState:
-        """Failed: those who were asked do not report twice."""
-        return self.learner.fail(state)
+    def missed(self, closed: Step, *, again: bool) -> PhasedState:
+        """The state from which the same phase asks other people (``again``), or failed: too few came in time."""
+        return self.learner.repeat(closed.state, closed.policy) if again else self.learner.fail(closed.state)
 
     def failed(self, state: PhasedState) -> bool:
         """Whether a phase came to no end."""

@@ -4,27 +4,35 @@ import asyncio
 import logging
 from typing import Final
 
-from privateer.clock import Clock, SystemClock
-from privateer_server.experiments import Experiments
+from privateer.clock import Clock
+from privateer.errors import Unavailable
+from privateer_server.experiments import Experiment, Experiments
+from privateer_server.faults import trace
 from privateer_server.intake import Intake
-from privateer_server.rounds import OpenRound
+from privateer_server.rounds import timed
 
 _LOOK_SECONDS: Final = 0.5
-_RETURN_SECONDS: Final = 60
-"""Twice the longest pause between a shuffler's attempts to deliver."""
+_LATE_SECONDS: Final = 60
+_LATE_LOOKS: Final = 3
+"""A round is given up when so many looks, over so long, have found it late: longer than a shuffler pauses between two
+attempts to deliver, and than a machine that slept takes to answer what came meanwhile."""
+_SETTLING_SECONDS: Final = 60
+"""After a start the clock may still be set right; what was open before goes by it until then."""
 _log = logging.getLogger("privateer.server")
 
 
 class Deadlines:
     """Looks at the open rounds twice a second. What it finds over goes through the intake, as reports do.
 
-    Deadlines are published with their rounds, so a restart forgets none. A shuffler may hold a batch that it could not
-    deliver while the server was away, so it has a minute after a start to come again.
+    Deadlines are published with their rounds, so a restart forgets none. Within a process they go by the monotonic
+    clock: setting the time of day closes no round, and keeps none open.
     """
 
-    def __init__(self, experiments: Experiments, intake: Intake, clock: Clock | None = None) -> None:
-        self._experiments, self._intake, self._clock = experiments, intake, clock or SystemClock()
-        self._started = self._clock.now()
+    def __init__(self, experiments: Experiments, intake: Intake, clock: Clock) -> None:
+        self._experiments, self._intake, self._clock = experiments, intake, clock
+        self._started = clock.monotonic()
+        self._before = {experiment.current.digest for experiment in experiments}
+        self._late: dict[bytes, tuple[float, int]] = {}
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -44,15 +52,31 @@ class Deadlines:
 
     async def look(self) -> None:
         """Have every round that is over closed or given up."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         for experiment in self._experiments:
-            if experiment.current.is_over(now) and not self._is_awaited(experiment.current, now):
-                name = experiment.current.round.experiment
-                try:
-                    await self._intake.expire(name)
-                except Exception as error:  # one experiment must not keep others from their deadlines
-                    _log.error("experiment %s: its round is over but not closed (%s)", name, type(error).__name__)
+            if now < self._started + _SETTLING_SECONDS and experiment.current.digest in self._before:
+                experiment.current = timed(experiment.current, self._clock)
+            if self._intake.running and now >= experiment.retry_at and self._is_over(experiment, now):
+                await self._expire(experiment)
 
-    def _is_awaited(self, current: OpenRound, now: float) -> bool:
-        """Whether a shuffler may be about to deliver the round, since the server was away."""
-        return current.round.model == "shuffle" and now < self._started + _RETURN_SECONDS
+    def _is_over(self, experiment: Experiment, now: float) -> bool:
+        current = experiment.current
+        if current.is_unlearned or (not current.taken and current.is_due(now, current.received)):
+            return True
+        if current.taken or not current.is_given_up(now):
+            self._late.pop(current.digest, None)
+            return False
+        since, looks = self._late.pop(current.digest, (now, 0))
+        if now >= since + _LATE_SECONDS and looks + 1 >= _LATE_LOOKS:
+            return True
+        self._late[current.digest] = since, looks + 1
+        return False
+
+    async def _expire(self, experiment: Experiment) -> None:
+        name = experiment.current.round.experiment
+        try:
+            await self._intake.expire(name)
+        except Unavailable:
+            return  # the intake has logged why; the next look tries again
+        except Exception as error:  # one experiment must not keep others from their deadlines
+            _log.error("experiment %s: its round is over but not closed (%s)", name, trace(error))

@@ -2,22 +2,30 @@
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from privateer.clock import Clock, SystemClock
-from privateer.errors import Conflict, NotFound, SpecError
+from privateer.clock import Clock
+from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongDoor
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
+from privateer_server.closing import Closer
 from privateer_server.courses import course_for
+from privateer_server.faults import trace
+from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
-from privateer_server.rounds import OpenRound, first_round, following_round, read_stored_spec, record, restore
-from privateer_server.store import Change, ExperimentRecord, Store
+from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds import OpenRound, beyond, first_round, read_stored_spec, restore, timed
+from privateer_server.store import TRANSIENT, Change, ExperimentRecord, Store
+from privateer_server.store.journal import Journal
 
 _HEADER_BYTES: Final = 1024
 """More than the header of a batch takes."""
+_RETRY_SECONDS: Final = 5
+"""Between two attempts to close a round while the disk is full."""
 _GROWTH: Final = {
     True: ("algorithm.alpha", "algorithm.clients or experiment.horizon"),
     False: ("experiment.round_growth", "the people in all"),
@@ -37,6 +45,10 @@ class Experiment:
         Of the reports counted in it.
     accepted, refused
         Reports counted over all rounds, and turned away by reason.
+    shuffler
+        Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
+    retry_at
+        When closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart.
     """
 
     def __init__(self, current: OpenRound) -> None:
@@ -44,6 +56,8 @@ class Experiment:
         self.report_ids: set[bytes] = set()
         self.accepted = 0
         self.refused: Counter[str] = Counter()
+        self.shuffler = ""
+        self.retry_at = 0.0
         self._published = asyncio.Event()
 
     @property
@@ -69,6 +83,17 @@ class Experiment:
             self._published.set()
             self._published = asyncio.Event()
 
+    def put_off(self, error: Exception, now: float) -> None:
+        """Note that closing the round failed: a full disk may have room soon, a learner that fails will fail again."""
+        self.retry_at = now + _RETRY_SECONDS if isinstance(error, TRANSIENT) else math.inf
+        _log.error(
+            "experiment %s: round %d is not closed (%s); its reports are kept, and %s tries again",
+            self.current.round.experiment,
+            self.current.round.version,
+            trace(error),
+            "a restart" if math.isinf(self.retry_at) else "the server",
+        )
+
     async def next_publication(self, seconds: float) -> None:
         """Return once another round is published, the time is up, or the process is about to stop."""
         with suppress(TimeoutError):
@@ -86,8 +111,10 @@ class Experiments:
     ----------
     store
         Where they are kept.
-    public_key
-        To which reports of new rounds are sealed.
+    journal, keys
+        What was published last, and the keys of open rounds; keys of no open round are destroyed.
+    closer
+        What ends rounds, and puts new ones on record.
     report_bytes_max, batch_bytes_max
         Largest report of a person, and largest batch, that services take.
     clock
@@ -96,22 +123,28 @@ class Experiments:
     Raises
     ------
     SpecError
-        If reports of a stored round are sealed to another key, so that none of them could be opened.
+        If a stored experiment cannot be read.
     """
 
     def __init__(
         self,
         store: Store,
-        public_key: bytes,
+        journal: Journal,
+        keys: RoundKeys,
+        closer: Closer,
         report_bytes_max: int,
         batch_bytes_max: int,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
-        self._store, self._public_key = store, public_key
+        self._store, self._journal, self._keys, self._clock = store, journal, keys, clock
         self._batch_bytes_max, self._report_bytes_max = batch_bytes_max, report_bytes_max
-        self._clock = clock or SystemClock()
-        self._creating = asyncio.Lock()
+        self._closer = closer
+        self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
+        mender = Mender(journal, keys, self._closer, clock)
+        for stored in store.experiments():
+            mender.mend(stored)
         self._by_name = {stored.name: self._restored(stored) for stored in store.experiments()}
+        keys.keep([experiment.current.round.public_key for experiment in self])
 
     def __iter__(self) -> Iterator[Experiment]:
         return iter(list(self._by_name.values()))
@@ -143,6 +176,8 @@ class Experiments:
             If this server cannot run the experiment or keep its promise.
         Conflict
             If the name is taken by an experiment with another spec.
+        Unavailable
+            If the server cannot write.
         """
         name = spec.experiment.name
         async with self._creating:
@@ -151,39 +186,86 @@ class Experiments:
                     raise Conflict("the name is taken by another experiment", field="experiment.name", remedy="rename")
                 return known, False
             _check_calibration(spec)
-            first = await asyncio.to_thread(first_round, spec, self._public_key, self._clock.now())
-            _check_sizes(first, self._report_bytes_max, self._batch_bytes_max)
-            await asyncio.to_thread(self._store.create, name, spec.model_dump_json().encode(), record(first))
-            self._by_name[name] = Experiment(first)
+            try:
+                self._by_name[name] = Experiment(await asyncio.to_thread(self._created, spec))
+            except TRANSIENT:
+                raise Unavailable("the server cannot store experiments now", remedy="try again later") from None
         return self._by_name[name], True
 
+    async def claim(self, name: str, shuffler: str) -> None:
+        """Let one shuffler alone, by the id of its key, bring batches; the same again changes nothing.
+
+        Two shufflers would each hold a part of a round's reports, and the part that comes second would be lost.
+
+        Raises
+        ------
+        NotFound, WrongDoor
+            If there is no such experiment, or its reports need no shuffler.
+        Conflict
+            If another shuffler has claimed it.
+        """
+        experiment = self.get(name)
+        if experiment.current.round.model != "shuffle":
+            raise WrongDoor("reports of this experiment go to the server", remedy="send them to the server")
+        async with self._claiming:
+            if experiment.shuffler not in ("", shuffler):
+                raise Conflict(
+                    "another shuffler takes the reports of this experiment",
+                    field="shuffler",
+                    remedy="report through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+                )
+            if not experiment.shuffler:
+                await self._claimed(experiment, shuffler)
+
+    async def release(self, name: str) -> None:
+        """Let any shuffler claim the experiment, since the one that did is gone.
+
+        Raises
+        ------
+        NotFound
+            If there is no such experiment.
+        """
+        experiment = self.get(name)
+        async with self._claiming:
+            await self._claimed(experiment, "")
+
+    async def _claimed(self, experiment: Experiment, shuffler: str) -> None:
+        await asyncio.to_thread(self._store.claim, experiment.spec.experiment.name, shuffler)
+        experiment.shuffler = shuffler
+
+    def _created(self, spec: AnySpec) -> OpenRound:
+        """The first round, published; above the versions of an experiment that had the name and is lost."""
+        name = spec.experiment.name
+        earlier = self._journal.last(name)
+        version = beyond(earlier.following.version) if earlier else 1
+        public_key = self._keys.make()
+        try:
+            first = first_round(spec, public_key, self._clock.now(), version)
+            _check_sizes(first, self._report_bytes_max, self._batch_bytes_max)
+            entry = self._closer.enter(first)
+            self._store.create(name, spec.model_dump_json().encode(), entry.following)
+        except BaseException:
+            self._keys.destroy(public_key)
+            raise
+        return timed(first, self._clock)
+
     def _restored(self, stored: ExperimentRecord) -> Experiment:
-        current = restore(read_stored_spec(stored.spec), stored.current)
-        if current.round.public_key != self._public_key:
-            raise SpecError(
-                f"experiment {stored.name} takes reports for another private key than the one found",
-                field="PRIVATEER_DATA",
-                remedy="restore the key that was there",
-            )
-        experiment = Experiment(current)
+        current = restore(read_stored_spec(stored.spec), stored.current, self._keys.find)
+        assert current is not None, "mended"
+        experiment = Experiment(timed(current, self._clock))
         experiment.accepted, experiment.refused = stored.accepted, Counter(stored.refused)
         experiment.report_ids = set(stored.report_ids)
-        if current.taken:
+        experiment.shuffler = stored.shuffler
+        if current.is_unlearned:
             self._learn_again(experiment)
         return experiment
 
     def _learn_again(self, experiment: Experiment) -> None:
         """Close a round whose reports are in but whose learning failed when they came."""
-        full = experiment.current
         try:
-            following = following_round(full, self._clock.now())
+            experiment.advance(*self._closer.close(experiment.current))
         except Exception as error:  # one experiment must not keep the server from the others
-            _log.error("experiment %s: learning failed again (%s)", full.round.experiment, type(error).__name__)
-            return
-        facts = full.round
-        change = Change(facts.experiment, facts.version, full.received, True, None, following=record(following))
-        self._store.commit([change])
-        experiment.advance(following, change)
+            experiment.put_off(error, self._clock.monotonic())
 
 
 def _check_calibration(spec: AnySpec) -> None:

@@ -4,18 +4,22 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import PrivateerError, Unavailable
+from privateer.errors import BatchRefused, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
+from privateer_server.closing import Closer
 from privateer_server.experiments import Experiment, Experiments
+from privateer_server.faults import trace
 from privateer_server.metrics import Metrics
-from privateer_server.opening import Opener
+from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.store import Change, Store
-from privateer_server.tally import Outcome, Tally
+from privateer_server.store.database import is_damage
+from privateer_server.tally import Delivery, Outcome, Tally
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
@@ -51,10 +55,11 @@ class Intake:
     """
 
     def __init__(
-        self, experiments: Experiments, store: Store, opener: Opener, metrics: Metrics, clock: Clock | None = None
+        self, experiments: Experiments, store: Store, keys: RoundKeys, closer: Closer, metrics: Metrics, clock: Clock
     ) -> None:
-        self._experiments, self._store, self._opener, self._metrics = experiments, store, opener, metrics
-        self._clock = clock
+        self._experiments, self._store, self._keys, self._closer = experiments, store, keys, closer
+        self._metrics, self._clock = metrics, clock
+        self._is_failing = self._is_damaged = False
         self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         self._called = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -63,7 +68,7 @@ class Intake:
     @property
     def running(self) -> bool:
         """Whether reports are being counted."""
-        return self._writer is not None and not self._writer.done() and not self._stopping
+        return self._writer is not None and not self._writer.done() and not (self._stopping or self._is_damaged)
 
     def start(self) -> None:
         """Begin to count."""
@@ -76,17 +81,13 @@ class Intake:
         if self._writer:
             await self._writer
 
-    async def submit(
-        self, envelope: Envelope, sender: str = "", *, is_batch: bool = False, is_signed: bool = False
-    ) -> Outcome:
-        """Have reports counted; returns when what was accepted is durable.
+    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Outcome:
+        """Have reports from devices counted; returns when what was accepted is durable.
 
         Parameters
         ----------
         sender
             Whose turn it is on.
-        is_batch
-            Whether it is a shuffler's batch.
         is_signed
             Whether a trusted sender signed it; what nobody signed carries one person's report.
 
@@ -94,24 +95,39 @@ class Intake:
         ------
         NotFound
             If there is no such experiment.
-        BatchRefused, ReportRefused
-            If a batch or an upload as a whole is refused.
+        ReportRefused
+            If the upload as a whole is refused.
         Unavailable
             If the server is overloaded or cannot write.
         """
+        name = envelope.header.experiment
         try:
-            current = self._experiments.get(envelope.header.experiment).current
+            current = self._experiments.get(name).current
             if not is_signed:
                 check_alone(envelope, current.round)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(
-            envelope.header.experiment,
-            lambda tally: tally.take_batch(envelope) if is_batch else tally.take(envelope),
-            len(envelope.sealed),
-            sender,
-        )
+        return await self._do(name, lambda tally: tally.take(envelope), len(envelope.sealed), sender)
+
+    async def deliver(self, delivery: Delivery) -> Outcome:
+        """Have a shuffler's batch counted; returns when that is durable.
+
+        Raises
+        ------
+        NotFound, Unavailable
+            As `submit`.
+        BatchRefused, ReportRefused
+            If the batch as a whole is not the round's, or another shuffler claimed the experiment.
+        """
+        name = delivery.envelope.header.experiment
+        try:
+            _check_claim(self._experiments.get(name), delivery)
+        except PrivateerError as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+        size = len(delivery.envelope.sealed)
+        return await self._do(name, lambda tally: tally.take_batch(delivery), size, delivery.shuffler)
 
     async def expire(self, name: str) -> None:
         """Close the round of an experiment, or give it up, if it is over; returns when that is durable.
@@ -142,7 +158,7 @@ class Intake:
         try:
             result = await asyncio.to_thread(self._process, group)
         except Exception as error:  # nothing of the group is durable: its senders shall try again
-            _log.error("a group of reports was not committed (%s)", type(error).__name__)
+            self._note(error)
             answers: list[Outcome | PrivateerError] = [
                 Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
             ] * len(group)
@@ -152,26 +168,59 @@ class Intake:
         for request, answer in zip(group, answers, strict=True):
             _resolve(request.answer, answer)
 
+    def _note(self, error: Exception) -> None:
+        """Log the first of the failures in a row; a damaged database ends the counting."""
+        self._is_damaged = is_damage(error)
+        if self._is_damaged:
+            _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
+        elif not self._is_failing:
+            _log.error("reports cannot be stored, and their senders are told to come again (%s)", trace(error))
+        self._is_failing = True
+
     def _process(self, group: list[_Request]) -> _Result:
         tallies: dict[str, Tally] = {}
         answers: list[Outcome | PrivateerError] = []
         for request in group:
-            name = request.experiment
-            if name not in tallies:
-                experiment = self._experiments.get(name)
-                tallies[name] = Tally(experiment.current, experiment.report_ids, self._opener, self._clock)
-            answers.append(_taken(tallies[name], request))
+            if request.experiment not in tallies:
+                tallies[request.experiment] = self._tally(self._experiments.get(request.experiment))
+            answers.append(_taken(tallies[request.experiment], request))
         rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
         self._store.commit([change for _, _, change in rounds])
-        return _Result(answers, rounds)
+        if self._is_failing:
+            self._is_failing = False
+            _log.warning("reports are stored again")
+        ended = [counted for counted, tally in zip(rounds, tallies.values(), strict=True) if tally.ends_round]
+        return _Result(answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])])
+
+    def _tally(self, experiment: Experiment) -> Tally:
+        opener = self._keys.find(experiment.current.round.public_key)
+        answered = partial(self._store.answer, experiment.spec.experiment.name)
+        return Tally(experiment.current, experiment.report_ids, opener, self._clock, answered)
+
+    def _closed(self, experiment: Experiment, current: OpenRound) -> list[tuple[Experiment, OpenRound, Change]]:
+        """The next round; none, if closing fails: what was counted is kept."""
+        try:
+            return [(experiment, *self._closer.close(current))]
+        except Exception as error:
+            experiment.put_off(error, self._clock.monotonic())
+            return []
 
     def _advance(self, result: _Result) -> None:
         for experiment, current, change in result.rounds:
             self._metrics.accept(change.received - experiment.current.received)
             self._metrics.refuse(change.refused)
+            self._metrics.fail_to_open(change.experiment, change.refused.get(Unopenable.slug, 0))
             experiment.advance(current, change)
             if change.following:
                 self._metrics.close_round()
+
+
+def _check_claim(experiment: Experiment, delivery: Delivery) -> None:
+    if experiment.shuffler not in ("", delivery.shuffler):
+        raise BatchRefused(
+            "another shuffler claimed the experiment",
+            remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+        )
 
 
 def _taken(tally: Tally, request: _Request) -> Outcome | PrivateerError:

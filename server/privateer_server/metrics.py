@@ -12,6 +12,9 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._accepted = Counter("privateer_reports_accepted", "Reports counted.", registry=self._registry)
         self._refused = Counter("privateer_reports_refused", "Refusals.", ["reason"], registry=self._registry)
+        self._unopenable = Counter(
+            "privateer_reports_unopenable", "Reports that did not open.", ["experiment"], registry=self._registry
+        )
         self._rounds = Counter("privateer_rounds_closed", "Rounds learned from.", registry=self._registry)
         self._batches = Counter("privateer_batches", "Batches taken.", registry=self._registry)
         self._version = Gauge("privateer_version", "Policy version.", ["experiment"], registry=self._registry)
@@ -24,6 +27,11 @@ class Metrics:
         """Count refusals by reason."""
         for reason, count in reasons.items():
             self._refused.labels(reason).inc(count)
+
+    def fail_to_open(self, experiment: str, count: int) -> None:
+        """Count reports that did not open: what a shuffler took from somebody who sent junk."""
+        if count:
+            self._unopenable.labels(experiment).inc(count)
 
     def take_batch(self) -> None:
         """Count a batch."""

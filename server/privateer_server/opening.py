@@ -1,11 +1,15 @@
-"""Opening sealed reports: the only place of the server that decrypts."""
+"""Opening sealed reports, and keeping the sums of open rounds secret: the only place of the server that decrypts."""
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 REPORT_ID_SIZE: Final = 16
 """A sealed report starts with this many random bytes, by which it is counted once."""
@@ -13,15 +17,28 @@ SEAL_SIZE: Final = 48
 """What sealing adds: an X25519 public key and an AES-GCM tag."""
 SEALED_SIZE: Final = SEAL_SIZE + REPORT_ID_SIZE
 """What a sealed message has beside what it says."""
+_TOTALS: Final = b"privateer/total/1"
+_TOTALS_KEY_SIZE: Final = 32
+_NONCE_SIZE: Final = 12
 
 
 class Opener:
-    """Opens reports with the server's private key."""
+    """Opens the reports of a round with its private key, and encrypts the round's sums for the disk.
+
+    The key of the sums is derived from the private key, so that destroying the private key destroys both.
+
+    Attributes
+    ----------
+    public_key
+        To which reports are sealed (X25519, 32 bytes).
+    """
 
     def __init__(self, private_key: X25519PrivateKey) -> None:
         self._key = private_key
         self._suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
         self.public_key = private_key.public_key().public_bytes_raw()
+        derived = HKDF(SHA256(), _TOTALS_KEY_SIZE, salt=None, info=_TOTALS).derive(private_key.private_bytes_raw())
+        self._totals = AESGCM(derived)
 
     def open(self, sealed: Sequence[bytes], info: bytes) -> list[bytes]:
         """What the reports that open hold, report id first, in order; the others are left out."""
@@ -32,3 +49,20 @@ class Opener:
             except InvalidTag:
                 continue
         return opened
+
+    def protect(self, total: bytes, digest: bytes) -> bytes:
+        """The encoded sums of a round, encrypted for the round of this digest: a fresh nonce, then AES-256-GCM."""
+        nonce = os.urandom(_NONCE_SIZE)
+        return nonce + self._totals.encrypt(nonce, total, digest)
+
+    def reveal(self, protected: bytes, digest: bytes) -> bytes | None:
+        """What `protect` encrypted for the round of this digest; None if the bytes are nothing of the kind."""
+        try:
+            return self._totals.decrypt(protected[:_NONCE_SIZE], protected[_NONCE_SIZE:], digest)
+        except (InvalidTag, ValueError):
+            return None
+
+
+def nobodys_key() -> bytes:
+    """A public key whose private half is gone, for an experiment that is over."""
+    return X25519PrivateKey.generate().public_key().public_bytes_raw()

@@ -1,24 +1,35 @@
 """The life of a round: published, filled or overdue, learned from."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
+from privateer.clock import Clock
 from privateer.codec import decode, encode
 from privateer.families import AnySpec, parse_any_spec
 from privateer.phased import PhasedSpec
 from privateer.privacy.noise import SecureNoise
-from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from privateer.wire.publication import (
+    Publication,
+    Round,
+    decode_publication,
+    digest,
+    encode_publication,
+)
 from privateer_server.courses import Step, course_for
-from privateer_server.opening import SEALED_SIZE
+from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.store import RoundRecord
 
 CLOCKS_APART: Final = 60
 """Seconds by which a shuffler's clock may differ."""
 GRACE: Final = CLOCKS_APART + 30
 """Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
+JUMP: Final = 1_000_000
+"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,9 +43,11 @@ class OpenRound:
     step
         Policy and learner state.
     received, total
-        People whose reports are counted, and the sums of these.
+        People whose reports are counted, over all batches of the round, and the sums of these.
     taken
         Whether the round takes no more reports.
+    due
+        When the deadline is, in the seconds of the process's monotonic clock: setting the clock moves no deadline.
     """
 
     spec: AnySpec
@@ -45,6 +58,7 @@ class OpenRound:
     received: int
     total: Any
     taken: bool
+    due: float = math.inf
 
     @property
     def policy(self) -> Any:
@@ -62,18 +76,19 @@ class OpenRound:
         return self.policy.privatizer
 
     @property
-    def released(self) -> bool:
-        """Whether what was counted is enough for the promise, so that it may be learned from."""
-        return self.received >= max(1, int(self.policy.terms.honest))
+    def enough(self) -> int:
+        """People whose reports the promise counts on; nothing is learned from fewer."""
+        return max(1, int(self.policy.terms.honest))
 
-    @property
-    def room(self) -> int:
-        """People from whom the round can still take a report."""
-        return 0 if self.taken else self.round.batch - self.received
+    def may_close(self, now: float, people: int) -> bool:
+        """Whether the reports of these people are enough at a time of the monotonic clock."""
+        return 0 < self.round.batch <= people or (
+            self.round.deadline > 0 and self.due <= now and people >= self.round.least
+        )
 
     def is_due(self, now: float, people: int) -> bool:
         """Whether it closes with these people; a shuffled round is closed by its shuffler alone."""
-        return self.round.is_due(now if self.round.model != "shuffle" else 0.0, people)
+        return self.may_close(now if self.round.model != "shuffle" else -math.inf, people)
 
     def is_given_up(self, now: float) -> bool:
         """Whether the round is so long past its deadline that nobody waits for it."""
@@ -81,14 +96,15 @@ class OpenRound:
             return False
         more = self.spec.asking.patience - self.step.seconds
         grace = GRACE if self.round.model == "shuffle" else 0
-        return now >= self.round.deadline + more + grace
+        return now >= self.due + more + grace
 
-    def is_over(self, now: float) -> bool:
-        """Whether something is to be done without a further report."""
-        return not self.taken and (self.is_given_up(now) or self.is_due(now, self.received))
+    @property
+    def is_unlearned(self) -> bool:
+        """Whether its reports are in, and the next round is not published: something went wrong in between."""
+        return self.taken and self.round.batch > 0
 
 
-def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0) -> OpenRound:
+def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0, version: int = 1) -> OpenRound:
     """The round that opens an experiment at a time in seconds since 1970.
 
     Raises
@@ -96,31 +112,49 @@ def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0) -> OpenRound
     SpecError
         If no report of the round's batch can keep the promise.
     """
-    return _published(spec, course_for(spec).first(), public_key, now)
+    return _published(spec, course_for(spec).first(version), lambda: public_key, now)
 
 
-def following_round(closed: OpenRound, now: float = 0.0) -> OpenRound:
-    """The round after a closed one: releases its sums, learns, and publishes.
+def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0) -> OpenRound:
+    """The round after a closed one: releases its sums, learns, and publishes under a key of its own.
 
-    A release below the honest minimum is refused, and nothing learned from it: the promise counted on more people.
-    A curator's noise is drawn here; it stands once the state made of it is stored with the next publication.
+    A curator's noise is drawn here; it stands once the state made of it is in the journal with the next publication.
+    A round that takes no more reports although too few opened is asked again, of other people: the promise counted on
+    more, so nothing is released.
     """
-    if not closed.released:
-        return round_after_none(closed, now)
+    if closed.received < closed.enough:
+        return round_after_none(closed, new_key, now, again=True)
     release = closed.privatizer.release(closed.total, SecureNoise())
     course = course_for(closed.spec)
-    step = course.following(closed.step, course.learner.learn(closed.state, closed.policy, release))
-    return _published(closed.spec, step, closed.round.public_key, now)
+    state = course.learner.learn(closed.state, closed.policy, release)
+    step = course.following(closed.step, state, closed.received, closed.round.version + 1)
+    return _published(closed.spec, step, new_key, now)
 
 
-def round_after_none(closed: OpenRound, now: float = 0.0) -> OpenRound:
-    """The round after one of which nothing is released."""
+def round_after_none(
+    closed: OpenRound,
+    new_key: Callable[[], bytes],
+    now: float = 0.0,
+    version: int | None = None,
+    *,
+    again: bool = False,
+) -> OpenRound:
+    """The round after one of which nothing is released; by default it has the next version.
+
+    ``again``: it asks other people the same.
+    """
     course = course_for(closed.spec)
-    step = course.following(closed.step, course.missed(closed.state))
-    return _published(closed.spec, step, closed.round.public_key, now)
+    state = course.missed(closed.step, again=again)
+    step = course.following(closed.step, state, 0, version or closed.round.version + 1)
+    return _published(closed.spec, step, new_key, now)
 
 
-def _published(spec: AnySpec, step: Step, public_key: bytes, now: float) -> OpenRound:
+def beyond(version: int) -> int:
+    """A version above all that can have been published since ``version`` was, whatever became of their record."""
+    return (version // JUMP + 1) * JUMP + 1
+
+
+def _published(spec: AnySpec, step: Step, new_key: Callable[[], bytes], now: float) -> OpenRound:
     privatizer = step.policy.privatizer
     facts = Round(
         experiment=spec.experiment.name,
@@ -128,7 +162,7 @@ def _published(spec: AnySpec, step: Step, public_key: bytes, now: float) -> Open
         model=spec.privacy.model,
         batch=step.batch,
         sealed_size=SEALED_SIZE + privatizer.report_size,
-        public_key=public_key,
+        public_key=new_key() if step.batch else nobodys_key(),
         messages=step.policy.terms.messages,
         least=step.least,
         deadline=int(now) + step.seconds if step.seconds else 0,
@@ -137,8 +171,8 @@ def _published(spec: AnySpec, step: Step, public_key: bytes, now: float) -> Open
     return OpenRound(spec, facts, digest(body), body, step, 0, privatizer.empty(), False)
 
 
-def record(current: OpenRound) -> RoundRecord:
-    """A round as the store keeps it."""
+def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
+    """A round as the store keeps it, with the opener of its reports; without sums, if nobody can report."""
     summary = course_for(current.spec).summary(current.policy)
     return RoundRecord(
         version=current.round.version,
@@ -150,7 +184,7 @@ def record(current: OpenRound) -> RoundRecord:
         summary=msgspec.json.encode(summary),
         publication=current.publication,
         state=encode(current.state),
-        total=encode(current.total),
+        total=opener.protect(encode(current.total), current.digest) if opener else b"",
     )
 
 
@@ -164,19 +198,39 @@ def read_stored_spec(stored: bytes) -> AnySpec:
     return parse_any_spec(msgspec.json.decode(stored))
 
 
-def restore(spec: AnySpec, stored: RoundRecord) -> OpenRound:
-    """The round that a record was made of."""
+def restore(spec: AnySpec, stored: RoundRecord, find: Callable[[bytes], Opener | None]) -> OpenRound | None:
+    """The round that a record was made of; None if it takes reports and its key or its sums are lost.
+
+    ``find`` has the opener of a public key, if there still is one.
+    """
+    blank = _without_sums(spec, stored)
+    if not blank.round.batch:
+        return blank
+    opener = find(blank.round.public_key)
+    total = opener.reveal(stored.total, stored.digest) if opener else None
+    if total is None:
+        return None
+    sums = decode(total, type(blank.privatizer.empty()))
+    return replace(blank, received=stored.received, total=sums, taken=stored.taken)
+
+
+def restore_lost(spec: AnySpec, stored: RoundRecord) -> OpenRound:
+    """A round whose reports are not to be had, or not to be used: to be given up."""
+    return replace(_without_sums(spec, stored), received=stored.received)
+
+
+def _without_sums(spec: AnySpec, stored: RoundRecord) -> OpenRound:
     publication = decode_publication(stored.publication)
     policy, facts = read_policy(spec, publication), publication.round
     asking = spec.asking.seconds if isinstance(spec, PhasedSpec) and facts.deadline else None
     state = decode(stored.state, course_for(spec).learner.state_type)
-    return OpenRound(
-        spec=spec,
-        round=facts,
-        digest=stored.digest,
-        publication=stored.publication,
-        step=Step(policy, state, facts.batch, stored.people, facts.least, asking or 0),
-        received=stored.received,
-        total=decode(stored.total, type(policy.privatizer.empty())),
-        taken=stored.taken,
-    )
+    step = Step(policy, state, facts.batch, stored.people, facts.least, asking or 0)
+    return OpenRound(spec, facts, stored.digest, stored.publication, step, 0, policy.privatizer.empty(), False)
+
+
+def timed(current: OpenRound, clock: Clock) -> OpenRound:
+    """The round with its deadline in this process's time, at most as far away as it was when the round opened."""
+    if not current.round.deadline:
+        return current
+    left = min(current.round.deadline - clock.now(), current.step.seconds)
+    return replace(current, due=clock.monotonic() + left)

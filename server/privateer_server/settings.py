@@ -1,9 +1,10 @@
 """What an operator decides: read once from the environment, with the flags of the command above it."""
 
 import argparse
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,8 @@ from privateer.errors import SpecError
 
 _PORT_MAX: Final = 65535
 _MIB: Final = 1 << 20
+_TOKEN_LENGTH: Final = 16
+_TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
 
 
 @dataclass(frozen=True)
@@ -20,9 +23,13 @@ class Settings:
     Attributes
     ----------
     data
-        Directory of the private key and the database; made if missing.
+        Directory of the keys of open rounds and the database; made if missing.
     admin_token
-        Who sends it may create experiments.
+        Who sends it may create experiments and fetch backups. It is not kept.
+    token_digest
+        Its SHA-256.
+    journal
+        File with the last publications; by default ``journal.db`` in the data directory.
     shuffler_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers.
     sender_keys
@@ -38,7 +45,7 @@ class Settings:
     """
 
     data: Path
-    admin_token: str
+    admin_token: InitVar[str]
     shuffler_keys: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8000
@@ -48,6 +55,18 @@ class Settings:
     admin_host: str = "127.0.0.1"
     admin_port: int = 8002
     body_budget: int = 256 * _MIB
+    journal: Path | None = None
+    token_digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self, admin_token: str) -> None:
+        if len(admin_token) < _TOKEN_LENGTH:
+            raise SpecError("is too short to be safe", field="PRIVATEER_ADMIN_TOKEN", remedy=f"use {_TOKEN}")
+        object.__setattr__(self, "token_digest", token_digest(admin_token))
+
+
+def token_digest(token: str) -> bytes:
+    """What is kept of an admin token: nobody guesses a long random string from its SHA-256."""
+    return hashlib.sha256(token.encode()).digest()
 
 
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
@@ -62,15 +81,17 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     variables = {name: value for name, value in environment.items() if value}
     if flags.port is not None:
         variables["PRIVATEER_PORT"] = flags.port
+    journal = variables.get("PRIVATEER_JOURNAL")
     settings = Settings(
-        data=Path(_required(variables, "PRIVATEER_DATA", "a directory for the key and the database")),
-        admin_token=_required(variables, "PRIVATEER_ADMIN_TOKEN", "a long random string"),
+        data=Path(_required(variables, "PRIVATEER_DATA", "a directory for the keys and the database")),
+        admin_token=_required(variables, "PRIVATEER_ADMIN_TOKEN", _TOKEN),
         shuffler_keys=_paths(variables, "PRIVATEER_SHUFFLER_KEYS"),
         sender_keys=_paths(variables, "PRIVATEER_SENDER_KEYS"),
         host=flags.host or variables.get("PRIVATEER_HOST", Settings.host),
         port=_number(variables, "PRIVATEER_PORT", Settings.port, _PORT_MAX),
         report_bytes_max=_number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
         batch_bytes_max=_number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
+        journal=Path(journal) if journal else None,
         admin_host=variables.get("PRIVATEER_ADMIN_HOST", Settings.admin_host),
         admin_port=_number(variables, "PRIVATEER_ADMIN_PORT", Settings.admin_port, _PORT_MAX),
         body_budget=_number(variables, "PRIVATEER_BODY_BUDGET", Settings.body_budget),

@@ -49,7 +49,8 @@ class Actions(Section):
 
     def _check_geometry(self, matrix: Array) -> None:
         """Rows are named from 1, as lines of a file are; actions are public."""
-        lengths = np.linalg.norm(matrix, axis=1)
+        with np.errstate(over="ignore"):  # whatever is too long to be squared is too long
+            lengths = np.linalg.norm(matrix, axis=1)
         longest, shortest = int(np.argmax(lengths)), int(np.argmin(lengths))
         if lengths[longest] > _BALL:
             most = f"{lengths[longest]:.6g}"

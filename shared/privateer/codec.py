@@ -1,5 +1,6 @@
 """Frozen dataclasses with numpy arrays to msgpack and back: policies, learner states, totals and releases."""
 
+import math
 import re
 from typing import Any, Final, TypeVar
 
@@ -11,6 +12,9 @@ from privateer.errors import Malformed
 T = TypeVar("T")
 _DTYPE: Final = re.compile(r"[<|][biuf]\d")
 """Little-endian numbers and booleans; numpy would evaluate other strings, or make objects of them."""
+_AXES_MAX: Final = 8
+_EMPTY_MAX: Final = 1 << 16
+"""Longest axis of an array without bytes: nothing is to be made for each of its rows."""
 
 
 def _encode(value: Any) -> Any:
@@ -21,11 +25,24 @@ def _encode(value: Any) -> Any:
 
 def _decode(kind: type, value: Any) -> Any:
     if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
-        dtype, shape, data = value
-        if not _DTYPE.fullmatch(dtype):
-            raise ValueError("no such kind of array travels")
-        return np.frombuffer(data, dtype=dtype).reshape(shape)
+        return _array(*value)
     raise TypeError(f"cannot decode {kind}")
+
+
+def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray[Any, Any]:
+    """An array whose shape is that of its bytes; the axes of an empty one are short."""
+    if not _DTYPE.fullmatch(dtype):
+        raise ValueError("no such kind of array travels")
+    kind = np.dtype(dtype)
+    longest = max(len(data), _EMPTY_MAX)
+    if len(shape) > _AXES_MAX or not all(type(length) is int and 0 <= length <= longest for length in shape):
+        raise ValueError("no such shape")
+    if math.prod(shape) * kind.itemsize != len(data):
+        raise ValueError("the bytes are not those of the shape")
+    flat = np.frombuffer(data, dtype=kind)
+    if kind == np.bool_ and flat.view(np.uint8).max(initial=0) > 1:
+        raise ValueError("truth is 0 or 1")
+    return flat.reshape(shape)
 
 
 def encode(value: Any) -> bytes:
@@ -43,5 +60,5 @@ def decode(body: bytes, kind: type[T]) -> T:
     """
     try:
         return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
         raise Malformed(f"not a serialized {kind.__name__}", remedy="fetch it again") from error

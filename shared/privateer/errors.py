@@ -20,9 +20,9 @@
     │   ├── DuplicateReport  duplicate-report        the report's id was counted before
     │   ├── WrongDoor        wrong-door              a report for the shuffler at the server, or the reverse
     │   └── SenderRefused    sender-refused          several people's reports without a trusted sender's signature
-    ├── BatchRefused         batch-refused           a batch that fails its signature, size or round
+    ├── BatchRefused         batch-refused           a batch or claim that fails its signature, size, round or shuffler
     ├── NotFound             not-found               no such experiment, version or page
-    ├── Conflict             conflict                the name is taken by another experiment
+    ├── Conflict             conflict                another experiment has the name, or another shuffler the experiment
     ├── Unauthorized         unauthorized            the admin token is missing or wrong
     ├── BadRequest           bad-request             not a request that the service reads
     ├── TooLarge             too-large               a body above the door's limit
@@ -167,7 +167,7 @@ class SenderRefused(ReportRefused):
 
 
 class BatchRefused(PrivateerError):
-    """A batch that fails its signature, size or round."""
+    """A batch or a claim that fails its signature, size, round or shuffler."""
 
     slug, title, status = "batch-refused", "Batch refused", 403
 
@@ -179,7 +179,7 @@ class NotFound(PrivateerError):
 
 
 class Conflict(PrivateerError):
-    """The name is taken by another experiment."""
+    """The name is taken by another experiment, or the experiment by another shuffler."""
 
     slug, title, status = "conflict", "Conflict", 409
 

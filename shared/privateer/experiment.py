@@ -39,7 +39,9 @@ class Feature(_Range):
 class Context(_Section):
     """The features of a context, in order."""
 
-    features: dict[str, Feature] = Field(min_length=1, max_length=FEATURES_MAX)
+    features: dict[Annotated[str, Field(min_length=1, max_length=256)], Feature] = Field(
+        min_length=1, max_length=FEATURES_MAX
+    )
 
 
 class Reward(_Range):
@@ -270,7 +272,7 @@ class Turn:
     cohort
         A source's name; empty for the experiment's own people.
     seen
-        People of the cohort in earlier rounds.
+        People of the cohort whose reports opened in earlier rounds.
     batch
         Reports of the round; 0 when the experiment is over.
     """
@@ -280,10 +282,21 @@ class Turn:
     batch: int
 
 
-def next_turn(spec: Spec, last: Turn | None) -> Turn:
-    """The turn after ``last``, or the first one: sources one after the other, then the experiment's own people."""
+def next_turn(spec: Spec, last: Turn | None, received: int | None = None) -> Turn:
+    """The turn after ``last``, or the first one: sources one after the other, then the experiment's own people.
+
+    Parameters
+    ----------
+    last
+        The round that closed.
+    received
+        People whose reports opened in it; its whole batch if not given. Whether an honest report opens does not depend
+        on the person, so the number is public; and what does not open uses up nobody's place.
+    """
     cohorts = [source.name for source in spec.cohorts] + [""]
-    cohort, seen = (cohorts[0], 0) if last is None else (last.cohort, last.seen + last.batch)
+    cohort, seen = (cohorts[0], 0) if last is None else (last.cohort, last.seen)
+    if last is not None:
+        seen += last.batch if received is None else received
     batch = _batch(spec, cohort, seen)
     while cohort and not batch:
         cohort, seen = cohorts[cohorts.index(cohort) + 1], 0
@@ -302,7 +315,7 @@ def _batch(spec: Spec, cohort: str, seen: int) -> int:
     A last round too small for the promise is left out: under shuffle, one below ``min_batch``.
     """
     source = spec.source(cohort)
-    left = (spec.experiment.horizon if source is None else source.people) - seen
+    left = max(0, (spec.experiment.horizon if source is None else source.people) - seen)
     wanted = max(spec.experiment.round_size, math.floor(spec.experiment.round_growth * seen))
     batch = min(wanted, left)
     return 0 if spec.privacy.model == "shuffle" and batch < spec.privacy.min_batch else batch

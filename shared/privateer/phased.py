@@ -145,7 +145,7 @@ class Asking(Section):
     seconds: int | None = Field(default=None, ge=1, le=31_536_000)
     when_short: Literal["extend", "reduce", "fail"] = "extend"
     extensions: int = Field(default=3, ge=0, le=1000)
-    least_share: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
+    least_share: float = Field(default=0.5, ge=1e-9, le=1, allow_inf_nan=False)
     reserve: float = Field(default=1.0, ge=1, le=1000, allow_inf_nan=False)
 
     @model_validator(mode="after")

@@ -1,13 +1,13 @@
 """The shuffler as a web service."""
 
 import asyncio
-import logging
 import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import httpx
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -24,13 +24,17 @@ from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys, public_hex, publish_key
 from privateer_shuffler import problems
 from privateer_shuffler.door import Door
+from privateer_shuffler.folder import Folder
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.identity import load_key
+from privateer_shuffler.logs import start_logging
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
 from privateer_shuffler.terms import Terms
 from privateer_shuffler.upstream import Upstream
+
+_UMASK: Final = 0o077
 
 
 class Service:
@@ -69,7 +73,7 @@ class Service:
     async def readyz(self, _: Request) -> Response:
         """Whether reports can be stored and forwarded."""
         if not self._rounds.healthy or not await asyncio.to_thread(_writable, self._folder):
-            raise Unavailable("the shuffler cannot store reports", remedy="see to its disk and restart it")
+            raise Unavailable("the shuffler cannot store reports", remedy="see to its disk, and to its log")
         if not await self._upstream.reachable():
             raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
         return JSONResponse({"status": "ready"})
@@ -94,7 +98,15 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
     PrivateerError, OSError
         If the data folder cannot be used.
     """
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = Folder(settings.data)
+    try:
+        return _app_on(folder, settings, transport)
+    except (PrivateerError, OSError):
+        folder.release()
+        raise
+
+
+def _app_on(folder: Folder, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Starlette:
     key = load_key(settings.data)
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
@@ -113,6 +125,7 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
         finally:
             await rounds.stop()
             await upstream.close()
+            folder.release()
 
     app = Starlette(
         routes=[
@@ -136,8 +149,8 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
 
 def main() -> None:
     """Run the shuffler with the settings of the environment; a bad one is told in one line, with exit code 2."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    logging.getLogger("privateer_shuffler").setLevel(logging.INFO)
+    start_logging()
+    os.umask(_UMASK)
     try:
         settings = read_settings(os.environ)
         app = create_app(settings)

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
+_AGAIN_SECONDS: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -24,13 +25,14 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel everything and wait for it to end."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            # Once is not enough: Python 3.11's wait_for forgets a cancellation that comes with what it waits for.
+            await asyncio.wait(self._tasks, timeout=_AGAIN_SECONDS)
 
     def _finish(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failed = True
-            _log.error("a background task ended with %s; restart the shuffler", type(error).__name__)
+            _log.error("a background task ended with %s; restart the shuffler", type(error).__name__, exc_info=error)

@@ -4,30 +4,34 @@ import sqlite3
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer.errors import SpecError
+from privateer_shuffler.database import damaged, open_database
 
 _FILE: Final = "taken.sqlite"
 _TABLE: Final = """
-CREATE TABLE IF NOT EXISTS taken (experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL)
+CREATE TABLE taken (
+    experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, over INTEGER NOT NULL
+)
 """
 _NOTE: Final = """
-INSERT INTO taken VALUES (?, ?, ?)
-ON CONFLICT DO UPDATE SET version = excluded.version, digest = excluded.digest WHERE excluded.version > version
+INSERT INTO taken VALUES (?, ?, ?, 0)
+ON CONFLICT DO UPDATE SET version = excluded.version, digest = excluded.digest, over = 0
+WHERE excluded.version > version
 """
 
 
 class Taken(NamedTuple):
-    """Version and digest of a publication."""
+    """Version and digest of a publication, and whether it takes no further batch."""
 
     version: int
     digest: bytes
+    over: bool = False
 
 
 class Memory:
     """Public facts alone, durable before a round's first report is taken.
 
-    Without it a server could show a delivered round once more after the shuffler restarts, and fill its batch with one
-    late device and people of its own.
+    Without it a server could show an older version again after the shuffler restarts, whose people have all reported,
+    and fill its batch with one late device and people of its own.
 
     Raises
     ------
@@ -36,35 +40,33 @@ class Memory:
     """
 
     def __init__(self, folder: Path) -> None:
+        path = folder / _FILE
         try:
-            self._connection = _connect(folder / _FILE)
+            self._connection = open_database(path, (), (_TABLE,))
         except sqlite3.Error as error:
-            raise SpecError(
-                f"{_FILE} is in use or damaged", field="PRIVATEER_DATA", remedy="stop the other shuffler on this folder"
-            ) from error
+            raise damaged(path) from error
+        try:
+            self._connection.execute("SELECT experiment, version, digest, over FROM taken").fetchall()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise damaged(path) from error
 
     def last(self, experiment: str) -> Taken | None:
         """The newest publication that reports were taken for."""
-        row = self._connection.execute("SELECT version, digest FROM taken WHERE experiment = ?", (experiment,))
+        row = self._connection.execute("SELECT version, digest, over FROM taken WHERE experiment = ?", (experiment,))
         found = row.fetchone()
-        return None if found is None else Taken(*found)
+        return None if found is None else Taken(found[0], found[1], bool(found[2]))
 
     def note(self, experiment: str, taken: Taken) -> None:
         """Remember a publication unless a newer one is known; durable when this returns."""
-        self._connection.execute(_NOTE, (experiment, *taken))
+        self._connection.execute(_NOTE, (experiment, taken.version, taken.digest))
+
+    def end(self, experiment: str, version: int) -> None:
+        """Remember that a version takes no further batch; durable when this returns."""
+        self._connection.execute(
+            "UPDATE taken SET over = 1 WHERE experiment = ? AND version = ?", (experiment, version)
+        )
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(_TABLE)
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection

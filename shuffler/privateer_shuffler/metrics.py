@@ -1,14 +1,20 @@
 """Counts for operators. No label tells anything about a report but the reason of its refusal.
 
-Accepted reports are counted when their batch is forwarded or given up, for the reason `Pool.shown` gives.
+A count that moved with each upload would tell whoever watches it when somebody reported. So accepted reports are
+counted when their batch is forwarded or given up, held ones in tenths of a batch, refused ones in tens.
 """
 
+from collections import Counter as Tally
 from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+_STEP: Final = 10
 
 
 class Metrics:
@@ -17,16 +23,24 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.forwarded = self._counter("reports_forwarded", "Reports of batches that the server has")
-        self.dropped = self._counter("reports_dropped", "Held reports given up because the server closed their round")
+        self.dropped = self._counter(
+            "reports_dropped", "Held reports given up because the server closed their round, in tenths of a batch"
+        )
         self.batches = self._counter("batches_forwarded", "Batches that the server has")
         self.failures = self._counter("forwarding_failures", "Attempts to deliver a batch that failed")
         self._refused = Counter(
-            "privateer_shuffler_reports_refused", "Reports refused, by reason", ["reason"], registry=self._registry
+            "privateer_shuffler_reports_refused",
+            "Reports refused, by reason, in tens",
+            ["reason"],
+            registry=self._registry,
         )
+        self._unshown: Tally[str] = Tally()
 
     def refused(self, reason: str, reports: int) -> None:
         """Count reports that were turned away."""
-        self._refused.labels(reason).inc(reports)
+        tens, self._unshown[reason] = divmod(self._unshown[reason] + reports, _STEP)
+        if tens:
+            self._refused.labels(reason).inc(tens * _STEP)
 
     def watch_held(self, held: Callable[[], int]) -> None:
         """Show the number of reports held, as ``held`` gives it."""

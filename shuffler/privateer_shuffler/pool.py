@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import DuplicateReport, PrivateerError, RoundClosed, Unavailable
+from privateer.errors import DuplicateReport, PrivateerError, Unavailable
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
 from privateer_shuffler.shuffle import Places
@@ -17,6 +17,8 @@ from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
 """How long nothing must arrive before the write-ahead log is emptied; under load it is overwritten all the time."""
+_FULL_DISK_SECONDS: Final = 1.0
+"""Pause after a failed attempt to empty it."""
 _Result = TypeVar("_Result")
 
 
@@ -61,7 +63,9 @@ class Pool:
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
         self._ended = False
+        self._lost = False
         self.failed = False
+        """Whether the disk did not take what was last written."""
         self.filled = asyncio.Event()
         self._end_when_due()
 
@@ -106,17 +110,16 @@ class Pool:
     async def hold(self, sealed: list[bytes]) -> Receipt:
         """Take people's reports into the pool; returns when those accepted are durable.
 
-        Reports that are held already are refused as duplicates, and those beyond the batch because the round is
-        closed. All messages of a person are held, or none. A duplicate is as durable as an accepted report when this
-        returns.
+        Reports that are held already are refused as duplicates, and those beyond the batch are told to come again: the
+        server may ask for another batch. All messages of a person are held, or none. A duplicate is as durable as an
+        accepted report when this returns.
 
         Raises
         ------
         Unavailable
-            If the disk failed. The pool then takes nothing more until the service restarts: it can no longer know
-            which reports are durable.
+            If the disk is full or fails; nothing is held of such a request, and the next one is tried anew.
         """
-        if self.failed:
+        if self._lost:
             raise _failure()
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(sealed, receipt))
@@ -128,7 +131,13 @@ class Pool:
         return await self._in_thread(lambda: encode_envelope(Envelope(self.header, self._store.batch())))
 
     async def forget(self) -> None:
-        """Erase the reports, in memory and on disk; later ones find the round closed."""
+        """Erase the reports, in memory and on disk; it takes none any more.
+
+        Raises
+        ------
+        sqlite3.Error, OSError
+            If the disk is full or fails; call it again.
+        """
         self._ended = True
         await self._settle()
         self._held.clear()
@@ -165,43 +174,68 @@ class Pool:
 
     async def _write(self) -> None:
         """Commit what waits, group by group; without anything to write, empty the log."""
-        group: list[_Waiting] = []
         try:
             if not self._waiting:
-                await self._in_thread(self._store.truncate_log)
+                await self._truncate()
             while self._waiting:
                 group, self._waiting = self._waiting, []
-                if await self._commit(group):
-                    self._plan_truncation()
+                await self._commit(group)
             self._end_when_due()
-        except sqlite3.Error:
-            self.failed = True
-            for request in group + self._waiting:
-                if not request.receipt.done():
-                    request.receipt.set_exception(_failure())
         finally:
             self._writer = None
+
+    async def _truncate(self) -> None:
+        try:
+            await self._in_thread(self._store.truncate_log)
+        except sqlite3.Error:
+            self._plan_truncation(_FULL_DISK_SECONDS)
 
     def _end_when_due(self) -> None:
         if self.round.is_due(self._clock.now(), self.held):
             self._ended = True
             self.filled.set()
 
-    def _plan_truncation(self) -> None:
+    def _plan_truncation(self, seconds: float = _IDLE_SECONDS) -> None:
         if self._truncation is not None:
             self._truncation.cancel()
-        self._truncation = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._wake)
+        self._truncation = asyncio.get_running_loop().call_later(seconds, self._wake)
 
-    async def _commit(self, group: list[_Waiting]) -> bool:
+    async def _commit(self, group: list[_Waiting]) -> None:
         placed: list[tuple[bytes, int]] = []
         receipts = [self._place(request.sealed, placed) for request in group]
-        if placed:
+        stored = await self._stored(placed)
+        for request, receipt in zip(group, receipts, strict=True):
+            if request.receipt.done():  # the sender has hung up
+                continue
+            if stored:
+                request.receipt.set_result(receipt)
+            else:
+                request.receipt.set_exception(_failure())
+
+    async def _stored(self, placed: list[tuple[bytes, int]]) -> bool:
+        """Whether messages are durable in their places; if not, nothing is left of them."""
+        if not placed:
+            return True
+        try:
             self._store.write(placed)
             await self._in_thread(self._store.commit)
-        for request, receipt in zip(group, receipts, strict=True):
-            if not request.receipt.done():  # done: the sender has hung up
-                request.receipt.set_result(receipt)
-        return bool(placed)
+        except sqlite3.Error:
+            await self._take_back(placed)
+            return False
+        self.failed = False
+        self._plan_truncation()
+        return True
+
+    async def _take_back(self, placed: list[tuple[bytes, int]]) -> None:
+        """Undo a write that the disk did not take: its messages may come again, and get other places."""
+        self.failed = True
+        for message, place in placed:
+            self._held.discard(_fingerprint(message))
+            self._places.give_back(place)
+        try:
+            await self._in_thread(self._store.rollback)
+        except sqlite3.Error:
+            self._lost = True  # what the database holds is known after a restart alone
 
     def _place(self, sealed: list[bytes], placed: list[tuple[bytes, int]]) -> Receipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
@@ -212,7 +246,7 @@ class Pool:
             if len(fingerprints) < len(messages) or not self._held.isdisjoint(fingerprints):
                 refusals.append(DuplicateReport("the report is held already", remedy="nothing to do"))
             elif self.full:
-                refusals.append(RoundClosed("the batch of this version is full", remedy="nothing to do"))
+                refusals.append(waiting())
             else:
                 accepted += 1
                 self._held |= fingerprints
@@ -231,5 +265,10 @@ def _fingerprint(sealed: bytes) -> bytes:
     return hashlib.sha256(sealed).digest()[:16]
 
 
+def waiting() -> Unavailable:
+    """What to tell those who come while a full batch is on its way: the server may ask for another."""
+    return Unavailable("the batch of this version is full and on its way", remedy="send the same bytes again later")
+
+
 def _failure() -> Unavailable:
-    return Unavailable("the shuffler cannot store reports", remedy="try again later; the operator must see to its disk")
+    return Unavailable("the shuffler cannot store reports", remedy="send the same bytes again later")

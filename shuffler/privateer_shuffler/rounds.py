@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +11,11 @@ from privateer.errors import Malformed, PrivateerError, RoundClosed, SpecError, 
 from privateer.wire.envelope import Header, check_header
 from privateer.wire.publication import Round, decode_publication, digest
 from privateer_shuffler.background import Background
+from privateer_shuffler.database import damaged
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.memory import Memory, Taken
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool import Pool
+from privateer_shuffler.pool import Pool, waiting
 from privateer_shuffler.store import SUFFIX, Label, RoundStore
 from privateer_shuffler.terms import Terms
 from privateer_shuffler.upstream import Upstream
@@ -32,12 +33,13 @@ class Followed:
     """The round of an experiment, as the server published it, and the reports held for it.
 
     ``pool`` is None where this shuffler takes no reports: another trust model, the experiment is over, its round misses
-    the operator's terms, or the round was delivered or given up before a restart.
+    the operator's terms, the server wants no further batch for the version (``over``), or the next pool is being made.
     """
 
     round: Round
     digest: bytes
     pool: Pool | None
+    over: bool = False
 
 
 class Rounds:
@@ -87,7 +89,7 @@ class Rounds:
         """Take up the rounds found on disk: deliver the full ones, follow their experiments."""
         for pool in sorted(self._found, key=lambda pool: pool.round.version):
             self._memory.note(pool.round.experiment, Taken(pool.round.version, pool.header.digest))
-            await self._enter(Followed(pool.round, pool.header.digest, pool))
+            self._enter(Followed(pool.round, pool.header.digest, pool))
         for name in self._followed:
             self._background.start(self._follow(name))
 
@@ -133,14 +135,18 @@ class Rounds:
         Raises
         ------
         WrongDoor, RoundClosed, RoundUnknown, WrongKey, WrongDigest
-            If they are not for this round.
+            If they are not for this round, or its version is over.
+        Unavailable
+            If a batch was delivered and the next one is being made room for.
         SpecError
             If the round misses the operator's terms.
         """
         check_header(header, followed.round, followed.digest, "shuffle")
         self._terms.check(followed.round)
+        if followed.over:
+            raise RoundClosed("this version takes no further batch", remedy="nothing to do")
         if followed.pool is None:
-            raise RoundClosed("the batch of this version was released before a restart", remedy="nothing to do")
+            raise waiting()
         return followed.pool
 
     async def _ask(self, name: str) -> None:
@@ -178,17 +184,16 @@ class Rounds:
         """Open the round of a publication that is newer than what is known."""
         round_, mark = _read(name, body), digest(body)
         async with self._taking:
-            known = self._followed.get(name)
-            last = self._last(name)
-            if last is None or round_.version > last.version:
-                await self._enter(Followed(round_, mark, await self._open(round_, mark)))
-            elif mark != last.digest:
+            known, last = self._followed.get(name), self._last(name)
+            same = last is not None and (last.version, last.digest) == (round_.version, mark)
+            if last is not None and not same and round_.version <= last.version:
                 raise Unavailable(
                     "the server went back to another publication",
                     remedy="if it was restored from a backup, empty the shuffler's data folder",
                 )
-            elif known is None:
-                await self._enter(Followed(round_, mark, None))
+            if known is None or known.round.version < round_.version:
+                over = same and last is not None and last.over
+                self._enter(Followed(round_, mark, None if over else await self._open(round_, mark), over))
 
     def _last(self, name: str) -> Taken | None:
         """The newest publication followed, or taken reports for before a restart."""
@@ -202,9 +207,9 @@ class Rounds:
             return None
         try:
             self._terms.check(round_)
-            pool = await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
+            await self._forwarding.claim(round_.experiment)
             self._memory.note(round_.experiment, Taken(round_.version, mark))
-            return pool
+            return await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
         except SpecError as error:
             _log.warning("no reports taken for %s: %s", round_.experiment, error)
             return None
@@ -213,23 +218,53 @@ class Rounds:
                 "the shuffler cannot store a round", remedy="its operator must see to its disk"
             ) from error
 
-    async def _enter(self, new: Followed) -> None:
+    def _enter(self, new: Followed) -> None:
         """Follow a newer round, and give up what is held for the round before unless it is full."""
         old = self._followed.get(new.round.experiment)
         self._followed[new.round.experiment] = new
         if new.pool is not None:
             self._deliveries[new.pool] = self._background.start(self._deliver(new.pool))
         if old is not None and old.pool is not None and not old.pool.full:
-            await self._drop(old.pool)
+            self._drop(old.pool)
 
     async def _deliver(self, pool: Pool) -> None:
-        await self._forwarding.run(pool)
-        del self._deliveries[pool]
+        """Deliver a pool once it is complete, and fill another if the server asks for one."""
+        over = await self._forwarding.run(pool)
+        await self._forget(pool, over)
+        name = pool.round.experiment
+        if self._followed[name].pool is pool:
+            self._followed[name] = replace(self._followed[name], pool=None, over=over)
+            if not over:
+                await self._refill(name, pool.round)
 
-    async def _drop(self, pool: Pool) -> None:
-        self._deliveries.pop(pool).cancel()
-        self._metrics.dropped.inc(pool.held)
-        await pool.forget()
+    async def _refill(self, name: str, round_: Round) -> None:
+        """Make room for another batch of a version, unless a newer one is followed meanwhile."""
+        while (followed := self._followed[name]).round.version == round_.version:
+            async with self._taking:
+                try:
+                    self._enter(replace(followed, pool=await self._open(round_, followed.digest)))
+                    return
+                except Unavailable as error:
+                    _log.warning("no further batch of %s yet: %s", name, error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _drop(self, pool: Pool) -> None:
+        self._deliveries[pool].cancel()
+        self._metrics.dropped.inc(pool.shown)
+        self._deliveries[pool] = self._background.start(self._forget(pool, over=True))
+
+    async def _forget(self, pool: Pool, over: bool) -> None:
+        """Erase a pool, and remember that its version is over if it is; as often as it takes while the disk is full."""
+        while True:
+            try:
+                if over:
+                    self._memory.end(pool.round.experiment, pool.round.version)
+                await pool.forget()
+                break
+            except (OSError, sqlite3.Error):
+                pool.failed = True
+                await asyncio.sleep(_RETRY_SECONDS)
+        del self._deliveries[pool]
 
 
 def _create_pool(folder: Path, label: Label) -> Pool:
@@ -237,8 +272,15 @@ def _create_pool(folder: Path, label: Label) -> Pool:
 
 
 def _load_pools(folder: Path) -> list[Pool]:
-    stores = [RoundStore.load(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
-    return [Pool(store) for store in stores if store is not None]
+    return [pool for path in sorted(folder.glob(f"*{SUFFIX}")) if (pool := _load_pool(path)) is not None]
+
+
+def _load_pool(path: Path) -> Pool | None:
+    store = RoundStore.load(path)
+    try:
+        return None if store is None else Pool(store)
+    except sqlite3.Error as error:
+        raise damaged(path) from error
 
 
 def _read(name: str, body: bytes) -> Round:

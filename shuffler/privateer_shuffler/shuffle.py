@@ -32,3 +32,7 @@ class Places:
         index = self._below(len(free))
         free[index], free[-1] = free[-1], free[index]
         return free.pop()
+
+    def give_back(self, place: int) -> None:
+        """Make a place free again, since the report that it was drawn for could not be stored."""
+        self._free.append(place)

@@ -14,22 +14,20 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer.errors import SpecError
 from privateer.wire.envelope import Header, header_of
 from privateer.wire.publication import Round
+from privateer_shuffler.database import damaged, open_database
 
 SUFFIX: Final = ".db"
 _PRAGMAS: Final = (
     "page_size=1024",  # random places touch a page each, and the log takes whole pages
-    "locking_mode=EXCLUSIVE",
     "journal_mode=WAL",
-    "synchronous=FULL",
     "secure_delete=ON",
     "wal_autocheckpoint=4096",
 )
 _TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS label (label BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL)",
+    "CREATE TABLE label (label BLOB NOT NULL)",
+    "CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL)",
 )
 _RESERVE: Final = """
     WITH RECURSIVE n(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id + 1 < ?)
@@ -47,6 +45,10 @@ class Label(msgspec.Struct, frozen=True, array_like=True):
     def header(self) -> Header:
         """The header that all reports of the round share."""
         return header_of(self.round, self.digest)
+
+
+_WHOLE: Final = "SELECT count(*) FROM place WHERE typeof(sealed) = 'blob' AND length(sealed) = ?"
+"""Places as they must be: whatever else a file holds, it is not what was reserved."""
 
 
 class RoundStore:
@@ -74,7 +76,7 @@ class RoundStore:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection: sqlite3.Connection | None = None
         try:
-            connection = _connect(path)
+            connection = open_database(path, _PRAGMAS, _TABLES)
             _reserve(connection, label)
         except sqlite3.Error:
             if connection is not None:
@@ -90,20 +92,13 @@ class RoundStore:
         Raises
         ------
         SpecError
-            If the file cannot be read or another process uses it.
+            If the file is damaged, or no database of this version.
         """
-        connection: sqlite3.Connection | None = None
         try:
-            connection = _connect(path)
+            connection = open_database(path, _PRAGMAS, _TABLES)
             label = _read_label(connection)
-        except (sqlite3.Error, msgspec.DecodeError) as error:
-            if connection is not None:
-                connection.close()
-            raise SpecError(
-                f"{path.name} is in use or damaged",
-                field="PRIVATEER_DATA",
-                remedy="stop the other shuffler on this folder, or move the file away (its reports are then lost)",
-            ) from error
+        except (sqlite3.Error, OSError, msgspec.DecodeError, TypeError) as error:
+            raise damaged(path) from error
         if label is None:
             _erase(path, connection)
             return None
@@ -122,6 +117,10 @@ class RoundStore:
         """Make what was written durable."""
         self._connection.execute("COMMIT")
 
+    def rollback(self) -> None:
+        """Undo what was written and could not be made durable."""
+        _rollback(self._connection)
+
     def truncate_log(self) -> None:
         """Move the write-ahead log, which still knows what was written when, into the database and empty it."""
         _truncate_log(self._connection)
@@ -131,25 +130,12 @@ class RoundStore:
         return b"".join(row[0] for row in self._connection.execute("SELECT sealed FROM place WHERE taken ORDER BY id"))
 
     def erase(self) -> None:
-        """Overwrite the reports with zeros and delete the files."""
+        """Overwrite the reports with zeros and delete the files; may be tried again if the disk is full."""
         _erase(self._path, self._connection)
 
     def close(self) -> None:
         """Close the file and keep it."""
         self._connection.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    try:
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
-        for table in _TABLES:
-            connection.execute(table)
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
 
 
 def _reserve(connection: sqlite3.Connection, label: Label) -> None:
@@ -167,17 +153,34 @@ def _reserve(connection: sqlite3.Connection, label: Label) -> None:
 def _read_label(connection: sqlite3.Connection) -> Label | None:
     try:
         row = connection.execute("SELECT label FROM label").fetchone()
-        return None if row is None else msgspec.msgpack.decode(row[0], type=Label)
-    except (sqlite3.Error, msgspec.DecodeError):
+        label = None if row is None else msgspec.msgpack.decode(row[0], type=Label)
+        if label is not None:
+            _check(connection, label.round)
+    except (sqlite3.Error, msgspec.DecodeError, TypeError):
         connection.close()
         raise
+    return label
+
+
+def _check(connection: sqlite3.Connection, round_: Round) -> None:
+    """Refuse a file whose structure is broken, or that lacks places."""
+    state = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    places = connection.execute(_WHOLE, (round_.sealed_size,)).fetchone()[0]
+    if state != "ok" or places != round_.batch * round_.messages:
+        raise sqlite3.DatabaseError
 
 
 def _truncate_log(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+def _rollback(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
 def _erase(path: Path, connection: sqlite3.Connection) -> None:
+    _rollback(connection)  # of an attempt that failed
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("DELETE FROM label")  # once committed the round is forgotten, even if the rest is cut short
     connection.execute("DELETE FROM place")

@@ -1,26 +1,38 @@
 """The learning server, as the shuffler sees it."""
 
+import asyncio
 import ssl
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
-from privateer.errors import DuplicateReport, NotFound, RoundClosed, SpecError, Unavailable
-from privateer.wire.batch import SIGNATURE_HEADER
+from privateer.errors import Conflict, NotFound, RoundClosed, SpecError, Unavailable
+from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.problem import slug_of
 
 _ANSWER_SECONDS: Final = 10.0
 _LEARN_SECONDS: Final = 600.0
 """A server may open every report of a batch and learn from them before it answers."""
-_TAKEN: Final = frozenset({DuplicateReport.slug, RoundClosed.slug})
+_ANSWER_BYTES: Final = 64 << 10
+_PUBLICATION_BYTES: Final = 64 << 20
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return httpx.codes.is_success(self.status)
 
 
 class Upstream:
-    """Calls to the learning server.
+    """Calls to the learning server, whose answers are bounded in size and time: it is trusted with neither.
 
     Parameters
     ----------
@@ -74,18 +86,37 @@ class Upstream:
         headers = {"accept": MEDIA_TYPE}
         if known is not None:
             headers["if-none-match"] = f'"{known.hex()}"'
-        path = f"/experiments/{quote(name, safe='')}/policy"
-        answer = await self._send("GET", path, wait + _ANSWER_SECONDS, headers=headers, params={"wait": wait})
-        if answer.status_code == HTTPStatus.NOT_MODIFIED and known is not None:
+        seconds = wait + _ANSWER_SECONDS
+        answer = await self._send("GET", _page(name, "policy"), seconds, headers=headers, params={"wait": wait})
+        if answer.status == HTTPStatus.NOT_MODIFIED and known is not None:
             return None
-        if answer.status_code == HTTPStatus.NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             raise NotFound("the server has no such experiment", remedy="check the name")
-        if answer.status_code != HTTPStatus.OK:
+        if answer.status != HTTPStatus.OK:
             raise _unexpected(answer)
-        return answer.content
+        return answer.body
 
-    async def deliver(self, batch: bytes, signature: str) -> None:
-        """Hand over a signed batch; returns once the server has it, now or since an earlier attempt.
+    async def claim(self, name: str, signature: str) -> None:
+        """Have the server take batches of an experiment from this shuffler alone.
+
+        Raises
+        ------
+        Unavailable
+            If another shuffler takes its reports, or the server does not answer.
+        """
+        answer = await self._send(
+            "POST", _page(name, "shuffler"), _ANSWER_SECONDS, headers={SIGNATURE_HEADER: signature}
+        )
+        if slug_of(answer.body) == Conflict.slug:
+            raise Unavailable(
+                "another shuffler takes the reports of this experiment",
+                remedy="report through that one, or have the server's operator release its claim",
+            )
+        if not answer.is_success:
+            raise _unexpected(answer)
+
+    async def deliver(self, batch: bytes, signature: str) -> BatchAnswer:
+        """Hand over a signed batch; the same answer however often it is handed over.
 
         Raises
         ------
@@ -94,8 +125,14 @@ class Upstream:
         """
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
         answer = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
-        if not answer.is_success and slug_of(answer.content) not in _TAKEN:
+        if slug_of(answer.body) == RoundClosed.slug:
+            return BatchAnswer(0, {}, closed=True)
+        if not answer.is_success:
             raise _unexpected(answer)
+        try:
+            return msgspec.json.decode(answer.body, type=BatchAnswer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _unexpected(answer) from error
 
     async def reachable(self) -> bool:
         """Whether the server answers."""
@@ -109,23 +146,34 @@ class Upstream:
         """Close all connections."""
         await self._client.aclose()
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        seconds: float,
-        *,
-        headers: dict[str, str] | None = None,
-        params: dict[str, int] | None = None,
-        content: bytes | None = None,
-    ) -> httpx.Response:
+    async def _send(self, method: str, path: str, seconds: float, **request: Any) -> _Answer:
+        headers = {"accept-encoding": "identity", **request.pop("headers", {})}
         timeout = httpx.Timeout(_ANSWER_SECONDS, read=seconds)
         try:
-            return await self._client.request(
-                method, path, headers=headers, params=params, content=content, timeout=timeout
-            )
-        except httpx.HTTPError as error:
+            async with (
+                asyncio.timeout(seconds),
+                self._client.stream(method, path, headers=headers, timeout=timeout, **request) as answer,
+            ):
+                return _Answer(answer.status_code, await _body(answer))
+        except (httpx.HTTPError, TimeoutError) as error:
             raise Unavailable("the learning server does not answer", remedy="try again later") from error
+
+
+async def _body(answer: httpx.Response) -> bytes:
+    """The body as it comes: a few compressed bytes could fill the memory."""
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise Unavailable("the learning server's answer is compressed", remedy="try again later")
+    most = _PUBLICATION_BYTES if answer.status_code == HTTPStatus.OK else _ANSWER_BYTES
+    body = bytearray()
+    async for chunk in answer.aiter_bytes():
+        body += chunk
+        if len(body) > most:
+            raise Unavailable(f"the learning server's answer has more than {most} bytes", remedy="try again later")
+    return bytes(body)
+
+
+def _page(name: str, page: str) -> str:
+    return f"/experiments/{quote(name, safe='')}/{page}"
 
 
 def _trusting(authorities: Path) -> ssl.SSLContext:
@@ -137,6 +185,6 @@ def _trusting(authorities: Path) -> ssl.SSLContext:
         ) from None
 
 
-def _unexpected(answer: httpx.Response) -> Unavailable:
-    reason = f"{answer.status_code} {slug_of(answer.content)}"
+def _unexpected(answer: _Answer) -> Unavailable:
+    reason = f"{answer.status} {slug_of(answer.body)}"
     return Unavailable(f"the learning server answered {reason}", remedy="try again later")

@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "phased.md").read_text()
 def test_the_pages_commands_and_device(tmp_path: Path) -> None:
     """The load is the nightly tests' to run in full: here those few of the people are that a short wait takes."""
     create, load = (line for block in blocks("sh", PAGE) for line in block.splitlines())
-    with running(tmp_path, free_port(), free_port(), token="change-me") as at:
+    with running(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
             "PRIVATEER_ADMIN_URL": at.admin,

@@ -63,7 +63,7 @@ def fewer(line: str, people: int | None) -> str:
 def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path) -> None:
     typed = [fewer(line, people) for line in commands() if ".venv/bin/privateer" in line]
     assert [re.search(r"privateer (\w+)", line)[1] for line in typed] == ["simulate", "up", "create", "load", "policy"]  # type: ignore[index]
-    with running(tmp_path, free_port(), free_port(), token="change-me") as at:
+    with running(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
             "PRIVATEER_ADMIN_URL": at.admin,

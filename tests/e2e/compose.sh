@@ -2,7 +2,7 @@
 # Builds and runs the composed services for real: health, isolation, an experiment, people, a restart by kill -9.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-export PRIVATEER_ADMIN_TOKEN=compose-test PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18000}
+export PRIVATEER_ADMIN_TOKEN=token-of-the-compose-test PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18000}
 export PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18001}
 export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18002} PRIVATEER_SHUFFLER_ADMIN_PORT=${PRIVATEER_SHUFFLER_ADMIN_PORT:-18003}
 compose() { docker-compose -p privateer-test "$@"; }

@@ -1,5 +1,6 @@
 """The whole pipeline as processes over real sockets: every acknowledged report counts exactly once."""
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ import httpx
 import pytest
 
 from privateer.experiment import Spec
-from privateer.privacy.certificate import read_certificate, recompute
+from privateer.privacy.certificate import recompute
+from privateer.record_verification import read_certificates
+from privateer.wire.publication import decode_publication
 from privateer_client import Client, Ledger, Outcome
 from privateer_client.load import LoadResult, run_load
 from privateer_lab.services import Processes, Services, free_port, running
+from tests.support.sealing import body_of
+from tests.support.servers import MSGPACK
 from tests.support.specs import SHUFFLE, make_spec
 
 SHUFFLED = {**SHUFFLE, "experiment.horizon": 6000, "privacy.min_batch": 1000}
@@ -36,7 +41,7 @@ def load(at: Services, **how: Any) -> LoadResult:
 
 
 def facts(at: Services) -> dict[str, Any]:
-    return dict(httpx.get(f"{at.server}/experiments/test").json())
+    return dict(httpx.get(f"{at.server}/experiments/test", timeout=60).json())
 
 
 def settled(at: Services, folder: Path) -> bool:
@@ -98,7 +103,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
             privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
             assert sum(round_["received"] for round_ in privacy["rounds"] if round_["released"]) == people
-            assert all(verdict.holds for verdict in recompute(read_certificate(privacy)))
+            assert all(verdict.holds for verdict in recompute(read_certificates(privacy)[""]))
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED
@@ -123,8 +128,9 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         counts = [(row["cohort"], row["received"]) for row in history if row["batch"]]
         assert sum(count for cohort, count in counts if cohort) == sum(count for cohort, count in counts if not cohort)
         privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
-        for record in (privacy, *privacy["sources"]):
-            assert all(verdict.holds for verdict in recompute(read_certificate(record)))
+        found = read_certificates(privacy)
+        assert list(found) == ["", "clinic"]
+        assert all(verdict.holds for certificate in found.values() for verdict in recompute(certificate))
 
 
 def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
@@ -179,6 +185,49 @@ def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, v
         counted = facts(at)["accepted"] + held(tmp_path / "shuffler")
         # Who is cut off after a report was stored and before the answer may find the round closed when asking again.
         assert result.accepted <= counted <= result.accepted + lost
+
+
+def send_junk(at: Services, people: int) -> None:
+    """Random bytes of the right size for the open round; whether anybody takes them does not matter."""
+    publication = httpx.get(f"{at.server}/experiments/test/policy", headers=MSGPACK).content
+    size = decode_publication(publication).round.report_size
+    url = f"{at.shuffler}/experiments/test/reports"
+    for _ in range(people):
+        httpx.post(url, content=body_of(publication, [os.urandom(size)]), timeout=60)
+
+
+@pytest.mark.parametrize("victim", ["server", "shuffler"])
+def test_kill_minus_nine_while_somebody_sends_junk(tmp_path: Path, victim: str) -> None:
+    """Rounds take several batches, some of them twice: what opens counts once. In the end junk fills the last one."""
+    small = {"experiment.round_size": 200, "privacy.min_batch": 200, "experiment.horizon": 100_000}
+    with services(tmp_path) as at:
+        processes: Processes = at.processes
+        create(at, make_spec({**SHUFFLED, **small}))
+        send_junk(at, 150)
+
+        before = httpx.get(f"{at.shuffler}/experiments/test", timeout=60).json()
+
+        def harass() -> None:
+            while httpx.get(f"{at.shuffler}/experiments/test", timeout=60).json() == before:
+                time.sleep(0.02)  # until people report
+            for _ in range(3):
+                processes.kill(victim)
+                processes.start(victim)
+                processes.wait(victim)
+                with suppress(httpx.HTTPError):
+                    send_junk(at, 30)
+
+        killer = threading.Thread(target=harass)
+        killer.start()
+        result = load(at, users=1000, population={"name": "peaks"}, batch=20, seed=1)
+        killer.join()
+        lost = sum(result.refused.values())
+        deadline = time.monotonic() + 60
+        while facts(at)["accepted"] < result.accepted and time.monotonic() < deadline:
+            send_junk(at, 40)
+        assert result.accepted + lost == 1000
+        assert result.accepted <= facts(at)["accepted"] <= result.accepted + lost
+        assert facts(at)["refused"]["unopenable"] >= 150
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])

@@ -11,7 +11,6 @@ from importlib import import_module
 from itertools import product
 from typing import Any, get_args
 
-import httpx
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -30,7 +29,8 @@ from privateer.privatizers.laplace import LaplaceCells
 from privateer.privatizers.signed_symbol import SignedSymbol
 from privateer.privatizers.vector_gaussian import GaussianVectors, vector_deviation
 from privateer.vectors import Ball
-from privateer_client import AsyncClient, Client, Ledger, sending, session
+from privateer.wire.envelope import Envelope, encode_envelope
+from privateer_client import AsyncClient, Client, Outcome, delivery, sending, session
 from privateer_client.followed import Followed
 from privateer_client.participation import Participation
 from privateer_client.sealing import Sealer
@@ -219,17 +219,25 @@ def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
-    def report(self: Any, reward: float) -> Any:
-        for attempt in range(self._retries + 1):
-            body = self._pay_and_seal(reward)
-            try:
-                return self._outcome(self._http.post(self._door, content=body), attempt > 0)
-            except httpx.TransportError:
-                continue
-        return sending.Outcome.UNSENT
+    paid, delivered = sending.Part._paid, sending.Part._delivered
 
-    patch.setattr(Ledger, "pay", lambda *_: None)
-    patch.setattr(session.Session, "report", report)
+    def keep(self: Any, seal: Any) -> bytes:
+        self.seal = seal
+        return paid(self, seal)
+
+    def anew(self: Any, body: bytes | None) -> Any:
+        steps, answer = delivered(self, body), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, delivery.Ask):
+                step = step._replace(body=encode_envelope(Envelope(self._followed.header, self.seal())))
+            answer = yield step
+
+    patch.setattr(sending.Part, "_paid", keep)
+    patch.setattr(sending.Part, "_delivered", anew)
 
 
 def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
@@ -264,7 +272,7 @@ def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
     made = session._ArmsPart._pay_and_seal
 
     def telling(self: Any, reward: float) -> Any:
-        patch.setitem(sending._HEADERS, "X-Length", str(len(repr(reward))))
+        patch.setitem(delivery._HEADERS, "X-Length", str(len(repr(reward))))
         return made(self, reward)
 
     patch.setattr(session._ArmsPart, "_pay_and_seal", telling)
@@ -274,7 +282,7 @@ def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
     made = session.AsyncSession.report
 
     async def lazy(self: Any, reward: float) -> Any:
-        return await made(self, reward) if reward > 0 else sending.Outcome.ACCEPTED
+        return await made(self, reward) if reward > 0 else Outcome.ACCEPTED
 
     patch.setattr(session.AsyncSession, "report", lazy)
 

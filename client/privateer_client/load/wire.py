@@ -1,7 +1,6 @@
 """What load drivers send and fetch: until somebody answers."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from privateer.errors import NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer.wire.problem import slug_of
 from privateer.wire.upload import SENDER_HEADER, sign_upload
+from privateer_client.answers import Answer
+from privateer_client.load.counts import Counts
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
@@ -65,6 +66,7 @@ class Wire:
             If the services do not trust the sender of several people's reports.
         """
         body, door = encode_envelope(Envelope(header, sealed)), self._door(model)
+        counts = Counts(people)
         for attempt in range(TRIES):
             try:
                 async with self.http.post(door, data=body, headers=self._headers(body, people)) as response:
@@ -72,15 +74,16 @@ class Wire:
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name one with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services trust no such key", field="--sender-key", remedy=remedy)
-                    if response.status < 500:
-                        self.sent += len(body)
-                        return _counts(answer) if response.status == 202 else _refusals(answer, people, attempt > 0)
+                    counts.hear(Answer(response.status, answer), attempt > 0)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise Unavailable("not a URL", field="--shuffler", remedy="write http://host:port") from None
             except (aiohttp.ClientError, TimeoutError):
                 pass
+            if not counts.pending:
+                self.sent += len(body)
+                break
             await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
-        return 0, {"unsent": people}
+        return counts.accepted, counts.refused
 
     def _headers(self, body: bytes, people: int) -> dict[str, str]:
         headers = {"Content-Type": MEDIA_TYPE}
@@ -116,19 +119,3 @@ class Wire:
             if old is None:
                 raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
             return None
-
-
-def _counts(answer: bytes) -> tuple[int, dict[str, int]]:
-    data = json.loads(answer)
-    return int(data["accepted"]), dict(data["refused"])
-
-
-def _refusals(answer: bytes, people: int, retried: bool) -> tuple[int, dict[str, int]]:
-    """Counts in a problem document; duplicates after a retry were accepted before."""
-    try:
-        refused = dict(json.loads(answer).get("refused") or {})
-    except ValueError:
-        refused = {}
-    refused = refused or {slug_of(answer): people}
-    accepted = refused.pop("duplicate-report", 0) if retried else 0
-    return accepted, refused

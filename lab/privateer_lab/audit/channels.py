@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from privateer.errors import PrivateerError
+from privateer.errors import OutOfRange, PrivateerError
 from privateer.privacy.noise import SecureNoise
+from privateer.wire.problem import problem_body
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
@@ -131,7 +132,8 @@ def _said_by_a_device() -> list[str]:
 
 
 def _refuse(request: httpx.Request, current: OpenRound) -> httpx.Response:
-    return httpx.Response(200, content=current.publication) if request.method == "GET" else httpx.Response(400)
+    refusal = httpx.Response(400, content=problem_body(OutOfRange("not a report", remedy="none")))
+    return httpx.Response(200, content=current.publication) if request.method == "GET" else refusal
 
 
 def _error_of(action: Callable[[], object]) -> str:

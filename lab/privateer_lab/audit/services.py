@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,16 +13,18 @@ from starlette.types import ASGIApp
 
 from privateer.experiment import Spec
 from privateer.wire.batch import SIGNATURE_HEADER
+from privateer_client.account import Payment, SealedReport
+from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient
-from privateer_client.ledger import Payment
-from privateer_client.sending import Outcome
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 
-_TOKEN: Final = "of-the-audit"  # noqa: S105
+_KEYS: Final = ("digest", "shuffler")
+"""Facts that differ from one start of the services to the next, since keys are drawn."""
+_TOKEN: Final = "the-token-of-the-audit"  # noqa: S105
 _SECONDS: Final = 20.0
 """After which a full round counts as one that did not close."""
 
@@ -84,8 +86,9 @@ class Watched(httpx.AsyncBaseTransport):
 class _Purse:
     """A new person's, every time."""
 
-    def pay(self, _: Payment) -> None:
+    def pay(self, _payment: Payment, _door: str, seal: Callable[[], bytes]) -> bytes:
         """Take note of nothing."""
+        return seal()
 
     def has_paid(self, _: str) -> bool:
         """Never."""
@@ -94,6 +97,13 @@ class _Purse:
     def number(self, _experiment: str, _seed: int, people: int) -> int:
         """Drawn anew."""
         return secrets.randbelow(people)
+
+    def waiting(self) -> list[SealedReport]:
+        """Nothing ever."""
+        return []
+
+    def discard(self, _: str) -> None:
+        """Nothing is kept."""
 
 
 class Services:
@@ -141,7 +151,7 @@ class Services:
         hosts = ("server", "shuffler") if self._spec.privacy.model == "shuffle" else ("server",)
         page = f"experiments/{self._spec.experiment.name}"
         told = [dict((await self.ask("GET", f"http://{host}/{page}")).json()) for host in hosts]
-        return [{name: value for name, value in one.items() if name != "digest"} for one in told]
+        return [{name: value for name, value in one.items() if name not in _KEYS} for one in told]
 
     async def reach(self, version: int) -> None:
         """Wait until a version is published and the shuffler knows of it.

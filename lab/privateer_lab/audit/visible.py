@@ -13,8 +13,8 @@ import msgspec
 from privateer.experiment import Spec
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of
 from privateer.wire.publication import decode_publication, digest
+from privateer_client.answers import Outcome
 from privateer_client.sealing import Sealer
-from privateer_client.sending import Outcome
 from privateer_lab.audit.services import Seen, services
 from privateer_lab.audit.wire import audit_spec
 

@@ -38,28 +38,33 @@ _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
 
 
-def audit_spec(model: str) -> Spec:
+def audit_spec(model: str, arms: str = "seen") -> Spec:
     """The experiment that is attacked."""
     return parse_spec(
         {
             "experiment": {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
-            "privacy": {"model": model, **MODELS[model]},
+            "privacy": {"model": model, "arms": arms, **MODELS[model]},
             "algorithm": {"name": "partition"},
         }
     )
 
 
 @cache
-def opened(model: str) -> tuple[OpenRound, Opener]:
+def opened(model: str, arms: str = "seen") -> tuple[OpenRound, Opener]:
     """A first round, and the server's key to it."""
     opener = Opener(X25519PrivateKey.generate())
-    return first_round(audit_spec(model), opener.public_key), opener
+    return first_round(audit_spec(model, arms), opener.public_key), opener
+
+
+def _shuffled_round() -> tuple[OpenRound, Opener]:
+    """One of two symbols, of which the few batches that the wire allows prove most; `seen` attacks arms in the key."""
+    return opened("shuffle", "hidden")
 
 
 def wire_cases(samples: int) -> list[Case]:
     """Both trust models of sealed reports."""
-    local, shuffle = (opened(model)[0].policy.terms for model in ("local", "shuffle"))
+    local, shuffle = (current.policy.terms for current, _ in (opened("local"), _shuffled_round()))
     batches = max(160, samples // 500)
     event = ShuffledResponse(shuffle.local_epsilon, shuffle.symbols, shuffle.honest)
     pure, kind = Pure(local.local_epsilon), "SignedSymbol"
@@ -118,7 +123,7 @@ def _batches(who: int, count: int) -> Scores:
 
     The person in question arrives first; the others' rewards are half and half.
     """
-    current, opener = opened("shuffle")
+    current, opener = _shuffled_round()
     rewards = (np.arange(_BATCH) % 2).astype(float)
     rewards[0] = _REWARDS[who]
     scores: list[tuple[float, float]] = []

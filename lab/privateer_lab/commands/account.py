@@ -1,8 +1,6 @@
 """``account``: what privacy costs. Calculators, and what papers claim beside what is true."""
 
-import json
 import math
-import tomllib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +17,7 @@ from privateer.privacy.gaussian import classic_gaussian_deviation, gaussian_delt
 from privateer.privacy.published import published_bits
 from privateer_lab.claims import claims_of
 from privateer_lab.commands.experiments import Json
+from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_table, screen
 
 Epsilon = Annotated[float, typer.Option(help="The promise.")]
@@ -184,23 +183,6 @@ def compose(
 def finite(value: float) -> float | None:
     """A number as JSON takes it: infinity is None."""
     return value if math.isfinite(value) else None
-
-
-def read_document(file: Path) -> Any:
-    """What a JSON or TOML file holds.
-
-    Raises
-    ------
-    SpecError
-        If it cannot be read.
-    """
-    try:
-        text = file.read_text()
-        return tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-    except (OSError, UnicodeDecodeError):
-        raise SpecError(f"cannot read {file}", field="FILE", remedy="give the path of a JSON or TOML file") from None
-    except (ValueError, RecursionError):
-        raise SpecError(f"{file} is neither JSON nor TOML", field="FILE", remedy="see docs/accounting.md") from None
 
 
 @accounts.command()

@@ -1,6 +1,7 @@
 """``account experiment``, ``verify``, ``ledger``: what was promised, whether it holds, what was spent."""
 
 import math
+import sqlite3
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +11,21 @@ from rich.table import Table
 
 from privateer.errors import SpecError
 from privateer.privacy.accountant import account
-from privateer.privacy.certificate import Certificate, Verdict, read_certificates, recompute
+from privateer.privacy.certificate import Certificate, Verdict, recompute
 from privateer.privacy.events import Approximate, Sequential
-from privateer_client.ledger import Ledger, Payment, default_path
-from privateer_lab.commands.account import accounts, finite, read_document
+from privateer.record_verification import read_certificates
+from privateer_client.account import Payment
+from privateer_client.budget import COSTS
+from privateer_client.ledger import Ledger, default_path
+from privateer_lab.commands.account import accounts, finite
 from privateer_lab.commands.experiments import URL, Json, Url
+from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_table, readable, screen
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
+_COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
+"""Of the table of rounds; rounds of vectors have no local epsilon."""
 
 
 def register(_: typer.Typer) -> None:
@@ -29,7 +36,10 @@ def register(_: typer.Typer) -> None:
 
 
 def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
-    """What an experiment promises to a person: against whom, round by round, and why it is true."""
+    """What an experiment promises to a person: against whom, round by round, and why it is true.
+
+    An answer whose rounds are not what its certificates claim is refused.
+    """
     record = ask("GET", f"{url}/experiments/{name}/privacy")
     certificates = read_certificates(record)
     if as_json:
@@ -40,14 +50,14 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
         for claim in certificate.claims:
             rows = [(key, getattr(claim, key)) for key in ("about", "epsilon", "delta", "exact", "proof")]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
-        screen.print("assumed: " + "; ".join(certificate.assumes))
+        screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
     for told in [*record.get("sources", []), record]:
         if told["rounds"]:
             _print_rounds(told["rounds"])
 
 
 def _print_rounds(rounds: list[dict[str, Any]]) -> None:
-    keys = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
+    keys = [key for key in _COLUMNS if key in rounds[0]]
     table = Table(title=f"the last of {len(rounds)} rounds: {rounds[-1]['mechanism']}", title_justify="left")
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")
@@ -60,7 +70,10 @@ def verify(
     file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
     as_json: Json = False,
 ) -> None:
-    """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold."""
+    """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold.
+
+    Of a privacy record the rounds are checked as well: its certificates must be those that they make.
+    """
     certificates = read_certificates(read_document(file))
     verdicts = {cohort: recompute(certificate) for cohort, certificate in certificates.items()}
     if as_json:
@@ -87,7 +100,7 @@ def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdic
             f"{whose}: against {verdict.against}",
             [*rows, ("proof", verdict.proof), ("holds", "yes" if verdict.holds else "NO")],
         )
-    screen.print("assumed: " + "; ".join(certificate.assumes))
+    screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
 
 
 def ledger(
@@ -95,30 +108,52 @@ def ledger(
     delta: Annotated[float, typer.Option(help="Where to read the composed epsilon.")] = 1e-5,
     as_json: Json = False,
 ) -> None:
-    """What this device has spent: experiment by experiment, and together."""
+    """What this device has spent, by experiment, by server and together, and which reports still wait."""
     if not 0 <= delta < 1:
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     where = path or default_path()
     if not where.is_file():
         raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
-    payments = Ledger(where).payments()
-    spent = {
-        "experiments": len(payments),
-        "epsilon_in_sum": finite(sum(payment.epsilon for payment in payments)),
-        "epsilon_composed": _composed(payments, delta),
-        "at_delta": delta,
-        "local_epsilon_in_sum": finite(sum(payment.local_epsilon for payment in payments)),
-    }
+    payments, waiting = _held(where)
+    rows = [
+        {name: _finite(value) for name, value in vars(one).items()} | {"waiting": one.experiment in waiting}
+        for one in payments
+    ]
+    servers = {server: _sums(paid) for server, paid in _by_server(payments).items()}
+    composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
+    spent = {"experiments": len(payments), **_sums(payments), **composed, "waiting": len(waiting)}
     if as_json:
-        rows = [
-            {name: finite(value) if name.endswith("epsilon") else value for name, value in vars(p).items()}
-            for p in payments
-        ]
-        print_json({"payments": rows, "spent": spent})
+        print_json({"payments": rows, "servers": servers, "spent": spent})
         return
-    for payment in payments:
-        print_table(payment.experiment, [(key, value) for key, value in vars(payment).items() if key != "experiment"])
+    for row in rows:
+        print_table(str(row.pop("experiment")), row.items())
+    for server, sums in servers.items():
+        print_table(f"at {server}", sums.items())
     print_table("together", spent.items())
+
+
+def _held(where: Path) -> tuple[list[Payment], set[str]]:
+    """What a ledger holds, if that is payments and reports that wait: the file may be anything."""
+    try:
+        device = Ledger(where)
+        payments, waiting = device.payments(), {report.experiment for report in device.waiting()}
+        msgspec.convert([vars(payment) for payment in payments], list[Payment])
+    except (sqlite3.Error, msgspec.ValidationError, TypeError):
+        raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
+    return payments, waiting
+
+
+def _by_server(payments: list[Payment]) -> dict[str, list[Payment]]:
+    return {one.server: [other for other in payments if other.server == one.server] for one in payments}
+
+
+def _sums(payments: list[Payment]) -> dict[str, float | None]:
+    """What the ledger's limits are compared with."""
+    return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
+
+
+def _finite(value: Any) -> Any:
+    return finite(value) if isinstance(value, float) else value
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:

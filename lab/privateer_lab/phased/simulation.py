@@ -86,7 +86,7 @@ def simulate_once(spec: PhasedSpec, seed: int) -> tuple[Run, tuple[VectorTerms, 
         if policy.terms.batch == 0:
             phases.append(_phase(policy, regret, len(state.active)))
             break
-        state = learner.learn(state, policy, _released(policy, population, seed))
+        state = learner.learn(state, policy, _released(policy, population, seed, state.phase + 1))
         phases.append(_phase(policy, regret, len(state.active)))
         terms.append(policy.terms)
     best = int(np.argmin(lost))
@@ -101,9 +101,9 @@ def simulate_once(spec: PhasedSpec, seed: int) -> tuple[Run, tuple[VectorTerms, 
     return run, tuple(terms)
 
 
-def _released(policy: PhasedPolicy, population: Linear, seed: int) -> Any:
+def _released(policy: PhasedPolicy, population: Linear, seed: int, phase: int) -> Any:
     # People and noise are drawn apart, and by phase: what trust models are compared on is then much the same people.
-    rng, noise = (np.random.default_rng([seed, stream, policy.version]) for stream in (2, 3))
+    rng, noise = (np.random.default_rng([seed, stream, phase]) for stream in (2, 3))
     people = policy.terms.batch
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
     averages = population.averages(people, policy.support, policy.plays, rng)

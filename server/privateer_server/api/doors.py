@@ -20,7 +20,7 @@ from privateer.wire.upload import SENDER_HEADER, changed_upload, check_sender
 from privateer_server.api.problems import MethodNotAllowed, problem_response
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
-from privateer_server.tally import Outcome
+from privateer_server.tally import Delivery
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
@@ -107,7 +107,7 @@ class ReportsDoor(Door):
         outcome = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
         if outcome.problem and not outcome.accepted:
             return problem_response(outcome.problem, refused=outcome.refused)
-        return _accepted(outcome)
+        return JSONResponse({"accepted": outcome.accepted, "refused": outcome.refused}, _ACCEPTED)
 
 
 class BatchesDoor(Door):
@@ -123,12 +123,7 @@ class BatchesDoor(Door):
         return await asyncio.to_thread(decode_batch, whole)
 
     async def _counted(self, envelope: Envelope, body: Body) -> Response:
-        outcome = await self._intake.submit(envelope, body.sender, is_batch=True, is_signed=True)
-        if outcome.already_taken:
-            return JSONResponse({"status": "already-taken"}, _OK)
-        self._metrics.take_batch()
-        return _accepted(outcome)
-
-
-def _accepted(outcome: Outcome) -> Response:
-    return JSONResponse({"accepted": outcome.accepted, "refused": outcome.refused}, _ACCEPTED)
+        outcome = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender))
+        if not outcome.again:
+            self._metrics.take_batch()
+        return Response(outcome.answer, _OK if outcome.again else _ACCEPTED, media_type="application/json")

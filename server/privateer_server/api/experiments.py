@@ -1,6 +1,5 @@
 """Control routes of experiments: create, list, policy, state, history, privacy."""
 
-import secrets
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from privateer.errors import NotFound, SpecError, Unauthorized
+from privateer.errors import NotFound, SpecError
 from privateer.families import AnySpec, parse_any_spec
 from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
@@ -17,6 +16,7 @@ from privateer.serving.peer import peer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import digest
 from privateer_server.api import promises, views
+from privateer_server.api.admin import authorize
 from privateer_server.experiments import Experiments
 from privateer_server.store import Store
 
@@ -27,14 +27,14 @@ _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 
 
-def experiments_router(experiments: Experiments, store: Store, admin_token: str, budget: Budget) -> APIRouter:
+def experiments_router(experiments: Experiments, store: Store, token_digest: bytes, budget: Budget) -> APIRouter:
     """The routes, bound to what they read."""
     router = APIRouter(prefix="/experiments", tags=["experiments"])
 
     @router.post("", status_code=_CREATED)
     async def create(request: Request, authorization: Annotated[str, Header()] = "") -> JSONResponse:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
-        _authorize(authorization, admin_token)
+        authorize(authorization, token_digest)
         is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
         most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
         length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
@@ -99,11 +99,6 @@ def experiments_router(experiments: Experiments, store: Store, admin_token: str,
         return promises.privacy(experiments.get(name).spec, store.rounds(name))
 
     return router
-
-
-def _authorize(authorization: str, token: str) -> None:
-    if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
-        raise Unauthorized("the admin token is missing or wrong", remedy="send Authorization: Bearer TOKEN")
 
 
 def _read_spec(body: bytearray, is_toml: bool) -> AnySpec:

@@ -1,16 +1,17 @@
 """Routes for operators: health, readiness, metrics, keys."""
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from privateer.errors import Unavailable
+from privateer.wire.publication import Round
 from privateer_server.experiments import Experiments
+from privateer_server.faults import trace
 from privateer_server.intake import Intake
-from privateer_server.keys import key_id
 from privateer_server.metrics import Metrics
 from privateer_server.store import Store
 
@@ -18,9 +19,7 @@ _log = logging.getLogger("privateer.server")
 _RESTART: Final = "see the server's log"
 
 
-def operations_router(
-    intake: Intake, experiments: Experiments, store: Store, metrics: Metrics, public_key: bytes
-) -> APIRouter:
+def operations_router(intake: Intake, experiments: Experiments, store: Store, metrics: Metrics) -> APIRouter:
     """The routes, bound to what they look at."""
     router = APIRouter(tags=["operations"])
 
@@ -37,7 +36,7 @@ def operations_router(
         try:
             store.check()
         except Exception as error:
-            _log.error("the store does not write (%s)", type(error).__name__)
+            _log.error("the store does not write (%s)", trace(error))
             raise Unavailable("the store does not write", remedy=_RESTART) from None
         return {"status": "ready"}
 
@@ -48,8 +47,14 @@ def operations_router(
         return Response(metrics.text(versions), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/keys")
-    async def keys() -> dict[str, str]:
-        """The public key to which reports are sealed (X25519, hex)."""
-        return {"public_key": public_key.hex(), "key_id": key_id(public_key).hex()}
+    async def keys() -> dict[str, list[dict[str, Any]]]:
+        """The public keys to which reports of open rounds are sealed (X25519, hex)."""
+        rounds = [experiment.current.round for experiment in experiments]
+        return {"keys": [_key(facts) for facts in rounds if facts.batch]}
 
     return router
+
+
+def _key(facts: Round) -> dict[str, Any]:
+    keys = {"public_key": facts.public_key.hex(), "key_id": facts.key_id.hex()}
+    return {"experiment": facts.experiment, "version": facts.version, **keys}

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer.wire.problem import MEDIA_TYPE, problem_body
+from privateer_server.faults import trace
 
 _log = logging.getLogger("privateer.server")
 _RETRY_SECONDS = "1"
@@ -40,7 +41,7 @@ def problem_response(error: PrivateerError, **extension: Any) -> Response:
 
 
 class FaultGuard:
-    """ASGI middleware that answers a fault with a problem, and logs the fault's type alone."""
+    """ASGI middleware that answers a fault with a problem, and logs the fault's kind and where it happened."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,7 +60,7 @@ class FaultGuard:
         except Exception as error:
             if scope["type"] != "http":
                 raise
-            _log.error("a request failed (%s)", type(error).__name__)
+            _log.error("a request failed (%s)", trace(error))
             if not started:
                 fault = Internal("the server failed to answer", remedy="see the server's log")
                 await problem_response(fault)(scope, receive, send)
@@ -91,7 +92,7 @@ def _methods(request: Request) -> list[str]:
         scope = dict(request.scope) | {"method": method}
         return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
 
-    return [method for method in ("GET", "POST") if takes(method)]
+    return [method for method in ("GET", "POST", "DELETE") if takes(method)]
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

@@ -29,9 +29,13 @@ def summary(experiment: Experiment) -> dict[str, Any]:
 
 
 def facts(experiment: Experiment) -> dict[str, Any]:
-    """The summary, with refusals by reason and the spec."""
+    """The summary, with refusals by reason, the shuffler that claimed the experiment, and the spec."""
     spec = experiment.spec.model_dump(mode="json", exclude_none=True)
-    return summary(experiment) | {"refused": dict(experiment.refused), "spec": spec}
+    return summary(experiment) | {
+        "refused": dict(experiment.refused),
+        "shuffler": experiment.shuffler or None,
+        "spec": spec,
+    }
 
 
 def policy(spec: AnySpec, publication: bytes) -> dict[str, Any]:

@@ -32,8 +32,10 @@ class PhasedState:
 
     Attributes
     ----------
-    phase, played, asked
-        Closed phases, rounds played and people asked in them.
+    phase, played
+        Phases that were learned from, and rounds played in them.
+    asked
+        People asked so far, in repeated phases too.
     active
         Shape (a,), int64: rows of the actions that may still be the best.
     estimates, widths
@@ -103,9 +105,21 @@ class PhasedLearner:
         return PhasedState(0, 0, 0, np.arange(every), np.zeros(every), np.full(every, np.inf), 0.0)
 
     def batch(self, state: PhasedState) -> int:
-        """People whom the next phase asks; 0 if nothing is left to learn."""
+        """People from whom the next phase learns; 0 if nothing is left to learn."""
         done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
         return 0 if done else self.spec.clients(state.phase + 1)
+
+    def repeat(self, state: PhasedState, policy: PhasedPolicy) -> PhasedState:
+        """The state after a phase of which too few reports opened: the same phase asks the next people of the order."""
+        return self._with_people(replace(state, asked=state.asked + policy.places))
+
+    def _with_people(self, state: PhasedState) -> PhasedState:
+        """``state``, failed if the population has too few people left, since repeated phases used them up."""
+        needed = self.spec.asked(self.batch(state))
+        if state.asked + needed <= self.spec.experiment.people:
+            return state
+        no_room = self.rounds(state) > self.spec.experiment.horizon - state.played
+        return state if no_room else self.fail(state)
 
     def rounds(self, state: PhasedState) -> int:
         """What the next phase plays in all, if the horizon has room: plays are whole, so more than its length."""
@@ -129,7 +143,7 @@ class PhasedLearner:
         return PhasedPolicy(version, state.active, support, plays, seed, state.asked, self.spec.middle, terms, places)
 
     def fail(self, state: PhasedState) -> PhasedState:
-        """The state after a phase in which too few people reported: nothing of it is used."""
+        """The state after a phase to which too few people came in time, or for which nobody is left to ask."""
         return replace(state, failed=True)
 
     def _design(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -157,12 +171,12 @@ class PhasedLearner:
         points = self.actions[state.active] @ basis.T
         values = points @ estimate.theta
         keep = (
-            self._keep_published(policy, release.reports, values)
+            self._keep_published(state.phase, policy, release.reports, values)
             if self.published
             else self._keep(points, values, estimate)
         )
         leader = int(np.argmax(values))
-        return replace(
+        after = replace(
             state,
             phase=state.phase + 1,
             played=state.played + policy.rounds,
@@ -172,6 +186,7 @@ class PhasedLearner:
             widths=estimate.width(points - points[leader], self.log)[keep],
             clipped=self._clipped(policy, averages, release.reports),
         )
+        return self._with_people(after)
 
     def _estimate(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> Estimate:
         """Theta = V^-1 X^T diag(T) y (line 17), and how far it may be off: rewards, people, and what protects them.
@@ -201,10 +216,10 @@ class PhasedLearner:
             keep &= ~beaten
         return keep
 
-    def _keep_published(self, policy: PhasedPolicy, people: int, values: Array) -> NDArray[np.bool_]:
+    def _keep_published(self, closed: int, policy: PhasedPolicy, people: int, values: Array) -> NDArray[np.bool_]:
         """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
         dimension = self.actions.shape[1]
-        length = self.spec.first_length * 2.0 ** (policy.version - 1)
+        length = self.spec.first_length * 2.0**closed
         rewards = self.spec.half_range * math.sqrt(2 * dimension / (people * length))
         sampled = self.spec.algorithm.client_deviation / math.sqrt(people)
         noise = 2 * math.sqrt(policy.terms.spread(people)[0] * dimension)

@@ -1,8 +1,12 @@
 """What the server must not forget, behind a small interface."""
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+TRANSIENT: Final = (OSError, sqlite3.OperationalError)
+"""What a store raises while a disk is full or slow: the same may work later."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,11 @@ class RoundRecord:
         Public facts of the policy (JSON), for the history.
     publication
         The encoded publication, served as it is.
-    state, total
-        Learner state that made the policy, and sums of the reports, encoded; empty once the next round is published.
+    state
+        Learner state that made the policy, encoded; empty once the next round is published.
+    total
+        Sums of the reports, encoded and encrypted with the round's key (`privateer_server.opening.Opener.protect`);
+        empty once the next round is published, in a backup, and of a round that asks nobody.
     """
 
     version: int
@@ -45,12 +52,15 @@ class ExperimentRecord:
 
     Attributes
     ----------
+    shuffler
+        Id of the key of the shuffler that claimed it; empty if none did.
     accepted, refused
         Reports counted over all rounds, and turned away by reason.
     """
 
     name: str
     spec: bytes
+    shuffler: str
     accepted: int
     refused: Mapping[str, int]
     current: RoundRecord
@@ -69,6 +79,8 @@ class Change:
         Of the reports that the change counts and that may come again.
     refused
         Reports turned away by reason, to be added.
+    answers
+        What the shuffler is told of batches, by their digests.
     following
         The next round, if the change closes this one.
     """
@@ -77,9 +89,10 @@ class Change:
     version: int
     received: int
     taken: bool
-    total: bytes | None = field(repr=False)
+    total: bytes | None = field(default=None, repr=False)
     report_ids: Sequence[bytes] = field(default=(), repr=False)
     refused: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
 
 
@@ -92,6 +105,14 @@ class Store(Protocol):
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none."""
+        ...
+
+    def claim(self, experiment: str, shuffler: str) -> None:
+        """Note whose reports an experiment takes; empty: nobody's yet."""
+        ...
+
+    def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
+        """What was answered to a batch; None if it was never counted."""
         ...
 
     def experiments(self) -> list[ExperimentRecord]:
@@ -108,6 +129,14 @@ class Store(Protocol):
 
     def check(self) -> None:
         """Write something durable, or raise what keeps the store from writing."""
+        ...
+
+    def tidy(self) -> None:
+        """Leave no earlier state of the data on disk."""
+        ...
+
+    def backup(self) -> bytes:
+        """A copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
         ...
 
     def close(self) -> None:

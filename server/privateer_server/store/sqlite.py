@@ -2,39 +2,52 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from privateer.errors import SpecError
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import Change, ExperimentRecord, RoundRecord
+from privateer_server.store.backup import copied
+from privateer_server.store.database import Kind, open_database
 
-_FILE: Final = "server.db"
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS rounds (
-    experiment TEXT NOT NULL REFERENCES experiments (name),
-    version INTEGER NOT NULL,
-    batch INTEGER NOT NULL,
-    people INTEGER NOT NULL,
-    received INTEGER NOT NULL,
-    taken INTEGER NOT NULL,
-    digest BLOB NOT NULL,
-    summary BLOB NOT NULL,
-    publication BLOB NOT NULL,
-    state BLOB NOT NULL,
-    total BLOB NOT NULL,
-    UNIQUE (experiment, version)
-);
-CREATE TABLE IF NOT EXISTS report_ids (experiment TEXT NOT NULL, version INTEGER NOT NULL, ids BLOB NOT NULL);
-CREATE INDEX IF NOT EXISTS report_ids_of_round ON report_ids (experiment, version);
-CREATE TABLE IF NOT EXISTS refusals (
-    experiment TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (experiment, reason)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL);
-"""
+FILE: Final = "server.db"
+DATABASE: Final = Kind(
+    application=0x50525653,
+    version=1,
+    schema="""
+    CREATE TABLE experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE rounds (
+        experiment TEXT NOT NULL REFERENCES experiments (name),
+        version INTEGER NOT NULL,
+        batch INTEGER NOT NULL,
+        people INTEGER NOT NULL,
+        received INTEGER NOT NULL,
+        taken INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        summary BLOB NOT NULL,
+        publication BLOB NOT NULL,
+        state BLOB NOT NULL,
+        total BLOB NOT NULL,
+        UNIQUE (experiment, version)
+    );
+    CREATE TABLE report_ids (experiment TEXT NOT NULL, version INTEGER NOT NULL, ids BLOB NOT NULL);
+    CREATE INDEX report_ids_of_round ON report_ids (experiment, version);
+    CREATE TABLE answers (
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        answer BLOB NOT NULL,
+        PRIMARY KEY (experiment, version, digest)
+    ) WITHOUT ROWID;
+    CREATE TABLE refusals (
+        experiment TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (experiment, reason)
+    ) WITHOUT ROWID;
+    CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
+    """,
+    field="PRIVATEER_DATA",
+)
 _LAST_ROUND: Final = """
 SELECT version, batch, people, received, taken, digest, summary, publication, state, total FROM rounds
 WHERE experiment = ? ORDER BY version DESC LIMIT 1
@@ -54,41 +67,31 @@ class SqliteStore:
     Raises
     ------
     SpecError
-        If the file cannot be opened or another server has it.
+        If the file cannot be opened, is damaged or of another version, or another server has it.
     """
 
     def __init__(self, data: Path) -> None:
         self._lock = Lock()
-        try:
-            self._db = sqlite3.connect(data / _FILE, timeout=1, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise _unusable(error) from None
-        try:
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("PRAGMA foreign_keys = ON")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            self._db.close()
-            raise _unusable(error) from None
+        self._db = open_database(data / FILE, DATABASE)
+        self._written = True
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
+            self._written = True
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException:
-                if self._db.in_transaction:
+                with suppress(sqlite3.Error):  # a full disk may have rolled back already
                     self._db.execute("ROLLBACK")
                 raise
 
     def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
         """Add an experiment with its first round."""
         with self._transaction() as db:
-            db.execute("INSERT INTO experiments VALUES (?, ?)", (name, spec))
+            db.execute("INSERT INTO experiments VALUES (?, ?, '')", (name, spec))
             _insert_round(db, name, first)
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -96,14 +99,30 @@ class SqliteStore:
         with self._transaction() as db:
             for change in changes:
                 _apply(db, change)
+        if any(change.following for change in changes):
+            self.tidy()
+
+    def claim(self, experiment: str, shuffler: str) -> None:
+        """Note whose reports an experiment takes."""
+        with self._transaction() as db:
+            db.execute("UPDATE experiments SET shuffler = ? WHERE name = ?", (shuffler, experiment))
+
+    def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
+        """What was answered to a batch, if it was counted."""
+        with self._lock:
+            row = self._db.execute(
+                "SELECT answer FROM answers WHERE experiment = ? AND version = ? AND digest = ?",
+                (experiment, version, digest),
+            ).fetchone()
+        return row[0] if row else None
 
     def experiments(self) -> list[ExperimentRecord]:
         """All experiments, by name."""
         with self._lock:
-            rows = self._db.execute("SELECT name, spec FROM experiments ORDER BY name").fetchall()
-            return [self._experiment(name, spec) for name, spec in rows]
+            rows = self._db.execute("SELECT name, spec, shuffler FROM experiments ORDER BY name").fetchall()
+            return [self._experiment(*row) for row in rows]
 
-    def _experiment(self, name: str, spec: bytes) -> ExperimentRecord:
+    def _experiment(self, name: str, spec: bytes, shuffler: str) -> ExperimentRecord:
         current = self._db.execute(_LAST_ROUND, (name,)).fetchone()
         accepted = self._db.execute("SELECT sum(received) FROM rounds WHERE experiment = ?", (name,)).fetchone()[0]
         refused = self._db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (name,)).fetchall()
@@ -115,7 +134,7 @@ class SqliteStore:
             for (chunk,) in chunks
             for start in range(0, len(chunk), REPORT_ID_SIZE)
         )
-        return ExperimentRecord(name, spec, accepted, dict(refused), _round(current), ids)
+        return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids)
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """The publication of a version, if there is one."""
@@ -135,6 +154,18 @@ class SqliteStore:
         """Write a row, or raise what keeps the store from writing."""
         with self._transaction() as db:
             db.execute("INSERT INTO probe VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET checks = checks + 1")
+
+    def tidy(self) -> None:
+        """Empty the write-ahead log, which keeps earlier states of the data; if the disk is full, a later call does."""
+        with self._lock, suppress(sqlite3.Error):
+            if self._written:
+                busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._written = bool(busy)
+
+    def backup(self) -> bytes:
+        """A copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
+        with self._lock:
+            return copied(self._db, DATABASE)
 
     def close(self) -> None:
         """Close the file and give up its lock."""
@@ -164,12 +195,10 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
     if change.report_ids:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
         db.execute("INSERT INTO report_ids VALUES (?, ?, ?)", (*where, b"".join(change.report_ids)))
+    rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
+    db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])
     if change.following:
         db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)
         db.execute("DELETE FROM report_ids WHERE experiment = ? AND version = ?", where)
         _insert_round(db, change.experiment, change.following)
-
-
-def _unusable(error: sqlite3.Error) -> SpecError:
-    return SpecError(f"{_FILE} does not open: {error}", field="PRIVATEER_DATA", remedy="is another server using it?")

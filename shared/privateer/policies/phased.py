@@ -21,7 +21,7 @@ class PhasedPolicy:
     Attributes
     ----------
     version
-        The phase, from 1.
+        Of this round's policy, from 1: no number of a phase, since a phase may take several rounds.
     active
         Shape (a,), int64: rows of the actions that may still be the best, rising.
     support

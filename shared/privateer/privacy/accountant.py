@@ -104,7 +104,7 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
             return Curve(True, proof, lambda e: _pure_delta(e, epsilon))
         case Gaussian(deviation, sensitivity):
             proof = "analytic Gaussian (Balle and Wang 2018, Theorem 8)"
-            return Curve(True, proof, lambda e: _ROUNDING * gaussian_delta(e, deviation, sensitivity))
+            return Curve(True, proof, lambda e: min(1.0, _ROUNDING * gaussian_delta(e, deviation, sensitivity)))
         case Laplace(scale, sensitivity):
             return Curve(
                 True, "Laplace noise on one number, in closed form", lambda e: _laplace_delta(e, sensitivity / scale)

@@ -18,6 +18,8 @@ _POINTS: Final = 24
 """Grid points per standard deviation of one coordinate's loss."""
 _ROUNDING: Final = 1 + 1e-9
 """Covers what floating point loses in the noise's probabilities."""
+_REACH_MAX: Final = 700.0
+"""Losses beyond it, of which the exponential is no number, count as infinite."""
 TRIALS_MAX: Final = 10**10
 
 
@@ -152,7 +154,7 @@ def _composed(trials: int, chance: float, levels: int, coordinates: int) -> Comp
 
 def _either(left: LossDistribution, right: LossDistribution) -> LossDistribution:
     """A pair that dominates two others, in both directions of each."""
-    reach = max(np.abs(left.losses).max(), np.abs(right.losses).max()) + left.step
+    reach = min(_REACH_MAX, max(np.abs(left.losses).max(), np.abs(right.losses).max()) + left.step)
     return from_curve(lambda epsilon: max(left.delta(epsilon), right.delta(epsilon)), left.step, float(reach))
 
 
@@ -172,7 +174,8 @@ def _losses(trials: int, chance: float, shift: int) -> LossDistribution:
     unreachable = law.sf(trials - shift, trials, chance) if shift > 0 else law.cdf(-shift - 1, trials, chance)
     masses = law.pmf(points, trials, chance) * _ROUNDING
     losses = -_log_ratio(points, trials, chance, shift)
-    step = abs(shift) / math.sqrt(trials * chance * (1 - chance)) / _POINTS
+    # Beyond a step of 1 there is next to no noise, and no promise to keep.
+    step = min(1.0, abs(shift) / math.sqrt(trials * chance * (1 - chance)) / _POINTS)
     return on_grid(losses, masses, step, min(1.0, float(unreachable) * _ROUNDING + 2 * _TAIL))
 
 

@@ -15,6 +15,8 @@ from privateer.privacy.terms import Terms
 FORMAT: Final = "privateer/certificate/1"
 RECORD: Final = "context, arm and reward"
 _COLLUDING: Final = "server and shuffler"
+_WORDS_MAX: Final = 1000
+"""Characters of a text: words of a certificate are shown on screens."""
 _ROUNDING: Final = 1 + 1e-6
 """Delta may be so much above its claim: other machines' last digits."""
 
@@ -155,41 +157,43 @@ _CLAIMS: Final = {"local": _local, "shuffle": _shuffle, "central": _central, "no
 
 
 def read_certificate(value: Any) -> Certificate:
-    """A certificate from what JSON makes of it, or of a privacy record that holds one.
+    """A certificate from what JSON makes of it; it holds nothing else.
 
     Raises
     ------
     SpecError
         If it is none, of another format, or an event in it is unknown or out of range.
     """
-    if isinstance(value, dict) and "certificate" in value:
-        value = value["certificate"]
     try:
         certificate = msgspec.convert(value, Certificate)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise SpecError(f"not a certificate: {error}", field="certificate", remedy="see docs/privacy.md") from None
-    if certificate.format != FORMAT or not certificate.claims:
-        raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy="ask for a new one")
-    for claim in certificate.claims:
-        _check_claim(claim)
+    check_certificate(certificate)
     return certificate
 
 
-def read_certificates(value: Any) -> dict[str, Certificate]:
-    """All certificates of a document by cohort: the experiment's own people's (empty name), and each source's.
+def check_certificate(certificate: Certificate) -> None:
+    """Refuse a certificate of another format, with unreadable words, or with a claim that is none.
 
     Raises
     ------
     SpecError
-        As `read_certificate`, or if the sources of a privacy record are none.
+        Naming the field.
     """
-    found = {"": read_certificate(value)}
-    sources = value.get("sources", []) if "certificate" in value else []
-    for source in sources if isinstance(sources, list) else [None]:
-        if not (isinstance(source, dict) and isinstance(source.get("name"), str) and "certificate" in source):
-            raise SpecError("not a list of named certificates", field="sources", remedy="ask for a new record")
-        found[source["name"]] = read_certificate(source)
-    return found
+    if certificate.format != FORMAT or not certificate.claims:
+        raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy="ask for a new one")
+    if len({claim.against for claim in certificate.claims}) < len(certificate.claims):
+        raise SpecError("two claims against one adversary", field="certificate.claims", remedy="ask for a new one")
+    words = [certificate.experiment, *certificate.assumes]
+    words += [text for claim in certificate.claims for text in (claim.against, claim.about, claim.proof)]
+    if not all(0 < len(text) <= _WORDS_MAX and text.isprintable() for text in words):
+        raise SpecError(
+            f"every text must have 1 to {_WORDS_MAX} printable characters",
+            field="certificate",
+            remedy="ask for a new one",
+        )
+    for claim in certificate.claims:
+        _check_claim(claim)
 
 
 def _check_claim(claim: Claim) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from privateer.errors import TermsRefused
 from privateer.experiment import Privacy
@@ -63,11 +63,11 @@ def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
     _CHECKS[terms.model](terms, privacy, batch, limits)
 
 
-def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
-    """The terms are those of the spec."""
-    mechanisms = {"central": "gaussian", "none": "none"}
-    tight = mechanisms.get(privacy.model, "signed-symbol")
-    expected = {
+def promised(privacy: Privacy, batch: int) -> dict[str, Any]:
+    """What the terms of a round of ``batch`` people must say, by the spec alone."""
+    trusted = {"central": "gaussian", "none": "none"}
+    tight = trusted.get(privacy.model, "signed-symbol")
+    told: dict[str, Any] = {
         "model": privacy.model,
         "epsilon": privacy.bound,
         "delta": privacy.delta,
@@ -76,7 +76,13 @@ def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
         "mechanism": "laplace" if privacy.calibration == "published" else tight,
         "arm_in_key": privacy.arm_in_key,
     }
-    for name, value in expected.items():
+    # Where records are sent nothing is left if everybody else colludes.
+    return told | ({"local_epsilon": math.inf} if privacy.model in trusted else {})
+
+
+def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
+    """The terms are those of the spec."""
+    for name, value in promised(privacy, batch).items():
         if getattr(terms, name) != value:
             raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy=_REMEDY)
     if not (terms.buckets >= 1 and 2 <= terms.symbols <= SYMBOLS_MAX and terms.local_epsilon > 0):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, ndtri, roots_legendre
 
 from privateer.contributions import BoundedVectors, VectorSums
-from privateer.errors import OutOfRange
+from privateer.errors import OutOfRange, SpecError
 from privateer.privacy.noise import NoiseSource
 from privateer.privacy.response import SubsetResponse
 from privateer.slots import mix
@@ -65,6 +65,11 @@ class VectorSymbol:
     Notes
     -----
     Privacy cost: epsilon-LDP per report (subset selection; slots and directions are independent of the data).
+
+    Raises
+    ------
+    SpecError
+        If there is no such randomizer.
     """
 
     ball: Ball
@@ -72,6 +77,12 @@ class VectorSymbol:
     directions: int
     chosen: int
     seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.chosen <= self.directions:
+            raise SpecError("must be 1 to directions", field="chosen", remedy="use what the calibration gives")
+        if self.response.threshold == 0:
+            raise SpecError("too small to tell anything", field="epsilon", remedy="choose a larger epsilon")
 
     @cached_property
     def response(self) -> SubsetResponse:

@@ -83,6 +83,7 @@ def _config(app: Any, lifespan: Any, connections: int) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
+        log_config=None,
         log_level="error",
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,

@@ -1,5 +1,6 @@
-"""A full round on its way from the shuffler to the server, signed by the shuffler."""
+"""Full batches on their way from the shuffler to the server: signed by the shuffler, and answered."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,10 +13,27 @@ from privateer.wire.signature import SECONDS_APART, Announcement, sign, verify
 
 SIGNATURE_HEADER: Final = "privateer-signature"
 _PURPOSE: Final = b"privateer/batch/2\0"
+_CLAIM: Final = b"privateer/claim/1\0"
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """What the server answers to a batch, the same however often the batch is delivered.
+
+    Attributes
+    ----------
+    accepted, refused
+        People whose reports opened and count, and the others by reason.
+    closed
+        Whether the version takes no further batch. If not, the shuffler fills another whole batch for it.
+    """
+
+    accepted: int
+    refused: dict[str, int]
+    closed: bool
 
 
 def sign_batch(body: bytes, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """The signature header of an encoded envelope that holds a whole permuted round.
+    """The signature header of an encoded envelope that holds a whole permuted batch.
 
     Parameters
     ----------
@@ -35,12 +53,35 @@ def check_signature(text: str, keys: Mapping[str, Ed25519PublicKey], now: float)
     """
     announced = verify(_PURPOSE, text, keys, now)
     if announced is None:
-        raise BatchRefused(
-            f"the batch is not signed by a trusted shuffler within {SECONDS_APART} seconds",
-            field=SIGNATURE_HEADER,
-            remedy="give the server the shuffler's public key, and set both clocks",
-        )
+        raise _unsigned("batch")
     return announced
+
+
+def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None) -> str:
+    """The signature header by which a shuffler claims an experiment, so that no other one takes reports for it."""
+    return sign(_CLAIM, experiment.encode(), key, now)
+
+
+def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> str:
+    """The id of the key of the trusted shuffler that claims an experiment.
+
+    Raises
+    ------
+    BatchRefused
+        If no trusted shuffler signed the claim of this experiment, or not within five minutes of ``now``.
+    """
+    announced = verify(_CLAIM, text, keys, now)
+    if announced is None or announced.digest != hashlib.sha256(experiment.encode()).digest():
+        raise _unsigned("claim")
+    return announced.key_id
+
+
+def _unsigned(what: str) -> BatchRefused:
+    return BatchRefused(
+        f"the {what} is not signed by a trusted shuffler within {SECONDS_APART} seconds",
+        field=SIGNATURE_HEADER,
+        remedy="give the server the shuffler's public key, and set both clocks",
+    )
 
 
 def changed_batch() -> BatchRefused:

@@ -61,6 +61,7 @@ def _write(path: Path, text: str, mode: int) -> None:
     draft = path.with_name(f".{path.name}.new")  # renamed when whole: nobody reads half a key
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w") as file:
+        os.fchmod(file.fileno(), mode)  # whatever the process's mask: services read the public half
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

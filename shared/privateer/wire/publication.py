@@ -12,7 +12,7 @@ import msgspec
 
 from privateer.errors import Malformed
 
-DIGEST_SIZE: Final = 16
+DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
 _NUMBERS: Final = 1 << 63
@@ -106,10 +106,10 @@ def decode_publication(body: bytes) -> Publication:
     """
     try:
         return msgspec.msgpack.decode(body, type=Publication)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("not a publication", remedy="fetch the policy again as application/msgpack") from error
 
 
 def digest(body: bytes) -> bytes:
-    """First 16 bytes of the SHA-256 of an encoded publication."""
-    return hashlib.sha256(body).digest()[:DIGEST_SIZE]
+    """SHA-256 of an encoded publication: whole, since devices rely on nobody finding two publications of one digest."""
+    return hashlib.sha256(body).digest()

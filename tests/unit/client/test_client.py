@@ -10,6 +10,7 @@ from privateer.errors import AlreadyReported, InputError, NotFound, RoundClosed,
 from privateer.wire.envelope import decode_envelope
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
+from tests.support.devices import StillTime, still
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -36,6 +37,11 @@ class Service:
 
 def client(service: Service, ledger: Path, **options: object) -> Client:
     return Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(service), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> StillTime:
+    return still(monkeypatch)
 
 
 @pytest.fixture
@@ -104,10 +110,10 @@ def test_retries_send_the_same_bytes_and_a_duplicate_was_accepted(ledger: Path) 
 
 
 def test_nobody_answers(ledger: Path) -> None:
-    service = Service(published(make_spec()), *[httpx.ConnectError("down")] * 3)
+    service = Service(published(make_spec()), *[httpx.ConnectError("down")] * 1000)
     session = client(service, ledger).join("test")
     session.choose(CONTEXT)
-    assert session.report(1.0) is Outcome.UNSENT
+    assert session.report(1.0) is Outcome.PENDING
 
 
 def test_a_late_report_is_an_outcome_and_no_exception(ledger: Path) -> None:
@@ -234,12 +240,35 @@ def test_an_address_that_is_none_is_refused(ledger: Path, url: str) -> None:
     assert refusal.value.field == "url"
 
 
+@pytest.mark.parametrize("shuffler", ["m", "ftp://m", "http://u:p@m"])
+def test_a_shuffler_that_is_none_is_refused(ledger: Path, shuffler: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        Client("http://s", shuffler=shuffler, ledger=Ledger(ledger))
+    assert refusal.value.field == "shuffler"
+
+
+@pytest.mark.parametrize(
+    ("times", "field"),
+    [
+        ({"timeout": 0.0}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"patience": -1.0}, "patience"),
+        ({"patience": float("nan")}, "patience"),
+    ],
+)
+def test_times_out_of_range_are_refused(ledger: Path, times: dict[str, float], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        client(Service(b""), ledger, **times)
+    assert refusal.value.field == field
+
+
 def test_a_cookie_never_ties_the_report_to_the_fetch(ledger: Path) -> None:
     body, seen = published(make_spec()), []
 
     def service(request: httpx.Request) -> httpx.Response:
         seen.append(request.headers)
-        return httpx.Response(200, content=body, headers={"set-cookie": "who=somebody; path=/"})
+        status = 200 if request.method == "GET" else 202
+        return httpx.Response(status, content=body, headers={"set-cookie": "who=somebody; path=/"})
 
     with Client("http://s.example", ledger=Ledger(ledger), transport=httpx.MockTransport(service)) as device:
         session = device.join("test")

@@ -2,8 +2,9 @@
 
 import json
 import math
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,7 +16,10 @@ import pytest
 from privateer.experiment import Privacy
 from privateer.privacy.certificate import certify
 from privateer.privacy.terms import calibrate
-from privateer_client.ledger import Ledger, Payment
+from privateer_client.account import Payment
+from privateer_client.ledger import Ledger
+from tests.support.devices import pay
+from tests.support.records import record_of
 from tests.unit.lab.test_cli import run
 
 
@@ -114,22 +118,25 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
 def certificate(tmp_path: Path, epsilon: float) -> Path:
     terms = calibrate(Privacy(model="local", epsilon=1.0), 100, 1.0, 1.0)
     path = tmp_path / "certificate.json"
-    path.write_bytes(msgspec.json.encode({"certificate": certify("spring", epsilon, 0.0, [terms])}))
+    path.write_bytes(msgspec.json.encode(certify("spring", epsilon, 0.0, [terms])))
     return path
 
 
 def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = certificate(tmp_path, 1.0)
-    record = json.loads(path.read_text())
-    false = json.loads(certificate(tmp_path, 0.5).read_text())["certificate"]
-    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": record["certificate"]}]}))
-    assert figures(capsys, "verify", str(path))["sources"][0]["claims"][0]["holds"]
-    path.write_text(json.dumps(record | {"sources": [{"name": "clinic", "certificate": false}]}))
+    path, text = tmp_path / "record.json", json.dumps(record_of("sources"))
+    path.write_text(text)
+    sources = figures(capsys, "verify", str(path))["sources"]
+    assert [source["name"] for source in sources] == ["clinic", "abroad"]
+    assert all(claim["holds"] for source in sources for claim in source["claims"])
+    # Rounds and certificates agree on so few honest people that the promise is not kept.
+    path.write_text(
+        text.replace('"honest_fraction": 0.9', '"honest_fraction": 0.1').replace('"honest": 900', '"honest": 100')
+    )
     code, out, _ = run(capsys, "account", "verify", str(path))
     assert code == 1
     assert "clinic" in out
     for bad in (3, [3], [{}], [{"name": "clinic"}], [{"name": "clinic", "certificate": {}}]):
-        path.write_text(json.dumps(record | {"sources": bad}))
+        path.write_text(json.dumps(json.loads(text) | {"sources": bad}))
         code, _, err = run(capsys, "account", "verify", str(path))
         assert code == 2
         assert len(err.splitlines()) == 1
@@ -151,13 +158,13 @@ def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     for name in ("a", "b", "c"):
-        ledger.pay(Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
     found = figures(capsys, "ledger", "--path", str(path))
     assert [row["experiment"] for row in found["payments"]] == ["a", "b", "c"]
     assert found["spent"]["epsilon_in_sum"] == 1.5
     assert 1.0 < found["spent"]["epsilon_composed"] <= 1.5
     assert found["spent"]["local_epsilon_in_sum"] == 12.0
-    ledger.pay(Payment("d", 1, "none", math.inf, 0.0, math.inf))
+    pay(ledger, Payment("d", 1, "none", math.inf, 0.0, math.inf))
     found = figures(capsys, "ledger", "--path", str(path))
     assert found["spent"]["epsilon_in_sum"] is None
     assert found["spent"]["epsilon_composed"] is None
@@ -171,6 +178,53 @@ def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[st
     assert (code, out) == (2, "")
     assert "there is no ledger" in err
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE payments SET epsilon = 'much'",
+        "UPDATE payments SET epsilon = -1",
+        "UPDATE payments SET delta = 2",
+        "UPDATE payments SET version = x'ff'",
+        "UPDATE payments SET experiment = x'ff'",
+        "UPDATE payments SET model = CAST(x'ff' AS TEXT)",
+        "ALTER TABLE payments DROP COLUMN model",
+        "DROP TABLE payments; CREATE VIEW payments AS SELECT 1 AS a, 2 AS day",
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_ledger_that_somebody_changed_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, damage: str, form: list[str]
+) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger(path).pay(Payment("a", 1, "local", 0.5, 0.0, 0.5))
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(damage)
+    code, out, err = run(capsys, "account", "ledger", "--path", str(path), *form)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"event": "pure", "epsilon": 1, "epsilon": 9}]',
+        '[{"event": "pure", "epsilon": NaN}]',
+        '[{"event": "pure", "epsilon": 1' + "0" * 400 + "}]",
+        '{"event": "repeated", "of": ' * 40 + '{"event": "pure", "epsilon": 1}' + ', "count": 1}' * 40,
+        "[" * 150 + "]" * 150,
+        '[{"event": "repeated", "of": {"event": "pure", "epsilon": 1}, "count": 1' + "0" * 300 + "}]",
+        '{"events": []}',
+        "null",
+    ],
+)
+def test_hostile_events_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(text)
+    code, out, err = run(capsys, "account", "compose", str(path))
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
 
 
 @contextmanager
@@ -204,3 +258,21 @@ def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: 
         code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
+
+
+def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    for name in ("http://s/a", "http://s/b", "http://t:81/c"):
+        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
+    ledger.discard("http://s/a")
+    found = figures(capsys, "ledger", "--path", str(ledger.path))
+    assert [row["waiting"] for row in found["payments"]] == [False, True, True]
+    assert found["servers"] == {
+        "http://s": {"epsilon_in_sum": 1.0, "delta_in_sum": 2e-6, "local_epsilon_in_sum": 8.0},
+        "http://t:81": {"epsilon_in_sum": 0.5, "delta_in_sum": 1e-6, "local_epsilon_in_sum": 4.0},
+    }
+    assert found["spent"]["delta_in_sum"] == pytest.approx(3e-6)
+    assert found["spent"]["waiting"] == 2
+    code, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
+    assert code == 0
+    assert "at http://t:81" in out

@@ -112,7 +112,7 @@ def test_published_widths_are_those_of_equation_3():
     noise = policy.terms.deviation / 2**14 / n
     width = (math.sqrt(2 * d / (n * h)) + 0.1 / math.sqrt(n) + 2 * noise * math.sqrt(d)) * math.sqrt(2 * math.log(100))
     values = np.array([0.0, -1.999 * width, -2.001 * width])
-    assert learner._keep_published(policy, n, values).tolist() == [True, True, False]
+    assert learner._keep_published(0, policy, n, values).tolist() == [True, True, False]
 
 
 def test_published_plays_the_last_phase_as_far_as_it_fits_and_tight_the_best():
@@ -160,6 +160,51 @@ def test_nobody_is_asked_twice_and_all_rounds_are_played(trust):
         state = learner.learn(state, policy, exact(spec, policy, np.zeros(4)))
     assert len(set(asked)) == len(asked) > 100
     assert state.played + learner.policy(state, 99, 0, 1).rounds == spec.experiment.horizon
+
+
+@pytest.mark.parametrize("trust", ["none", "central-published"])
+def test_a_repeated_phase_is_the_same_one_with_other_people(trust):
+    """A policy's version is no number of a phase: what is learned from a repeated one does not depend on it."""
+    spec = phased_spec({"algorithm.clients": 3.0}, trust)
+    learner, state, policy = opened(spec)
+    again = learner.repeat(state, policy)
+    repeated = learner.policy(again, 7, learner.batch(again), policy.seed)
+    assert (again.phase, again.played, again.failed) == (0, 0, False)
+    assert (repeated.start, repeated.places) == (policy.places, policy.places)
+    assert not set(policy.asked(spec.experiment.people)) & set(repeated.asked(spec.experiment.people))
+    released = exact(spec, policy, np.array([0.5, 0.1, 0, 0]))
+    once, twice = learner.learn(state, policy, released), learner.learn(again, repeated, released)
+    assert twice.asked == once.asked + policy.places
+    assert (twice.active.tolist(), twice.widths.tolist()) == (once.active.tolist(), once.widths.tolist())
+
+
+def test_phases_are_repeated_as_long_as_there_are_people():
+    spec = phased_spec({"experiment.people": 2000})
+    needed = sum(spec.asked(spec.clients(phase)) for phase in range(1, spec.phases + 1))
+    spec = phased_spec({"experiment.people": needed + spec.asked(spec.clients(1))})
+    learner, state, policy = opened(spec)
+    state = learner.repeat(state, policy)
+    while not state.failed and learner.batch(state):
+        policy = learner.policy(state, 1, learner.batch(state), 3)
+        assert policy.start + policy.places <= spec.experiment.people
+        state = learner.repeat(state, policy)
+    assert state.failed
+    assert learner.batch(state) == 0
+
+
+def test_people_who_are_missing_after_repeats_end_the_experiment_with_what_it_knows():
+    """The next phase needs more people than are left: the best action so far is played, the experiment is failed."""
+    spec = phased_spec({"experiment.people": 2000})
+    needed = sum(spec.asked(spec.clients(phase)) for phase in range(1, spec.phases + 1))
+    spec = phased_spec({"experiment.people": needed})
+    learner, state, policy = opened(spec)
+    state = learner.repeat(state, policy)
+    while learner.batch(state):
+        policy = learner.policy(state, 1, learner.batch(state), 3)
+        state = learner.learn(state, policy, exact(spec, policy, np.zeros(4)))
+    assert state.failed
+    assert state.phase == spec.phases - 1
+    assert learner.policy(state, 99, 0, 3).rounds == spec.experiment.horizon - state.played
 
 
 def test_a_release_of_fewer_people_is_learned_with_wider_widths():

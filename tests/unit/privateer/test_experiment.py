@@ -243,3 +243,14 @@ def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
         if number > 50:
             return
     assert spec.experiment.horizon - seen < (fewest if model == "shuffle" else 1)
+
+
+def test_what_does_not_open_uses_up_nobodys_place():
+    """The schedule counts reports that opened: more rounds, or fewer if batches brought more than was asked."""
+    spec = make_spec({**SHUFFLE, "experiment.horizon": 5000, "privacy.min_batch": 1000})
+    turns, turn = 0, next_turn(spec, None)
+    while turn.batch:
+        turns, turn = turns + 1, next_turn(spec, turn, 800)
+    assert (turns, turn.seen) == (6, 4800)
+    last = next_turn(spec, next_turn(spec, None), 6000)
+    assert (last.seen, last.batch) == (6000, 0)

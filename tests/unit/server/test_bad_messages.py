@@ -34,7 +34,7 @@ async def test_one_persons_bad_messages(api: Api, shuffler_key: Ed25519PrivateKe
     random.Random(3).shuffle(messages)
     body = encode_envelope(Envelope(phase.header, b"".join(messages)))
     answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: sign_batch(body, shuffler_key)})
-    assert answer.json() == {"accepted": phase.round.batch - 1, "refused": {reason: 1}}
+    assert answer.json() == {"accepted": phase.round.batch - 1, "refused": {reason: 1}, "closed": True}
     facts = await api.facts()
     assert (facts["version"], facts["status"], facts["refused"]) == (2, "open", {reason: 1})
     state = (await api.client.get("/experiments/test/state")).json()["state"]

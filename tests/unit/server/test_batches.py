@@ -34,7 +34,7 @@ async def opened(api: Api) -> bytes:
 async def test_batch_closes_its_round(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
     first = await opened(api)
     response = await deliver(api, body_of(first, sealed_reports(first, 100)), shuffler_key)
-    assert (response.status_code, response.json()) == (202, {"accepted": 100, "refused": {}})
+    assert (response.status_code, response.json()) == (202, {"accepted": 100, "refused": {}, "closed": True})
     second = decode_publication(await api.publication())
     assert (second.round.version, second.round.batch) == (2, 100)
     assert (await api.facts())["accepted"] == 100
@@ -47,9 +47,11 @@ async def test_batch_again_is_taken_already(api: Api, shuffler_key: Ed25519Priva
     answers = await asyncio.gather(*(deliver(api, body, shuffler_key) for _ in range(3)))
     assert sorted(answer.status_code for answer in answers) == [200, 200, 202]
     again = await deliver(api, body, shuffler_key)
-    assert (again.status_code, again.json()) == (200, {"status": "already-taken"})
+    assert (again.status_code, again.json()) == (200, {"accepted": 100, "refused": {}, "closed": True})
     facts = await api.facts()
     assert (facts["accepted"], facts["version"]) == (100, 2)
+    other = body_of(first, sealed_reports(first, 100, seed=1))
+    assert_problem(await deliver(api, other, shuffler_key), 409, "round-closed")
 
 
 async def test_bad_reports_inside_a_batch_do_not_fail_it(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
@@ -58,28 +60,70 @@ async def test_bad_reports_inside_a_batch_do_not_fail_it(api: Api, shuffler_key:
     bad = [os.urandom(70), good[0], seal(first, os.urandom(16) + b"\xff" * 6)]
     response = await deliver(api, body_of(first, bad + good), shuffler_key)
     refused = {"unopenable": 1, "duplicate-report": 1, "out-of-range": 1}
-    assert (response.status_code, response.json()) == (202, {"accepted": 97, "refused": refused})
+    assert (response.status_code, response.json()) == (202, {"accepted": 97, "refused": refused, "closed": True})
     facts = await api.facts()
     assert facts | {"version": 2, "accepted": 97, "refused": refused} == facts
 
 
-async def test_a_release_below_the_honest_minimum_is_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
-    """The promise counts on 90 of 100: with 89 good reports the round closes and nothing is learned; with 90 it is."""
-    for version, good in ((1, 89), (2, 90)):
-        body = await (opened(api) if version == 1 else api.publication())
-        reports = sealed_reports(body, good, seed=version) + [os.urandom(70) for _ in range(100 - good)]
-        assert (await deliver(api, body_of(body, reports), shuffler_key)).status_code == 202
+async def test_nothing_is_learned_of_fewer_than_the_promise_counts_on(
+    api: Api, shuffler_key: Ed25519PrivateKey
+) -> None:
+    """The promise counts on 90 of 100: with 89 good ones the round stays open for another batch; with 90 it closes."""
+    body = await opened(api)
+    for batch, (good, closed) in enumerate([(89, False), (1, True)]):
+        reports = sealed_reports(body, good, seed=batch) + [os.urandom(70) for _ in range(100 - good)]
+        answer = await deliver(api, body_of(body, reports), shuffler_key)
+        told = {"accepted": good, "refused": {"unopenable": 100 - good}, "closed": closed}
+        assert (answer.status_code, answer.json()) == (202, told)
     record = (await api.client.get("/experiments/test/privacy")).json()
-    assert [(row["received"], row["released"]) for row in record["rounds"]] == [(89, False), (90, True), (0, False)]
+    assert [(row["received"], row["released"]) for row in record["rounds"]] == [(90, True), (0, False)]
     state = (await api.client.get("/experiments/test/state")).json()["state"]
     assert (state["rounds"], state["seen"]) == (1, 90)
 
 
-async def test_batch_without_a_good_report_still_closes_the_round(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+async def test_what_does_not_open_uses_up_nobodys_place(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    """The schedule counts the reports that opened: 1000 people may report, and each round of 100 had five of junk."""
+    await opened(api)
+    rounds = 0
+    while (body := await api.publication()) and decode_publication(body).round.batch:
+        rounds += 1
+        reports = sealed_reports(body, 95, seed=rounds) + [os.urandom(70) for _ in range(5)]
+        assert (await deliver(api, body_of(body, reports), shuffler_key)).json()["closed"] is True
+    assert rounds == 10
+    assert (await api.facts())["accepted"] == 950  # fewer than a round of 100 are left
+
+
+async def test_batch_without_a_good_report_leaves_the_round_as_it_was(
+    api: Api, shuffler_key: Ed25519PrivateKey
+) -> None:
     first = await opened(api)
     response = await deliver(api, body_of(first, [os.urandom(70) for _ in range(100)]), shuffler_key)
-    assert (response.status_code, response.json()) == (202, {"accepted": 0, "refused": {"unopenable": 100}})
-    assert (await api.facts())["version"] == 2
+    told = {"accepted": 0, "refused": {"unopenable": 100}, "closed": False}
+    assert (response.status_code, response.json()) == (202, told)
+    assert await api.publication() == first
+    assert await api.metric('privateer_reports_unopenable_total{experiment="test"}') == 100
+
+
+async def test_a_report_of_an_earlier_batch_of_the_round_counts_once(
+    settings: Settings, shuffler_key: Ed25519PrivateKey
+) -> None:
+    """Also after a restart; and a batch that comes again is answered as the first time, without being counted again."""
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        first = await opened(api)
+        early = sealed_reports(first, 60)
+        batch = body_of(first, early + [os.urandom(70) for _ in range(40)])
+        answer = await deliver(api, batch, shuffler_key)
+        assert answer.json() == {"accepted": 60, "refused": {"unopenable": 40}, "closed": False}
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        again = await deliver(api, batch, shuffler_key)
+        assert (again.status_code, again.json()) == (200, answer.json())
+        mixed = body_of(first, early[:30] + sealed_reports(first, 70, seed=1))
+        told = {"accepted": 70, "refused": {"duplicate-report": 30}, "closed": True}
+        assert (await deliver(api, mixed, shuffler_key)).json() == told
+        facts = await api.facts()
+        assert facts | {"version": 2, "accepted": 130, "refused": {"unopenable": 40, "duplicate-report": 30}} == facts
 
 
 async def test_unsigned_and_foreign_batches_are_refused(api: Api) -> None:
@@ -112,7 +156,7 @@ async def test_batches_of_another_size_are_refused(api: Api, shuffler_key: Ed255
 @pytest.mark.parametrize(
     ("change", "status", "slug"),
     [
-        ({"digest": bytes(16)}, 409, "wrong-digest"),
+        ({"digest": bytes(32)}, 409, "wrong-digest"),
         ({"key_id": bytes(8)}, 409, "wrong-key"),
         ({"version": 2}, 409, "round-unknown"),
         ({"experiment": "nobody"}, 404, "not-found"),

@@ -27,6 +27,6 @@ def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
         averages = spec.actions.matrix[policy.support] @ (theta / np.linalg.norm(theta))
         noisy = averages + rng.normal(size=len(averages)) * 0.1 / np.sqrt(step.batch)
         learned = course.learner.learn(step.state, policy, VectorSums(step.batch, step.batch * noisy, 0.0))
-        step = course.following(step, learned)
+        step = course.following(step, learned, step.batch, step.policy.version + 1)
     assert max(played) > played[0]  # or the test shows nothing
     assert all(now <= expected.messages for now, expected in zip(carried, course.bulk(first), strict=False))

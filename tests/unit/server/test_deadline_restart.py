@@ -16,6 +16,7 @@ from privateer_client.phase import Phase
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
+from tests.support.clocks import Hands
 from tests.support.phased import tables
 from tests.support.servers import ADMIN, Api
 
@@ -30,15 +31,6 @@ SHORT = {
 UNLIMITED = float("inf")
 LIMITS = Limits(epsilon=UNLIMITED, local_epsilon=UNLIMITED, honest_fraction=1.0, min_batch=1)
 Serving = Callable[[], AbstractAsyncContextManager[Api]]
-
-
-class Hands:
-    """A clock that is set by hand."""
-
-    time = 1_000_000.0
-
-    def now(self) -> float:
-        return self.time
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
     (round_,) = record["rounds"]
     assert round_ | {"version": 1, "batch": 100, "honest": 90, "received": 0, "released": False} == round_
     assert 1.0 < round_["local_epsilon"] <= 4.0
-    certificate = read_certificate(record)
+    certificate = read_certificate(record["certificate"])
     assert [claim.against for claim in certificate.claims] == ["the server", "server and shuffler"]
     assert all(verdict.holds for verdict in recompute(certificate))
 
@@ -132,7 +132,7 @@ async def test_privacy_states_what_each_source_is_promised(api: Api) -> None:
     assert record["rounds"] == []
     assert [round_["local_epsilon"] for round_ in source["rounds"]] == [2.0]
     for told, epsilon in ((record, 1.0), (source, 2.0)):
-        assert [claim.epsilon for claim in read_certificate(told).claims] == [epsilon, epsilon]
+        assert [claim.epsilon for claim in read_certificate(told["certificate"]).claims] == [epsilon, epsilon]
     summary = (await api.client.get("/experiments/test/history")).json()["rounds"][0]
     assert summary["cohort"] == "clinic"
 
@@ -156,7 +156,7 @@ async def test_privacy_states_what_sources_are_promised_before_their_turn(api: A
     alone = {told.get("name", ""): told["certificate"]["claims"][1]["epsilon"] for told in (record, clinic, abroad)}
     assert alone == {"": 4.0, "clinic": clinic["rounds"][0]["local_epsilon"], "abroad": 4.0}
     for told in (record, abroad):
-        assert all(verdict.holds for verdict in recompute(read_certificate(told)))
+        assert all(verdict.holds for verdict in recompute(read_certificate(told["certificate"])))
 
 
 async def test_privacy_of_a_database_from_before_there_were_sources(settings: Settings) -> None:
@@ -179,7 +179,7 @@ async def test_privacy_of_other_models(api: Api, model: str) -> None:
     assert (await api.create(SMALL | changes)).status_code == 201
     record = (await api.client.get("/experiments/test/privacy")).json()
     assert (record["epsilon"], record["delta"]) == promise
-    certificate = read_certificate(record)
+    certificate = read_certificate(record["certificate"])
     assert all(verdict.holds for verdict in recompute(certificate))
     claimed = {claim.against: claim.epsilon for claim in certificate.claims}
     assert (

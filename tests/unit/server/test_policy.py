@@ -20,9 +20,10 @@ async def test_publication_holds_round_spec_and_a_policy_that_devices_accept(api
     await api.create(SHUFFLED)
     body = await api.publication()
     published = decode_publication(body)
-    keys = (await api.client.get("/keys")).json()
-    assert published.round.public_key.hex() == keys["public_key"]
-    assert published.round.key_id.hex() == keys["key_id"]
+    (key,) = (await api.client.get("/keys")).json()["keys"]
+    assert (key["experiment"], key["version"]) == ("test", 1)
+    assert published.round.public_key.hex() == key["public_key"]
+    assert published.round.key_id.hex() == key["key_id"]
     spec = Spec.model_validate_json(published.spec)
     policy = decode(published.policy, PartitionPolicy)
     policy.check(spec.arm_count)

@@ -13,7 +13,7 @@ from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY
-from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, Api, assert_problem
+from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
 from tests.support.specs import tables
 
 
@@ -21,6 +21,7 @@ from tests.support.specs import tables
     ("method", "path"),
     [
         ("GET", "/metrics"),
+        ("GET", "/backup"),
         ("POST", "/batches"),
         ("GET", "/batches"),
         ("POST", "/experiments"),
@@ -101,7 +102,7 @@ async def test_a_batch_is_refused_before_it_is_read(api: Api, shuffler_key: Ed25
 
 
 async def test_bodies_that_find_no_room_are_told_to_come_again(settings: Settings) -> None:
-    small = Settings(settings.data, settings.admin_token, report_bytes_max=10, batch_bytes_max=10, body_budget=10)
+    small = Settings(settings.data, TOKEN, report_bytes_max=10, batch_bytes_max=10, body_budget=10)
     async with serving(create_app(small)) as client:
         answer = await client.post("/experiments", json=tables(SMALL), headers=ADMIN)
         assert_problem(answer, 503, "unavailable")

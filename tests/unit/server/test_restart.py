@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,9 +60,7 @@ async def test_restart_changes_nothing_of_what_is_learned(settings: Settings, tm
         sealed = sealed_reports(first, 20)
         await client.post("/reports", content=body_of(first, sealed[:13]))
     copy = Settings(data=tmp_path / "copy", admin_token=TOKEN, sender_keys=TRUSTED)
-    copy.data.mkdir()
-    for name in ("server.db", "hpke.key"):
-        (copy.data / name).write_bytes((settings.data / name).read_bytes())
+    shutil.copytree(settings.data, copy.data)
     states = []
     for one, parts in ((settings, [sealed[13:]]), (copy, [sealed[13:16], sealed[16:]])):
         for part in parts:
@@ -122,9 +121,10 @@ async def test_failing_to_learn_keeps_a_batch(
         headers = {SIGNATURE_HEADER: sign_batch(body, shuffler_key)}
         with monkeypatch.context() as broken:
             broken.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
-            assert (await client.post("/batches", content=body, headers=headers)).json()["accepted"] == 99
+            first_answer = await client.post("/batches", content=body, headers=headers)
+            assert first_answer.json() == {"accepted": 99, "refused": {"unopenable": 1}, "closed": True}
         again = await client.post("/batches", content=body, headers=headers)
-        assert again.json() == {"status": "already-taken"}
+        assert (again.status_code, again.json()) == (200, first_answer.json())
     async with serving(create_app(settings)) as client:
         facts = await Api(client).facts()
         assert facts | {"version": 2, "accepted": 99} == facts
@@ -148,17 +148,29 @@ async def test_failing_to_store_answers_unavailable_and_counts_nothing(
         assert (await client.post("/reports", content=body)).json()["accepted"] == 20
 
 
-async def test_another_key_is_refused_at_the_start(settings: Settings) -> None:
+async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(settings: Settings) -> None:
     async with serving(create_app(settings)) as client:
-        await Api(client).create(SMALL)
-    (settings.data / "hpke.key").unlink()
-    with pytest.raises(SpecError, match="another private key"):
-        create_app(settings)
+        api = Api(client)
+        await api.create(SMALL)
+        first = await api.publication()
+        await client.post("/reports", content=body_of(first, sealed_reports(first, 12)))
+    for key in (settings.data / "keys").iterdir():
+        key.write_bytes(b"short")
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        facts = await api.facts()
+        assert facts | {"version": 1_000_001, "received": 0, "accepted": 12, "status": "open"} == facts
+        second = await api.publication()
+        sent = await client.post("/reports", content=body_of(second, sealed_reports(second, 20)))
+        assert sent.json()["accepted"] == 20
+        assert (await api.facts())["version"] == 1_000_002
+        rounds = (await client.get("/experiments/test/privacy")).json()["rounds"]
+        assert [(row["version"], row["released"]) for row in rounds][:2] == [(1, False), (1_000_001, True)]
 
 
 async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:
     async with serving(create_app(settings)):
-        with pytest.raises(SpecError, match="another server"):
+        with pytest.raises(SpecError, match="the other server"):
             create_app(settings)
 
 

@@ -1,5 +1,6 @@
 """Settings from the environment and flags; a server that cannot start says why in one line."""
 
+import hashlib
 import os
 import socket
 import subprocess
@@ -12,12 +13,13 @@ from privateer.errors import SpecError
 from privateer_server.app import main
 from privateer_server.settings import read_settings
 
-GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "secret"}
+GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "a-secret-of-the-tests"}
 
 
 def test_defaults() -> None:
     settings = read_settings(GOOD, [])
-    assert (settings.data, settings.admin_token) == (Path("somewhere"), "secret")
+    assert (settings.data, settings.journal) == (Path("somewhere"), None)
+    assert settings.token_digest == hashlib.sha256(b"a-secret-of-the-tests").digest()
     assert (settings.host, settings.port, settings.shuffler_keys) == ("127.0.0.1", 8000, ())
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("127.0.0.1", 8002, ())
 
@@ -29,6 +31,7 @@ def test_variables_and_flags() -> None:
         "PRIVATEER_SHUFFLER_KEYS": os.pathsep.join(["keys", "more/one.pub"]),
         "PRIVATEER_REPORT_BYTES_MAX": "1000",
         "PRIVATEER_BATCH_BYTES_MAX": "2000",
+        "PRIVATEER_JOURNAL": "elsewhere/journal.db",
         "PRIVATEER_BODY_BUDGET": "2000",
         "PRIVATEER_ADMIN_HOST": "10.0.0.1",
         "PRIVATEER_ADMIN_PORT": "9002",
@@ -39,6 +42,7 @@ def test_variables_and_flags() -> None:
     assert settings.shuffler_keys == (Path("keys"), Path("more/one.pub"))
     assert (settings.report_bytes_max, settings.batch_bytes_max, settings.body_budget) == (1000, 2000, 2000)
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("10.0.0.1", 9002, (Path("senders"),))
+    assert settings.journal == Path("elsewhere/journal.db")
     assert read_settings(variables, ["--host", "::1"]).host == "::1"
 
 
@@ -47,6 +51,7 @@ def test_variables_and_flags() -> None:
     [
         ({"PRIVATEER_DATA": ""}, "PRIVATEER_DATA"),
         ({"PRIVATEER_ADMIN_TOKEN": ""}, "PRIVATEER_ADMIN_TOKEN"),
+        ({"PRIVATEER_ADMIN_TOKEN": "fifteen-letters"}, "PRIVATEER_ADMIN_TOKEN"),
         ({"PRIVATEER_PORT": "0"}, "PRIVATEER_PORT"),
         ({"PRIVATEER_PORT": "65536"}, "PRIVATEER_PORT"),
         ({"PRIVATEER_PORT": "http"}, "PRIVATEER_PORT"),
@@ -73,8 +78,9 @@ def test_a_missing_setting_ends_in_one_line_and_code_2() -> None:
 
 def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
     """The exit code of a server that cannot start."""
+    monkeypatch.setattr("privateer_server.app.prepare_process", lambda: None)  # this process is the tests' own
     monkeypatch.setenv("PRIVATEER_DATA", str(data))
-    monkeypatch.setenv("PRIVATEER_ADMIN_TOKEN", "secret")
+    monkeypatch.setenv("PRIVATEER_ADMIN_TOKEN", "a-secret-of-the-tests")
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert isinstance(ended.value.code, int)
@@ -94,7 +100,7 @@ def test_a_database_that_is_none(
 ) -> None:
     (tmp_path / "server.db").write_bytes(b"not a database" * 100)
     assert start(monkeypatch, tmp_path) == 2
-    assert "server.db does not open" in capsys.readouterr().err
+    assert "server.db is damaged, or no database" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken(

@@ -38,6 +38,6 @@ def new_store(tmp_path: Path) -> Callable[..., RoundStore]:
 
     def create(batch: int, folder: Path = tmp_path, size: int = SIZE, **more: int) -> RoundStore:
         round_ = Round("spring", 1, "shuffle", batch, size, bytes(32), **more)
-        return RoundStore.create(folder, Label(round_, b"d" * 16))
+        return RoundStore.create(folder, Label(round_, b"d" * 32))
 
     return create

@@ -7,14 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from privateer.errors import RoundUnknown, Unavailable
-from privateer.wire.batch import SIGNATURE_HEADER, decode_batch
+from privateer.errors import Conflict, RoundUnknown, Unavailable
+from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer, decode_batch
 from privateer.wire.envelope import Envelope, Header, encode_envelope, header_of
 from privateer.wire.problem import MEDIA_TYPE as PROBLEM
 from privateer.wire.problem import problem_body
@@ -41,6 +42,10 @@ class FakeServer:
         How many of the next batches to refuse as unavailable.
     mute
         Whether to take batches but never answer.
+    insatiable
+        Whether to ask for another batch of the same version each time.
+    claims
+        Ids of the keys of those who claimed an experiment first, by its name.
     deaf
         Whether long polls end only when their time is up.
     delay
@@ -59,6 +64,8 @@ class FakeServer:
         self.questions = 0
         self.busy = 0
         self.mute = False
+        self.insatiable = False
+        self.claims: dict[str, str] = {}
         self.deaf = False
         self.delay = 0.0
         self.healthy = True
@@ -67,6 +74,7 @@ class FakeServer:
             routes=[
                 Route("/healthz", self._health),
                 Route("/experiments/{name}/policy", self._policy),
+                Route("/experiments/{name}/shuffler", self._claim, methods=["POST"]),
                 Route("/batches", self._batch, methods=["POST"]),
             ]
         )
@@ -107,6 +115,12 @@ class FakeServer:
             body = body if self.deaf else self.publications[name]
         return Response(body)
 
+    async def _claim(self, request: Request) -> Response:
+        key_id = request.headers[SIGNATURE_HEADER].partition(".")[0]
+        if self.claims.setdefault(request.path_params["name"], key_id) != key_id:
+            return Response(problem_body(Conflict("claimed")), 409, media_type=PROBLEM)
+        return JSONResponse({})
+
     async def _batch(self, request: Request) -> Response:
         body = await request.body()
         self.attempts.append(body)
@@ -120,7 +134,8 @@ class FakeServer:
         taken = self.taken.setdefault((header.experiment, header.version), body)
         while self.mute and not self.closing:
             await asyncio.sleep(0.01)
-        return JSONResponse({"status": "taken" if taken is body else "already-taken"})
+        answer = BatchAnswer(1, {}, closed=not self.insatiable)
+        return Response(msgspec.json.encode(answer), 202 if taken is body else 200)
 
 
 def body_of(header: Header, sealed: list[bytes]) -> bytes:

@@ -42,10 +42,9 @@ async def test_an_envelope_across_the_end_of_the_batch_is_split(shuffler):
     await shuffler.post(header, reports[:3])
     answer = await shuffler.post(header, reports[3:])
     assert answer.status_code == 202
-    assert answer.json() == {"accepted": 2, "refused": {"round-closed": 3}}
+    assert answer.json() == {"accepted": 2, "refused": {"unavailable": 3}}
     await until(lambda: bool(shuffler.server.taken))
     assert sorted(shuffler.server.received()) == sorted(reports[:5])
-    assert await shuffler.refused("round-closed") == 3
 
 
 async def test_a_retry_is_told_that_the_report_is_held(shuffler):
@@ -56,7 +55,6 @@ async def test_a_retry_is_told_that_the_report_is_held(shuffler):
     assert answer.json()["refused"] == {"duplicate-report": 2}
     mixed = await shuffler.post(header, reports)
     assert mixed.json() == {"accepted": 1, "refused": {"duplicate-report": 2}}
-    assert await shuffler.refused("duplicate-report") == 4
     assert (await shuffler.facts())["held"] == 3
 
 
@@ -71,7 +69,7 @@ async def test_many_people_at_once(shuffler):
 
 HEADERS = {
     "wrong-key": lambda header: Header(header.experiment, header.version, b"k" * 8, header.digest),
-    "wrong-digest": lambda header: Header(header.experiment, header.version, header.key_id, b"d" * 16),
+    "wrong-digest": lambda header: Header(header.experiment, header.version, header.key_id, b"d" * 32),
     "round-closed": lambda header: Header(header.experiment, header.version - 1, header.key_id, header.digest),
     "round-unknown": lambda header: Header(header.experiment, header.version + 1, header.key_id, header.digest),
 }
@@ -83,7 +81,6 @@ async def test_reports_for_another_round_are_refused(shuffler, slug):
     answer = await shuffler.post(header, sealed_reports(3))
     assert_problem(answer, 409, slug)
     assert answer.json()["refused"] == {slug: 3}
-    assert await shuffler.refused(slug) == 3
     assert (await shuffler.facts())["held"] == 0
 
 
@@ -91,14 +88,12 @@ async def test_reports_for_another_round_are_refused(shuffler, slug):
 async def test_other_sizes_are_refused(shuffler, size):
     header = shuffler.server.publish()
     assert_problem(await shuffler.post(header, [bytes(size)]), 400, "wrong-size")
-    assert await shuffler.refused("wrong-size") == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x92\xc0\xc0", b"\xff" * 100])
 async def test_a_body_that_is_no_envelope_is_refused(shuffler, body):
     shuffler.server.publish()
     assert_problem(await shuffler.client.post("/experiments/spring/reports", content=body), 400, "malformed-report")
-    assert await shuffler.refused("malformed-report") == 1
 
 
 async def test_the_address_must_name_the_experiment_of_the_reports(shuffler):
@@ -111,7 +106,6 @@ async def test_the_address_must_name_the_experiment_of_the_reports(shuffler):
 async def test_reports_without_a_shuffler_are_sent_to_the_other_door(shuffler):
     header = shuffler.server.publish(model="local")
     assert_problem(await shuffler.post(header, sealed_reports(2)), 400, "wrong-door")
-    assert await shuffler.refused("wrong-door") == 2
 
 
 async def test_a_round_below_the_operators_floor_finds_no_shuffler(shuffler, settings):
@@ -119,7 +113,6 @@ async def test_a_round_below_the_operators_floor_finds_no_shuffler(shuffler, set
     answer = await shuffler.post(header, sealed_reports(1))
     assert_problem(answer, 422, "spec-invalid")
     assert answer.json()["field"] == "privacy.min_batch"
-    assert await shuffler.refused("spec-invalid") == 1
     assert (await shuffler.facts())["open"] is False
     assert not shuffler.server.taken
 
@@ -142,9 +135,17 @@ async def test_an_experiment_that_is_over_takes_no_reports(shuffler):
 
 
 async def test_an_unknown_experiment_is_not_found(shuffler):
-    header = Header("winter", 1, KEY[:8], b"d" * 16)
+    header = Header("winter", 1, KEY[:8], b"d" * 32)
     assert_problem(await shuffler.post(header, sealed_reports(1)), 404, "not-found")
-    assert await shuffler.refused("not-found") == 1
+
+
+async def test_refusals_are_shown_in_tens(shuffler):
+    header = shuffler.server.publish(batch=50)
+    reports = sealed_reports(25)
+    await shuffler.post(header, reports)
+    for reported, shown in ((9, 0), (1, 10), (25, 30)):
+        await shuffler.post(header, reports[:reported])
+        assert await shuffler.refused("duplicate-report") == shown
 
 
 @pytest.mark.parametrize("chunked", [True, False])
@@ -157,7 +158,6 @@ async def test_a_large_body_is_refused(shuffler, settings, chunked):
 
     answer = await shuffler.client.post("/experiments/spring/reports", content=chunks() if chunked else body)
     assert_problem(answer, 413, "too-large")
-    assert await shuffler.refused("too-large") == 1
 
 
 async def test_a_body_at_the_limit_is_read(shuffler, settings):

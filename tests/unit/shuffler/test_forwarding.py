@@ -1,14 +1,19 @@
 import asyncio
 import logging
+import sqlite3
 
 import httpx
 import pytest
 
-from privateer.errors import DuplicateReport, RoundClosed, RoundUnknown, Unauthorized
+from privateer.errors import RoundClosed, RoundUnknown, Unauthorized
+from privateer.wire.batch import decode_batch
+from privateer.wire.envelope import pieces
 from privateer.wire.problem import problem_body
 from privateer_shuffler.app import create_app
+from privateer_shuffler.store import RoundStore
 from tests.support.asgi import serving
-from tests.unit.shuffler.helpers import Shuffler, sealed_reports, until
+from tests.unit.shuffler.fake_server import SIZE
+from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
 
 
 async def deliver(shuffler, header, reports):
@@ -42,15 +47,87 @@ async def test_a_batch_waits_over_a_restart(settings, server):
     assert sorted(server.received()) == sorted(reports)
 
 
-async def test_a_late_report_finds_the_full_round_closed(shuffler):
+async def test_a_late_report_is_told_to_come_again_while_a_full_batch_waits(shuffler):
+    """The server may ask for another batch: a device keeps what it sealed."""
     server, reports = shuffler.server, sealed_reports(6)
     server.busy = 1000
     header = server.publish()
     await shuffler.post(header, reports[:5])
     await until(lambda: bool(server.attempts))
-    assert (await shuffler.post(header, reports[5:])).status_code == 409
+    answer = await shuffler.post(header, reports[5:])
+    assert_problem(answer, 503, "unavailable")
+    assert answer.headers["retry-after"] == "1"
     assert (await shuffler.facts())["open"] is False
     assert (await shuffler.facts())["held"] == 5
+    server.busy = 0
+    async with asyncio.timeout(10):
+        while (answer := await shuffler.post(header, reports[5:])).status_code == 503:
+            await asyncio.sleep(0.01)
+    assert_problem(answer, 409, "round-closed")
+
+
+async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, settings):
+    """The same version, other people: the first batch is forgotten, and the second one is as whole."""
+    server, reports = shuffler.server, sealed_reports(10)
+    server.insatiable = True
+    header = server.publish()
+    for start in (0, 5):
+        async with asyncio.timeout(10):
+            while (await shuffler.post(header, reports[start : start + 5])).status_code == 503:
+                await asyncio.sleep(0.01)
+        await until(lambda start=start: len(server.attempts) == 1 + start // 5)
+    batches = [sorted(pieces(decode_batch(body).sealed, SIZE)) for body in server.attempts]
+    assert batches == [sorted(reports[:5]), sorted(reports[5:])]
+    await until(lambda: len(list(settings.data.glob("*.db"))) == 1)
+    assert (await shuffler.facts())["version"] == 1
+    assert await shuffler.metric("reports_forwarded_total") == 10
+
+
+async def test_another_batch_is_filled_after_a_restart(settings, server):
+    """Killed after the old pool was erased and before the new one was made: the version is not over."""
+    transport = httpx.ASGITransport(server.app)
+    server.insatiable = True
+    header = server.publish()
+    async with serving(create_app(settings, transport)) as client:
+        await Shuffler(client, server).post(header, sealed_reports(5))
+        await until(lambda: bool(server.taken))
+    for path in settings.data.glob("*.db*"):
+        path.unlink()
+    async with serving(create_app(settings, transport)) as client:
+        assert (await Shuffler(client, server).post(header, sealed_reports(1))).status_code == 202
+
+
+async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, settings, monkeypatch):
+    """Neither the erasure of a batch nor room for the next one is given up."""
+    monkeypatch.setattr("privateer_shuffler.rounds._RETRY_SECONDS", 0.01)
+    server, reports = shuffler.server, sealed_reports(6)
+    server.insatiable = True
+    header = server.publish()
+    erasures, creations = [], []
+
+    def full(attempts):
+        def fail(*_):
+            attempts.append(1)
+            raise sqlite3.OperationalError("database or disk is full")
+
+        return fail
+
+    with monkeypatch.context() as no_room:
+        no_room.setattr(RoundStore, "create", full(creations))
+        with monkeypatch.context() as no_erasure:
+            no_erasure.setattr(RoundStore, "erase", full(erasures))
+            no_room.undo()
+            await shuffler.post(header, reports[:5])
+            await until(lambda: len(erasures) > 1)
+            assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")
+            no_room.setattr(RoundStore, "create", full(creations))
+        await until(lambda: len(creations) > 1)
+        assert_problem(await shuffler.post(header, reports[5:]), 503, "unavailable")
+    async with asyncio.timeout(10):
+        while (await shuffler.post(header, reports[5:])).status_code != 202:
+            await asyncio.sleep(0.01)
+    assert sorted(server.received()) == sorted(reports[:5])
+    assert (await shuffler.client.get("/readyz")).status_code == 200
 
 
 async def test_the_next_round_opens_while_the_last_is_delivered(shuffler):
@@ -86,9 +163,8 @@ def answering(server, refusal):
     return Transport()
 
 
-@pytest.mark.parametrize("refusal", [RoundClosed("closed"), DuplicateReport("taken before")])
-async def test_a_batch_that_the_server_has_is_done(settings, server, refusal):
-    async with serving(create_app(settings, answering(server, refusal))) as client:
+async def test_a_batch_of_a_round_that_is_over_is_done(settings, server):
+    async with serving(create_app(settings, answering(server, RoundClosed("closed")))) as client:
         shuffler = Shuffler(client, server)
         await shuffler.post(server.publish(), sealed_reports(5))
         await until(lambda: not list(settings.data.glob("*.db*")))

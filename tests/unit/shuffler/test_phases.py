@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.errors import DuplicateReport, RoundClosed
+from privateer.errors import DuplicateReport, Unavailable
 from privateer.wire.batch import decode_batch
 from privateer.wire.envelope import pieces
 from privateer_shuffler.app import create_app
@@ -64,7 +64,7 @@ async def test_a_persons_messages_do_not_stay_together(new_store, planted):
 
 async def test_all_messages_of_a_person_or_none(new_store):
     pool, uploads = Pool(new_store(2, messages=MESSAGES)), people(3)
-    assert (await pool.hold(uploads)).refused == {RoundClosed.slug: 1}
+    assert (await pool.hold(uploads)).refused == {Unavailable.slug: 1}
     assert (pool.held, len(await batch_of(pool))) == (2, 2 * MESSAGES)
     await pool.close()
 
@@ -101,7 +101,7 @@ async def test_a_pool_closes_at_its_deadline_with_people_enough(new_store):
     clock.time = 1060
     await asyncio.wait_for(waiting, 5)
     assert Counter(await batch_of(pool)) == Counter(pieces(b"".join(uploads[:2]), SIZE))
-    assert (await pool.hold(uploads[2:])).refused == {RoundClosed.slug: 1}
+    assert (await pool.hold(uploads[2:])).refused == {Unavailable.slug: 1}
     await pool.close()
 
 
@@ -125,7 +125,7 @@ async def test_the_same_batch_after_a_restart_past_the_deadline(new_store, tmp_p
     (path,) = tmp_path.glob("*.db")
     again = Pool(RoundStore.load(path), clock=Hands(1061))
     assert again.full
-    assert (await again.hold(uploads[3:])).refused == {RoundClosed.slug: 1}
+    assert (await again.hold(uploads[3:])).refused == {Unavailable.slug: 1}
     assert Counter(await batch_of(again)) == Counter(pieces(b"".join(uploads[:3]), SIZE))
     await again.close()
 

@@ -6,9 +6,9 @@ import threading
 import pytest
 from scipy import stats
 
-from privateer.errors import DuplicateReport, RoundClosed, Unavailable
+from privateer.errors import DuplicateReport, Unavailable
 from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import decode_envelope
+from privateer.wire.envelope import decode_envelope, pieces
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.store import RoundStore
 from tests.support.statistics import FALSE_ALARM
@@ -80,8 +80,8 @@ async def test_the_batch_is_exact(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(9)
     await pool.hold(reports[:3])
     receipt = await pool.hold(reports[3:])
-    assert (receipt.accepted, receipt.refused) == (2, {"round-closed": 4})
-    assert isinstance(receipt.reason, RoundClosed)
+    assert (receipt.accepted, receipt.refused) == (2, {"unavailable": 4})
+    assert isinstance(receipt.reason, Unavailable)
     assert pool.full
     await pool.filled.wait()
     envelope = decode_batch(await pool.batch())
@@ -120,27 +120,61 @@ async def test_a_forgotten_pool_takes_nothing(new_store, tmp_path):
     pool, reports = Pool(new_store(5)), sealed_reports(5)
     await pool.hold(reports[:3])
     await pool.forget()
-    assert (await pool.hold(reports)).refused == {"round-closed": 5}
+    assert (await pool.hold(reports)).refused == {"unavailable": 5}
     assert (pool.held, pool.full) == (0, True)
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_failing_disk_stops_the_pool(new_store, tmp_path, monkeypatch):
-    store, reports = new_store(5), sealed_reports(4)
+def fail():
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+async def test_nothing_is_left_of_what_a_failing_disk_did_not_take(new_store, tmp_path, monkeypatch):
+    store, reports = new_store(5), sealed_reports(5)
     pool = Pool(store)
     await pool.hold(reports[:1])
-
-    def fail():
-        raise sqlite3.OperationalError("disk I/O error")
-
-    monkeypatch.setattr(store, "commit", fail)
-    for task in [pool.hold([report]) for report in reports[1:]]:
-        with pytest.raises(Unavailable):
-            await task
-    assert pool.failed
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "commit", fail)
+        for task in [pool.hold([report]) for report in reports[1:]]:
+            with pytest.raises(Unavailable):
+                await task
+    assert (pool.failed, pool.held, pool.full) == (True, 1, False)
+    assert (await pool.hold(reports[1:])).accepted == 4  # the disk has room again: the same bytes, in other places
+    assert (pool.failed, pool.full) == (False, True)
+    batch = await pool.batch()
     await pool.close()
     pool = reload(tmp_path)
-    assert pool.held == 1
+    assert await pool.batch() == batch
+    assert sorted(pieces(decode_batch(batch).sealed, SIZE)) == sorted(reports)
+    await pool.close()
+
+
+async def test_a_disk_that_cannot_undo_stops_the_pool(new_store, tmp_path, monkeypatch):
+    store, reports = new_store(5), sealed_reports(2)
+    pool = Pool(store)
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "commit", fail)
+        broken.setattr(store, "rollback", fail)
+        with pytest.raises(Unavailable):
+            await pool.hold(reports[:1])
+    with pytest.raises(Unavailable):
+        await pool.hold(reports[1:])
+    await pool.close()
+    pool = reload(tmp_path)
+    assert pool.held == 0
+    await pool.close()
+
+
+async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_path, monkeypatch):
+    monkeypatch.setattr("privateer_shuffler.pool._FULL_DISK_SECONDS", 0.01)
+    store = new_store(50)
+    pool, attempts = Pool(store), []
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "truncate_log", lambda: (attempts.append(1), fail()))
+        await pool.hold(sealed_reports(1))
+        await until(lambda: len(attempts) > 1)
+        assert log(tmp_path) != b""
+    await quiet(tmp_path)
     await pool.close()
 
 

@@ -36,6 +36,11 @@ class Process:
         self._process = subprocess.Popen(command, env=os.environ | settings, stderr=subprocess.PIPE)
         self.log = b""
 
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self._process.pid
+
     async def ready(self) -> None:
         async with httpx.AsyncClient(auth=Signing()) as client, asyncio.timeout(30):
             while True:

@@ -124,7 +124,7 @@ async def test_a_server_that_cannot_say_makes_the_shuffler_unavailable(settings,
 
     async with serving(create_app(settings, httpx.MockTransport(respond))) as client:
         assert_problem(await client.get("/experiments/spring"), 503, "unavailable")
-        post = await Shuffler(client, FakeServer()).post(Header("spring", 1, b"k" * 8, b"d" * 16), sealed_reports(1))
+        post = await Shuffler(client, FakeServer()).post(Header("spring", 1, b"k" * 8, b"d" * 32), sealed_reports(1))
         assert_problem(post, 503, "unavailable")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import BatchRefused, SenderRefused
-from privateer.wire.batch import check_signature, decode_batch, sign_batch
+from privateer.wire.batch import check_claim, check_signature, decode_batch, sign_batch, sign_claim
 from privateer.wire.envelope import Envelope, encode_envelope, header_of
 from privateer.wire.keys import signing_key_id
 from privateer.wire.publication import Round
@@ -15,7 +15,7 @@ from privateer.wire.upload import check_sender, sign_upload
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
-ENVELOPE = Envelope(header_of(Round("spring", 3, "shuffle", 2000, 96, bytes(32)), b"d" * 16), b"s" * 96 * 2000)
+ENVELOPE = Envelope(header_of(Round("spring", 3, "shuffle", 2000, 96, bytes(32)), b"d" * 32), b"s" * 96 * 2000)
 BODY = encode_envelope(ENVELOPE)
 NOW = 1_800_000_000
 
@@ -76,3 +76,15 @@ def test_no_other_text_is_a_signature(text):
 def test_noise_is_refused(body):
     with pytest.raises(BatchRefused):
         decode_batch(body)
+
+
+def test_a_claim_names_its_signer_and_its_experiment():
+    keys = trusted(OTHER, KEY)
+    assert check_claim("spring", sign_claim("spring", KEY, NOW), keys, NOW) == signing_key_id(KEY.public_key())
+    for experiment, signature in (
+        ("summer", sign_claim("spring", KEY, NOW)),
+        ("spring", sign_batch(b"spring", KEY, NOW)),
+        ("spring", sign_claim("spring", KEY, NOW - SECONDS_APART - 1)),
+    ):
+        with pytest.raises(BatchRefused):
+            check_claim(experiment, signature, keys, NOW)

@@ -19,7 +19,7 @@ from privateer.wire.envelope import (
 )
 from privateer.wire.publication import Round
 
-DIGEST = b"d" * 16
+DIGEST = b"d" * 32
 ROUND = Round("spring", 3, "shuffle", 100, 96, bytes(range(32)))
 HEADER = header_of(ROUND, DIGEST)
 
@@ -28,7 +28,7 @@ headers = st.builds(
     experiment=st.text(max_size=20),
     version=st.integers(1, 2**62),
     key_id=st.binary(min_size=8, max_size=8),
-    digest=st.binary(min_size=16, max_size=16),
+    digest=st.binary(min_size=32, max_size=32),
 )
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
@@ -90,7 +90,7 @@ def test_the_binding_names_purpose_model_and_every_field_of_the_header():
         Header("summer", 3, HEADER.key_id, DIGEST),
         Header("spring", 4, HEADER.key_id, DIGEST),
         Header("spring", 3, b"k" * 8, DIGEST),
-        Header("spring", 3, HEADER.key_id, b"e" * 16),
+        Header("spring", 3, HEADER.key_id, b"e" * 32),
     ]
     bindings = {binding(header, "shuffle") for header in [HEADER, *others]} | {binding(HEADER, "local")}
     assert len(bindings) == 6
@@ -107,7 +107,7 @@ def test_the_header_of_the_round_passes():
         (Header("spring", 2, HEADER.key_id, DIGEST), RoundClosed),
         (Header("spring", 4, HEADER.key_id, DIGEST), RoundUnknown),
         (Header("spring", 3, b"k" * 8, DIGEST), WrongKey),
-        (Header("spring", 3, HEADER.key_id, b"e" * 16), WrongDigest),
+        (Header("spring", 3, HEADER.key_id, b"e" * 32), WrongDigest),
     ],
 )
 def test_a_header_for_another_round_is_refused(header, refusal):

@@ -1,0 +1,77 @@
+"""What a device gives an account of: payments, and sealed reports on their way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What one report costs.
+
+    Attributes
+    ----------
+    experiment
+        Identity of the experiment: server and name. A new spec under an old name does not buy a second report.
+    version, model
+        Round and trust model.
+    epsilon, delta, local_epsilon
+        The promise under the trust model, and if everybody else colludes; infinite where nothing is promised.
+    day
+        When it was paid, in days since 1970: no finer, since the device may be looked at.
+    """
+
+    experiment: str
+    version: int
+    model: str
+    epsilon: float
+    delta: float
+    local_epsilon: float
+    day: int = 0
+
+    @property
+    def server(self) -> str:
+        """Origin of the experiment's server: scheme, host and port, whatever the path."""
+        return "/".join(self.experiment.split("/")[:3])
+
+
+class SealedReport(NamedTuple):
+    """A report on its way: sealed to the server, so that the device itself cannot open it any more.
+
+    Attributes
+    ----------
+    experiment
+        Identity of the experiment.
+    door
+        URL that it was made for.
+    body
+        What is sent there, the same bytes each time.
+    """
+
+    experiment: str
+    door: str
+    body: bytes
+
+
+class Account(Protocol):
+    """Where payments are recorded, and sealed reports wait; see `Ledger`."""
+
+    def pay(self, payment: Payment, door: str, seal: Callable[[], bytes]) -> bytes:
+        """Record a payment together with the sealed report that it is for, or refuse it."""
+        ...
+
+    def has_paid(self, experiment: str) -> bool:
+        """Whether the device has contributed to an experiment."""
+        ...
+
+    def number(self, experiment: str, seed: int, people: int) -> int:
+        """The device's number among an experiment's people, for the draw of this seed."""
+        ...
+
+    def waiting(self) -> list[SealedReport]:
+        """Reports that no door has answered for good."""
+        ...
+
+    def discard(self, experiment: str) -> None:
+        """Forget the sealed report of an experiment, not its payment."""
+        ...

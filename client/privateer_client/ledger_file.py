@@ -1,0 +1,117 @@
+"""The ledger's SQLite file: opened, brought up to date, and refused if it is damaged or another program's."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import InputError
+
+_APPLICATION: Final = 0x50764C67
+"""Marks the file as a ledger: PvLg."""
+_VERSION: Final = 1
+_SCHEMA: Final = (
+    """CREATE TABLE IF NOT EXISTS payments (
+    experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
+    epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)""",
+    """CREATE TABLE IF NOT EXISTS numbers (
+    experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, door TEXT NOT NULL, body BLOB NOT NULL)""",
+)
+_EARLIER: Final = {
+    "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
+    "numbers": {"experiment", "seed", "people", "number"},
+}
+"""Tables of ledgers that were not marked yet, and the columns that they all have."""
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class LedgerFile:
+    """Transactions on the file.
+
+    Parameters
+    ----------
+    path
+        Made if missing, for its user alone.
+    today
+        Days since 1970, for payments of a time when no day was written down.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, is damaged, or is no ledger.
+    """
+
+    def __init__(self, path: Path, today: int) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+        except OSError:
+            raise _unusable() from None
+        with self.transaction() as database:
+            if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise _damaged()
+            _bring_up_to_date(database, today)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that alone writes, durable when the context is left; undone if it is left by an exception.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be used, or is damaged.
+        """
+        try:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as database:
+                database.execute("PRAGMA synchronous=FULL")
+                database.execute("PRAGMA secure_delete=ON")
+                database.execute("BEGIN IMMEDIATE")
+                yield database
+                database.execute("COMMIT")
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            raise (_damaged() if code & 0xFF in _DAMAGE else _unusable()) from None
+
+
+def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if (application, version) == (_APPLICATION, _VERSION):
+        return
+    if application == _APPLICATION and version > _VERSION:
+        raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
+    if application != 0 or not _is_earlier(database):
+        raise _damaged()
+    for statement in _SCHEMA:
+        database.execute(statement)
+    if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
+        database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
+    database.execute(f"PRAGMA application_id={_APPLICATION}")
+    database.execute(f"PRAGMA user_version={_VERSION}")
+
+
+def _is_earlier(database: sqlite3.Connection) -> bool:
+    """Whether a file without a mark is empty, or a ledger of a version that wrote none."""
+    tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return all(_EARLIER.get(table, {""}) <= _columns(database, table) for table in tables)
+
+
+def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+    return {name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+
+
+def _unusable() -> InputError:
+    return InputError(
+        "cannot use the ledger", field="ledger", remedy="name a file that can be written, on a disk with room"
+    )
+
+
+def _damaged() -> InputError:
+    return InputError(
+        "the file is damaged, or no ledger",
+        field="ledger",
+        remedy="put a copy of it back, or name another file: a new one does not know what was reported",
+    )

@@ -1,0 +1,51 @@
+"""``backup`` and ``restore``: copies of a server's database that cannot bring an open round back."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privateer.errors import SpecError, Unavailable
+from privateer_lab.commands.experiments import ADMIN_URL, AdminUrl
+from privateer_lab.output import screen
+from privateer_lab.rest import fetch
+
+Token = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(backup)
+    app.command()(restore)
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds no backup yet.")],
+    token: Token,
+    admin_url: AdminUrl = ADMIN_URL,
+) -> None:
+    """Copy the database of a running server. Rounds that are open now end with the copy."""
+    from privateer_server.store.backup import is_database, write_durably
+    from privateer_server.store.sqlite import FILE
+
+    path = folder / FILE
+    if path.exists():
+        raise SpecError(f"there is a {FILE} already", field="DIR", remedy="name another folder")
+    body = fetch(f"{admin_url}/backup", field="--admin-url", headers={"Authorization": f"Bearer {token}"})
+    if not is_database(body):
+        raise Unavailable("the answer is no backup", field="--admin-url", remedy="correct the address")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_durably(path, body)
+    screen.print(f"{path}: {len(body):,} bytes", soft_wrap=True)
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The backup.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="An empty folder, for a server to start on.")],
+) -> None:
+    """Make a data folder of a backup. Rounds that were open are given up when the server starts."""
+    from privateer_server.store.backup import restore as restored
+    from privateer_server.store.sqlite import DATABASE, FILE
+
+    restored(folder / FILE, data, DATABASE)
+    screen.print(f"{data}: start a server with PRIVATEER_DATA={data}", soft_wrap=True)

@@ -1,0 +1,99 @@
+"""Copies of the database that cannot bring an open round back."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import SpecError
+from privateer_server.store.database import Kind, check_kind, make_tables
+
+_MAGIC: Final = b"SQLite format 3\0"
+_KEPT: Final = "SELECT experiment, version, batch, people, received, taken, digest, summary, publication, state, x''"
+"""A round without the sums of its reports: a server that finds no sums gives an open round up."""
+
+
+def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
+    """The bytes of a database with the experiments, rounds and refusals of another.
+
+    Sums and ids of reports are never written to it, so there is nothing in it to erase.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        make_tables(copy, kind)
+        for table, rows in _rows(db).items():
+            for row in rows:
+                copy.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own
+        return copy.serialize()
+
+
+def _rows(db: sqlite3.Connection) -> dict[str, sqlite3.Cursor]:
+    return {
+        "experiments": db.execute("SELECT name, spec, shuffler FROM experiments"),
+        "rounds": db.execute(f"{_KEPT} FROM rounds"),
+        "answers": db.execute("SELECT experiment, version, digest, answer FROM answers"),
+        "refusals": db.execute("SELECT experiment, reason, count FROM refusals"),
+    }
+
+
+def restore(backup: Path, data: Path, kind: Kind) -> None:
+    """Make a data folder of a backup's database, for a server to start on.
+
+    A copy of a server's own file does as well: its sums and ids are left behind. Rounds that are open in it are given
+    up when the server starts, and go on under versions that were never published.
+
+    Parameters
+    ----------
+    backup
+        The file.
+    data
+        A folder that is empty, or not there.
+
+    Raises
+    ------
+    SpecError
+        If the file is no backup of this version, or the folder holds something.
+    """
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise SpecError("the folder is not empty", field="DATA", remedy="name one that is empty, or not there yet")
+    body = _clean(backup, kind)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data.chmod(0o700)
+    write_durably(data / backup.name, body)
+
+
+def is_database(body: bytes) -> bool:
+    """Whether bytes begin as an SQLite file does."""
+    return body.startswith(_MAGIC)
+
+
+def _clean(backup: Path, kind: Kind) -> bytes:
+    """The bytes of a backup, checked and without what no backup has.
+
+    Raises
+    ------
+    SpecError
+        If it is none.
+    """
+    if not backup.is_file():
+        raise SpecError(f"there is no {backup.name}", field="DIR", remedy="name a folder that privateer backup made")
+    try:
+        with closing(sqlite3.connect(f"{backup.absolute().as_uri()}?immutable=1", uri=True)) as db:
+            check_kind(db, backup, kind)
+            return copied(db, kind)
+    except sqlite3.Error:
+        raise SpecError(f"{backup.name} is damaged, or no backup", field="DIR", remedy="take another") from None
+
+
+def write_durably(path: Path, body: bytes) -> None:
+    """A new file with these bytes, for its owner alone: whole and on disk when this returns, or not there."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)

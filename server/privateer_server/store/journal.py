@@ -1,0 +1,77 @@
+"""What was published last, experiment by experiment, on record before the database has it, and outside its backups."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from privateer.codec import decode, encode
+from privateer_server.store import RoundRecord
+from privateer_server.store.database import Kind, open_database
+
+JOURNAL: Final = Kind(
+    application=0x5052564A,
+    version=1,
+    schema="""
+    CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID
+    """,
+    field="PRIVATEER_JOURNAL",
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The last publication of an experiment.
+
+    Attributes
+    ----------
+    closed
+        Digest of the round that ended with it; empty at the experiment's first round.
+    received, taken
+        People who had reported in that round, and whether it was learned from.
+    following
+        The round that it opened. A curator's noise is in the state here: if the database does not have the round, since
+        the process died in between, this is the release that stands, and none is drawn again.
+    """
+
+    experiment: str
+    closed: bytes
+    received: int
+    taken: bool
+    following: RoundRecord
+
+
+class Journal:
+    """A file beside the database, or on another disk. It never goes back, so it tells when the database did.
+
+    Raises
+    ------
+    SpecError
+        If the file cannot be opened or another server has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = Lock()
+        self._db = open_database(path, JOURNAL)
+
+    def last(self, experiment: str) -> Entry | None:
+        """The last publication of an experiment, if there is one."""
+        with self._lock:
+            row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
+        return decode(row[0], Entry) if row else None
+
+    def write(self, entry: Entry) -> None:
+        """Put a publication on record; durable when this returns.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the disk does not take it.
+        """
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
+
+    def close(self) -> None:
+        """Close the file and give up its lock."""
+        with self._lock:
+            self._db.close()

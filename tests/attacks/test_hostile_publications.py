@@ -1,0 +1,360 @@
+"""Publications made to break a device: whatever the bytes, it follows them, or refuses and does not pay.
+
+A device that ends in another exception than ours crashes its application; one that ends so after its ledger has paid
+has lost its only report. Every field of every part is set to every hostile value, alone and together with what must
+agree with it, and bytes are changed, cut out and put in.
+"""
+
+import copy
+import json
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from privateer.errors import InputError, Malformed, TermsRefused
+from privateer.privacy.accountant import account
+from privateer.privacy.events import ShuffledBits
+from privateer.privacy.terms import honest_count
+from privateer.privacy.verification import Limits
+from privateer_client import Client
+from privateer_client.account import Payment, SealedReport
+from privateer_server.rounds import first_round
+from tests.support.phases import KEY
+from tests.support.records import SPECS
+
+EVERYTHING = Limits(
+    epsilon=math.inf,
+    delta=0.5,
+    local_epsilon=math.inf,
+    honest_fraction=1.0,
+    min_batch=1,
+    arms="hidden",
+    curator=True,
+)
+"""The limits of an application that does not protect its people: the checks of the publication are all there is."""
+FAMILIES = ["local", "sources", "central", "none"]
+PHASED = ["phased-local", "phased-normal", "phased-reduced", "phased-central", "phased-none"]
+"""Those with sources and with a deadline are under shuffle."""
+NUMBERS: list[Any] = [-1, 0, 1, 2, 3, 64, 1024, 1025, 1 << 15, 1 << 17, 10**8, 10**10, (1 << 64) - 1, -(1 << 63)]
+NUMBERS += [-0.0, 5e-324, 1e-310, 1e-12, 0.1, math.nextafter(0.5, 0), 0.5, 1 - 1e-16, 16.0, 1e12, 1e50, 1e308]
+NUMBERS += [math.nan, math.inf]
+VALUES: list[Any] = [*NUMBERS, None, True, "", "local", "x" * 100_000, b"", [], {}]
+SHAPES: list[Any] = [[0], [1], [1 << 40, 0], [0, 1 << 40], [(1 << 64) - 1, 0], [-1], [1, 1], [], [1] * 70, "x", [0.5]]
+ARRAYS: list[Any] = [
+    [kind, shape, data]
+    for kind in ("<i8", "|b1", "<f8", "|O8")
+    for shape in SHAPES
+    for data in (b"", b"\xff" * 8, "text")
+]
+GONE = object()
+
+
+class Purse:
+    """A ledger in memory, since there are many devices here."""
+
+    def __init__(self) -> None:
+        self.paid: list[Payment] = []
+
+    def pay(self, payment: Payment, _door: str, seal: Callable[[], bytes]) -> bytes:
+        sealed = seal()
+        self.paid.append(payment)
+        return sealed
+
+    def has_paid(self, _: str) -> bool:
+        return bool(self.paid)
+
+    def number(self, _experiment: str, _seed: int, people: int) -> int:
+        return people // 2
+
+    def waiting(self) -> list[SealedReport]:
+        return []
+
+    def discard(self, _: str) -> None:
+        pass
+
+
+def answer(request: httpx.Request, body: bytes) -> httpx.Response:
+    """The server's, and the shuffler's."""
+    if request.method == "GET":
+        return httpx.Response(200, content=body)
+    return httpx.Response(202, json={"accepted": 1, "refused": {}})
+
+
+class Device:
+    """Takes part in what it is told, as an application does, and counts how that ends."""
+
+    def __init__(self, name: str) -> None:
+        self.phased = name.startswith("phased")
+        self.ends: Counter[str] = Counter()
+        self.longest = 0.0
+
+    def meets(self, body: bytes) -> None:
+        """One publication."""
+        purse, began = Purse(), time.process_time()
+        transport = httpx.MockTransport(lambda request: answer(request, body))
+        client = Client(
+            "http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=purse, transport=transport
+        )
+        try:
+            session: Any = client.join_phase("test") if self.phased else client.join("test")
+        except (Malformed, TermsRefused, InputError):
+            assert not purse.paid
+            self.ends["refused"] += 1
+        else:
+            self._takes_part(session, purse)
+            self.ends["followed"] += 1
+        finally:
+            client.close()
+        self.longest = max(self.longest, time.process_time() - began)
+
+    def _takes_part(self, session: Any, purse: Purse) -> None:
+        if self.phased:
+            session.asked = session._followed.round.batch > 0  # whoever is not asked reports nothing
+            outcome = session.report(dict.fromkeys(session.plays, 0.25))
+        else:
+            names = session._followed.spec.context.features
+            session.choose(dict.fromkeys(names, 0.25))
+            outcome = session.report(0.75)
+        assert len(purse.paid) == (outcome == "accepted")
+
+
+def parts(name: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Round, spec and policy of an honest publication, as plain data."""
+    body = first_round(SPECS[name], KEY.public_key().public_bytes_raw(), 1000.0).publication
+    facts, spec, policy = msgspec.msgpack.decode(body)
+    return facts, json.loads(spec), msgspec.msgpack.decode(policy)
+
+
+def published(facts: list[Any], spec: Any, policy: Any) -> bytes:
+    text = spec if isinstance(spec, bytes) else json.dumps(spec).encode()
+    return msgspec.msgpack.encode([facts, text, msgspec.msgpack.encode(policy)])
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a tree, but those within an array."""
+    items = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
+    if isinstance(value, list) and len(value) == 3 and isinstance(value[2], bytes):
+        return
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A tree with another value at a place, or without it."""
+    changed = copy.deepcopy(value)
+    target = at(changed, path[:-1])
+    if new is GONE:
+        del target[path[-1]]
+    else:
+        target[path[-1]] = new
+    return changed
+
+
+def in_json(value: Any) -> bool:
+    return not isinstance(value, bytes) and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def changed_once(name: str) -> Iterator[bytes]:
+    facts, spec, policy = parts(name)
+    for place in range(len(facts)):
+        yield from (published(put(facts, (place,), value), spec, policy) for value in VALUES)
+    for path in places(policy):
+        more = ARRAYS if isinstance(at(policy, path), list) else []
+        yield from (published(facts, spec, put(policy, path, value)) for value in [*VALUES, GONE, *more])
+    for path in places(spec):
+        more = [10**400, [[]] * 3, [[1e308, 1e308]] * 2, {"x" * 300_000: {"low": 0, "high": 1}}, GONE]
+        yield from (published(facts, put(spec, path, value), policy) for value in [*VALUES, *more] if in_json(value))
+
+
+def agreeing(name: str, rng: random.Random) -> bytes:
+    """Hostile terms, with a round and a spec that agree with them where they can."""
+    facts, spec, policy = parts_of(name)
+    terms, privacy, phased = policy["terms"], spec["privacy"], name.startswith("phased")
+    names = [field for field in terms if field not in ("model", "calibration", "mechanism")]
+    for field in rng.sample(names, rng.choice([1, 2, 3])):
+        terms[field] = rng.choice(NUMBERS)
+    for field in ("epsilon", "delta"):
+        if isinstance(terms[field], int | float) and in_json(terms[field]):
+            privacy[field] = terms[field]
+    privacy["honest_fraction"] = rng.choice([1.0, 0.5, 1e-6])
+    if isinstance(terms["batch"], int):
+        facts[3] = terms["batch"]
+    if phased:
+        _agree_on_a_phase(facts, spec, policy, rng)
+    elif privacy["model"] == "shuffle":
+        privacy["local_epsilon_max"] = 16.0
+        terms["honest"] = honest_count(type("", (), privacy), max(0, facts[3]))
+    return published(facts, spec, policy)
+
+
+def _agree_on_a_phase(facts: list[Any], spec: dict[str, Any], policy: dict[str, Any], rng: random.Random) -> None:
+    terms = policy["terms"]
+    policy["places"] = facts[3]
+    spec["experiment"]["people"] = 10**6
+    if in_json(terms["bound"]):
+        spec["reward"] = {"low": -terms["bound"], "high": terms["bound"]}
+    if terms["mechanism"] == "bits":
+        if (
+            isinstance(terms["levels"], int)
+            and isinstance(terms["bits"], int)
+            and isinstance(terms["coordinates"], int)
+        ):
+            facts[6] = min(abs(terms["coordinates"] * (terms["levels"] + terms["bits"])), 1 << 62)
+        if rng.random() < 0.9:
+            fewest = facts[7] if facts[8] else facts[3]
+            terms["honest"] = math.floor(spec["privacy"]["honest_fraction"] * fewest)
+    elif terms["mechanism"] != "symbol" and isinstance(terms["coordinates"], int):
+        facts[4] = 64 + min(abs(4 * terms["coordinates"]), 1 << 62)
+
+
+def parts_of(name: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    return copy.deepcopy(HONEST[name])
+
+
+HONEST = {name: parts(name) for name in FAMILIES + PHASED}
+
+
+def with_other_bytes(name: str, rng: random.Random) -> bytes:
+    body = bytearray(published(*HONEST[name]))
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        place, kind = rng.randrange(len(body)), rng.randrange(3)
+        if kind == 0:
+            body[place] = rng.randrange(256)
+        elif kind == 1 and len(body) > 200:
+            del body[place : place + rng.choice([1, 4, 100])]
+        else:
+            body[place:place] = bytes(
+                rng.choice([0x91, 0x81, 0xDD, 0xDF, 0xC6, 255, 0]) for _ in range(rng.choice([1, 4, 2000]))
+            )
+    return bytes(body)
+
+
+@pytest.fixture(scope="module")
+def heaviest() -> float:
+    """What the largest honest phase costs a device to check, in seconds on this machine."""
+    began = time.process_time()
+    account(ShuffledBits(10**10, 0.4999999, 64, 5)).delta(1.0)
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("name", ["local", "sources", "central", "phased-local", "phased-reduced"])
+def test_every_field_with_every_hostile_value(name, heaviest):
+    device = Device(name)
+    for body in changed_once(name):
+        device.meets(body)
+    assert device.ends["followed"] > 30  # what costs nobody anything: another seed, a wider range
+    assert device.ends["refused"] > 1000
+    assert device.longest < 20 * heaviest
+
+
+@pytest.mark.parametrize("name", FAMILIES + PHASED)
+def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
+    device, rng = Device(name), random.Random(7)
+    for _ in range(150):
+        device.meets(agreeing(name, rng))
+    assert device.ends["followed"] > 0
+    assert device.ends["refused"] > 50
+    assert device.longest < 20 * heaviest
+
+
+@pytest.mark.parametrize("name", FAMILIES + PHASED)
+def test_other_bytes(name):
+    device, rng = Device(name), random.Random(8)
+    device.meets(published(*HONEST[name]))
+    assert device.ends["followed"] == 1
+    for _ in range(300):
+        device.meets(with_other_bytes(name, rng))
+    assert device.ends["refused"] > 50
+
+
+DEPTHS = [100, 900, 100_000]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("name", ["local", "phased-local"])
+def test_deep_nesting(name, depth):
+    """A decoder that recurses ends in RecursionError, which is none of ours."""
+    facts, spec, policy = parts_of(name)
+    device = Device(name)
+    deep = b"\x91" * depth + b"\xc0"
+    device.meets(deep)
+    packed = msgspec.msgpack.encode(policy)
+    for field in ("active", "terms", "unknown"):
+        raw = msgspec.msgpack.encode(policy | {field: msgspec.Raw(deep)})
+        device.meets(msgspec.msgpack.encode([facts, json.dumps(spec).encode(), raw]))
+    device.meets(msgspec.msgpack.encode([msgspec.Raw(deep), json.dumps(spec).encode(), packed]))
+    for field in ("population", "context", "algorithm", "unknown"):
+        text = json.dumps(spec | {field: "?"}).replace('"?"', "[" * depth + "]" * depth).encode()
+        device.meets(msgspec.msgpack.encode([facts, text, packed]))
+        text = json.dumps(spec | {field: "?"}).replace('"?"', '{"name":' * depth + "1" + "}" * depth).encode()
+        device.meets(msgspec.msgpack.encode([facts, text, packed]))
+    assert device.ends["followed"] <= (1 if depth < 1000 else 0)
+
+
+@pytest.mark.parametrize("chosen", [-1, 0, 1025, 40_000, 1 << 40])
+def test_more_directions_chosen_than_there_are(chosen):
+    """The report failed in sorting, or in its randomizer, after it was paid for."""
+    facts, spec, policy = parts_of("phased-local")
+    policy["terms"]["chosen"] = chosen
+    device = Device("phased-local")
+    device.meets(published(facts, spec, policy))
+    assert device.ends == {"refused": 1}
+
+
+@pytest.mark.parametrize("chance", [5e-324, 1e-310, 1e-12, 1e-9, 1e-6])
+def test_bits_that_are_next_to_never_1(chance):
+    """Losses so large that their exponential is no number ended the accountant."""
+    facts, spec, policy = parts_of("phased-reduced")
+    terms = policy["terms"]
+    for bits, levels in ((1, 1), (terms["bits"], 1), (1, 64), (40, 1024)):
+        terms |= {"chance": chance, "bits": bits, "levels": levels}
+        facts[6] = terms["coordinates"] * (bits + levels)
+        terms["honest"] = math.floor(spec["privacy"]["honest_fraction"] * facts[7])
+        device = Device("phased-reduced")
+        device.meets(published(facts, spec, policy))
+        assert device.ends == {"refused": 1}
+
+
+def test_more_work_for_one_report_than_any_honest_phase_asks():
+    """Thousands of directions in thousands of dimensions: minutes for one report, on a telephone's battery."""
+    facts, spec, policy = parts_of("phased-local")
+    for directions in (1025, 1 << 14):
+        policy["terms"] |= {"directions": directions, "chosen": 1}
+        device = Device("phased-local")
+        device.meets(published(facts, spec, policy))
+        assert device.ends == {"refused": 1}
+
+
+def test_truth_that_is_neither_0_nor_1():
+    """numpy counts such bytes as they are, so that a bin would have 255 active arms, and slots none of them."""
+    facts, spec, policy = parts_of("local")
+    kind, shape, data = policy["active"]
+    assert kind == "|b1"
+    policy["active"] = [kind, shape, b"\xff" + data[1:]]
+    device = Device("local")
+    device.meets(published(facts, spec, policy))
+    assert device.ends == {"refused": 1}
+
+
+@pytest.mark.parametrize("name", ["central", "none"])
+def test_a_record_that_claims_a_small_local_epsilon(name):
+    """The ledger would enter next to nothing for a record that is sent as it is."""
+    facts, spec, policy = parts_of(name)
+    policy["terms"]["local_epsilon"] = 1e-9
+    device = Device(name)
+    device.meets(published(facts, spec, policy))
+    assert device.ends == {"refused": 1}

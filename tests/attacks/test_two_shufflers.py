@@ -1,0 +1,50 @@
+"""Two shufflers serve one experiment, by mistake or on purpose: what one of them acknowledges would be thrown away."""
+
+from pathlib import Path
+
+import httpx
+
+from privateer.wire.keys import TrustedKeys
+from privateer_server.app import create_app as create_server
+from privateer_server.settings import Settings as ServerSettings
+from privateer_shuffler.app import create_app as create_shuffler
+from privateer_shuffler.settings import Settings as ShufflerSettings
+from tests.support.asgi import serving
+from tests.support.pair import Pair
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import TRUSTED
+from tests.support.servers import ADMIN, SHUFFLED, TOKEN, Api, assert_problem
+
+REPORTS = "/experiments/test/reports"
+
+
+def mixing(folder: Path, name: str) -> ShufflerSettings:
+    return ShufflerSettings(
+        "http://server", folder / name, folder / "trusted" / f"{name}.pub", min_batch=2, sender_keys=TRUSTED
+    )
+
+
+async def test_the_second_shuffler_acknowledges_nothing(tmp_path: Path) -> None:
+    server = create_server(ServerSettings(tmp_path / "server", TOKEN, (tmp_path / "trusted",)))
+    way = httpx.ASGITransport(server)
+    first, second = (create_shuffler(mixing(tmp_path, name), way) for name in ("one", "two"))
+    async with serving(server) as api, serving(second) as two:
+        async with serving(first) as one:
+            services = Pair(Api(api), one)
+            await services.api.create(SHUFFLED)
+            publication = await services.api.publication()
+            people = sealed_reports(publication, 100)
+            assert await services.uploads(publication, people[:50]) == 50
+            refused = await two.post(REPORTS, content=body_of(publication, people[50:51]))
+            problem = assert_problem(refused, 503, "unavailable")
+            assert "another shuffler" in problem["detail"]
+            assert "release" in problem["remedy"]
+            assert await services.uploads(publication, people[50:]) == 50
+            assert (await services.version(2))["accepted"] == 100
+
+        assert_problem(await api.delete("/experiments/test/shuffler"), 401, "unauthorized")
+        assert (await api.delete("/experiments/test/shuffler", headers=ADMIN)).status_code == 200
+        publication = await services.api.publication()
+        taken = await two.post(REPORTS, content=body_of(publication, sealed_reports(publication, 1)))
+        assert taken.status_code == 202
+        assert (await services.api.facts())["shuffler"] in TrustedKeys([tmp_path / "trusted" / "two.pub"]).by_id()

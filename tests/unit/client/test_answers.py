@@ -1,0 +1,90 @@
+"""What answers decide: about one report, and about the people of an upload."""
+
+import msgspec
+import pytest
+
+from privateer.errors import PrivateerError, ReportRefused
+from privateer.wire.problem import problem_type
+from privateer_client.answers import Answer, Outcome, judge, outcome_of
+from privateer_client.load.counts import Counts
+
+
+def told(status: int, slug: str = "", **members: object) -> Answer:
+    return Answer(status, msgspec.json.encode({"type": problem_type(slug)} | members))
+
+
+def slugs(error: type[PrivateerError]) -> set[str]:
+    return {error.slug}.union(*(slugs(kind) for kind in error.__subclasses__() if kind.__module__ == error.__module__))
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reason"),
+    [
+        (None, "pending", None),
+        (Answer(202), "accepted", None),
+        (Answer(200, b"<html>"), "pending", "unknown"),
+        (Answer(204), "pending", "unknown"),
+        (Answer(307), "pending", "unknown"),
+        (Answer(400, b"<html>"), "pending", "unknown"),
+        (told(409, "duplicate-report"), "accepted", None),
+        (told(409, "round-closed"), "late", "round-closed"),
+        (told(500, "round-closed"), "pending", "round-closed"),
+        (told(200, "round-closed"), "pending", "round-closed"),
+        (told(409, "round-unknown"), "pending", "round-unknown"),
+        (told(429, "malformed-report"), "pending", "malformed-report"),
+        (told(400, "malformed-report"), "refused", "malformed-report"),
+        (told(404, "not-found"), "pending", "not-found"),
+        (told(503, "unavailable"), "pending", "unavailable"),
+    ],
+)
+def test_only_a_verdict_on_the_report_is_final(answer: Answer | None, outcome: str, reason: str | None) -> None:
+    assert judge(answer) == (outcome, reason)
+
+
+def test_every_refusal_of_a_report_is_final_but_a_version_that_is_not_there_yet() -> None:
+    """A reason that is added to the errors has to be judged here, too."""
+    waits = {slug for slug in slugs(ReportRefused) if outcome_of(slug) is Outcome.PENDING}
+    assert waits == {"round-unknown"}
+    others = slugs(PrivateerError) - slugs(ReportRefused)
+    assert {slug for slug in others if outcome_of(slug) is not Outcome.PENDING} == {
+        "too-large",
+        "terms-refused",
+        "spec-invalid",
+    }
+
+
+def heard(*answers: Answer) -> tuple[int, dict[str, int], bool]:
+    counts = Counts(10)
+    for number, answer in enumerate(answers):
+        counts.hear(answer, number > 0)
+    return counts.accepted, counts.refused, counts.pending
+
+
+SOME = Answer(202, b'{"accepted": 6, "refused": {"unavailable": 4}}')
+
+
+@pytest.mark.parametrize(
+    ("answers", "counted"),
+    [
+        ([], (0, {"pending": 10}, True)),
+        ([Answer(202, b'{"accepted": 10, "refused": {}}')], (10, {}, False)),
+        ([Answer(202, b"<html>")], (0, {"pending": 10}, True)),
+        ([Answer(202, b'{"accepted": "many"}')], (0, {"pending": 10}, True)),
+        ([told(409, "round-closed")], (0, {"round-closed": 10}, False)),
+        ([told(503, "unavailable", refused={"unavailable": 10})], (0, {"pending": 10}, True)),
+        ([told(409, "round-closed", refused={"round-closed": 4, "duplicate-report": 6})],
+         (0, {"round-closed": 4, "duplicate-report": 6}, False)),
+        ([Answer(500), told(409, "round-closed", refused={"round-closed": 4, "duplicate-report": 6})],
+         (6, {"round-closed": 4}, False)),
+        ([Answer(500), told(409, "duplicate-report")], (10, {}, False)),
+        ([SOME], (6, {"unavailable": 4}, True)),
+        ([SOME, Answer(202, b'{"accepted": 4, "refused": {"duplicate-report": 6}}')], (10, {}, False)),
+        ([SOME, told(503, "unavailable")], (6, {"pending": 4}, True)),
+        ([SOME, told(409, "round-closed", refused={"round-closed": 10})], (6, {"round-closed": 4}, False)),
+    ],
+)  # fmt: skip
+def test_people_of_an_upload_are_all_counted_once(
+    answers: list[Answer], counted: tuple[int, dict[str, int], bool]
+) -> None:
+    assert heard(*answers) == counted
+    assert counted[0] + sum(counted[1].values()) == 10

@@ -1,0 +1,154 @@
+"""Ledgers of earlier versions are brought up to date; damaged, foreign and newer files are refused in one line."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer.errors import AlreadyReported, InputError
+from privateer_client.account import Payment, SealedReport
+from privateer_client.ledger import Ledger
+from tests.support.devices import DOOR, pay
+from tests.unit.lab.test_cli import run
+
+COLUMNS = "experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL"
+COSTS = "epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL"
+
+
+def write(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+
+
+def without_days(path: Path) -> None:
+    write(path, f"CREATE TABLE payments ({COLUMNS}, {COSTS})", "INSERT INTO payments VALUES ('a',1,'local',1,0,1)")
+
+
+def without_outbox(path: Path) -> None:
+    write(
+        path,
+        f"CREATE TABLE payments ({COLUMNS}, {COSTS}, day INTEGER NOT NULL DEFAULT 0)",
+        "CREATE TABLE numbers (experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL,"
+        " number INTEGER NOT NULL)",
+        "INSERT INTO payments VALUES ('a', 1, 'local', 1, 0, 1, 20000)",
+        "INSERT INTO numbers VALUES ('a', 5, 1000, 77)",
+    )
+
+
+@pytest.mark.parametrize("earlier", [without_days, without_outbox])
+def test_earlier_ledgers_keep_what_they_know(tmp_path: Path, earlier: Callable[[Path], None]) -> None:
+    path = tmp_path / "ledger.db"
+    earlier(path)
+    with ThreadPoolExecutor(4) as pool:
+        ledgers = list(pool.map(lambda _: Ledger(path), range(4)))
+    with pytest.raises(AlreadyReported):
+        pay(ledgers[0], Payment("a", 2, "local", 1.0, 0.0, 1.0))
+    pay(ledgers[1], Payment("b", 2, "local", 1.0, 0.0, 1.0))
+    assert [paid.experiment for paid in Ledger(path).payments()] == ["a", "b"]
+    assert Ledger(path).waiting() == [SealedReport("b", DOOR, b"sealed")]
+    if earlier is without_outbox:
+        assert Ledger(path).number("a", 5, 1000) == 77
+
+
+def scribbled(path: Path) -> None:
+    path.write_text("payments: none\n")
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 4096)
+
+
+def overwritten(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+
+
+def bare(path: Path) -> None:
+    write(path, "DROP TABLE payments")
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    write(path, "CREATE TABLE bookmarks (url TEXT)")
+
+
+def marked_by_another(path: Path) -> None:
+    path.unlink()
+    write(path, "PRAGMA application_id=77")
+
+
+def namesake(path: Path) -> None:
+    path.unlink()
+    write(path, "CREATE TABLE payments (amount REAL)")
+
+
+def newer(path: Path) -> None:
+    write(path, "PRAGMA user_version=99")
+
+
+WRONG = [scribbled, cut, overwritten, bare, foreign, marked_by_another, namesake]
+
+
+@pytest.mark.parametrize("harm", [*WRONG, newer])
+def test_a_file_that_is_no_sound_ledger_is_one_line(
+    tmp_path: Path, harm: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ledger.db"
+    pay(Ledger(path), Payment("a", 2, "local", 1.0, 0.0, 1.0))
+    harm(path)
+    before = path.read_bytes()
+    with pytest.raises(InputError) as refusal:
+        Ledger(path).payments()
+    assert refusal.value.field == "ledger"
+    assert refusal.value.remedy
+    assert path.read_bytes() == before
+    code, out, err = run(capsys, "account", "ledger", "--path", str(path))
+    assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
+
+
+@pytest.mark.parametrize("harm", WRONG)
+def test_a_ledger_that_is_harmed_while_it_is_open_is_one_error(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger(path)
+    pay(ledger, Payment("a", 2, "local", 1.0, 0.0, 1.0))
+    harm(path)
+    with pytest.raises(InputError) as refusal:
+        pay(ledger, Payment("b", 2, "local", 1.0, 0.0, 1.0))
+    assert refusal.value.field == "ledger"
+
+
+def test_a_disk_without_room_pays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, connect = Ledger(tmp_path / "ledger.db"), sqlite3.connect
+
+    def full(*where: Any, **how: Any) -> sqlite3.Connection:
+        database = connect(*where, **how)
+        database.execute("PRAGMA max_page_count=9")
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    with pytest.raises(InputError, match="room"):
+        pay(ledger, Payment("a", 2, "local", 1.0, 0.0, 1.0), b"x" * 100_000)
+    assert (ledger.payments(), ledger.waiting()) == ([], [])
+    pay(ledger, Payment("a", 2, "local", 1.0, 0.0, 1.0), b"x" * 100)
+
+
+def test_discarded_reports_leave_no_trace_in_the_file(tmp_path: Path) -> None:
+    """A long one, too, which the database keeps on pages of its own."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    marks = [os.urandom(40), os.urandom(40) * 5000]
+    for name, mark in zip("ab", marks, strict=True):
+        pay(ledger, Payment(name, 2, "local", 1.0, 0.0, 1.0), mark)
+        assert mark[:40] in ledger.path.read_bytes()
+        ledger.discard(name)
+        ledger.discard(name)
+    assert all(mark[:40] not in ledger.path.read_bytes() for mark in marks)
+    assert ledger.waiting() == []
+    assert [paid.experiment for paid in ledger.payments()] == ["a", "b"]

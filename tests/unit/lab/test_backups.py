@@ -1,0 +1,81 @@
+"""``privateer backup`` and ``privateer restore``: from a running server, into an empty folder, or one line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer_lab.cli import main
+from privateer_lab.services import Services, free_port, running
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import MSGPACK, SMALL
+from tests.support.specs import tables
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    with running(tmp_path_factory.mktemp("services"), free_port(), free_port()) as services:
+        headers = {"authorization": f"Bearer {services.token}"}
+        httpx.post(f"{services.admin}/experiments", json=tables(SMALL), headers=headers).raise_for_status()
+        first = httpx.get(f"{services.server}/experiments/test/policy", headers=MSGPACK).content
+        for one in sealed_reports(first, 12):
+            httpx.post(f"{services.server}/reports", content=body_of(first, [one])).raise_for_status()
+        yield services
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return int(stop.value.code or 0), err or out
+
+
+def backup(at: Services, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "backup", str(folder), "--admin-url", at.admin, "--token", at.token)[0] == 0
+
+
+def test_a_restored_server_goes_on_under_a_version_never_published(
+    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backup(at, tmp_path / "copy", capsys)
+    assert (tmp_path / "copy" / "server.db").stat().st_mode & 0o777 == 0o600
+    code, out = run(capsys, "restore", str(tmp_path / "copy"), str(tmp_path / "new" / "server"))
+    assert (code, "PRIVATEER_DATA=" in out) == (0, True)
+    with running(tmp_path / "new", free_port(), free_port()) as new:
+        facts = httpx.get(f"{new.server}/experiments/test").json()
+        assert facts | {"version": 1_000_001, "accepted": 12, "received": 0, "status": "open"} == facts
+        row = httpx.get(f"{new.server}/experiments/test/privacy").json()["rounds"][0]
+        assert (row["version"], row["received"], row["released"]) == (1, 12, False)
+
+
+def test_a_backup_overwrites_none_and_needs_the_token(
+    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backup(at, tmp_path, capsys)
+    code, said = run(capsys, "backup", str(tmp_path), "--admin-url", at.admin, "--token", at.token)
+    assert (code, said.count("\n"), "DIR: there is a server.db already" in said) == (2, 1, True)
+    code, said = run(capsys, "backup", str(tmp_path / "b"), "--admin-url", at.admin, "--token", "not-the-token-at-all")
+    assert (code, said.count("\n"), "admin token" in said) == (2, 1, True)
+    assert not (tmp_path / "b").exists()
+
+
+def test_what_is_no_backup_is_not_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "copy").mkdir()
+    target = str(tmp_path / "new")
+    assert "there is no server.db" in run(capsys, "restore", str(tmp_path / "copy"), target)[1]
+    (tmp_path / "copy" / "server.db").write_bytes(b"not a database" * 500)
+    code, said = run(capsys, "restore", str(tmp_path / "copy"), target)
+    assert (code, said.count("\n"), "server.db is damaged, or no backup" in said) == (2, 1, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_holds_something_is_not_restored_to(
+    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backup(at, tmp_path / "copy", capsys)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "something").write_text("")
+    code, said = run(capsys, "restore", str(tmp_path / "copy"), str(tmp_path / "new"))
+    assert (code, "DATA: the folder is not empty" in said) == (2, True)

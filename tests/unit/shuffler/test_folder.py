@@ -1,0 +1,140 @@
+"""The data folder: one process, its owner's eyes alone, and databases that are what they should be."""
+
+import logging
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer.errors import SpecError
+from privateer_shuffler.app import create_app, main
+from privateer_shuffler.folder import Folder
+from privateer_shuffler.logs import Formatter
+from tests.support.senders import Signing
+from tests.unit.shuffler.fake_server import body_of, listening
+from tests.unit.shuffler.helpers import sealed_reports
+from tests.unit.shuffler.test_process import running
+
+
+def test_a_second_shuffler_touches_nothing(settings):
+    """Not even a key that is missing: the first one may be about to make it."""
+    held = Folder(settings.data)
+    with pytest.raises(SpecError, match="another shuffler uses the folder"):
+        create_app(settings)
+    assert [path.name for path in settings.data.iterdir()] == ["lock"]
+    held.release()
+    create_app(settings)
+    assert (settings.data / "shuffler.key").exists()
+
+
+def test_a_start_that_fails_gives_the_folder_back(settings):
+    settings.data.mkdir()
+    (settings.data / "shuffler.key").write_text("no key")
+    for _ in range(2):
+        with pytest.raises(SpecError, match="holds no key"):
+            create_app(settings)
+
+
+async def test_files_are_their_owners_alone(server, tmp_path):
+    """Whatever the mask that the process was started with; the public half of the key is for everybody."""
+    header, data = server.publish(batch=50), tmp_path / "data"
+    mask = os.umask(0)
+    try:
+        with listening(server) as address, running(address, data) as process:
+            await process.ready()
+            async with httpx.AsyncClient(auth=Signing()) as client:
+                url = f"{process.url}/experiments/spring/reports"
+                await client.post(url, content=body_of(header, sealed_reports(3)))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in data.iterdir()}
+    finally:
+        os.umask(mask)
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert modes.pop("shuffler.pub") == 0o644
+    assert {"shuffler.key", "taken.sqlite", "lock"} < set(modes)
+    assert any(name.endswith(".db-wal") for name in modes)
+    assert set(modes.values()) == {0o600}
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"no database" * 1000)
+
+
+def older(path: Path) -> None:
+    """As written before databases had a version."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER, sealed BLOB)")
+    database.close()
+
+
+def newer(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version=77")
+    database.close()
+
+
+def foreign(path: Path) -> None:
+    """Another program's, which happens to have our number."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE notes (text)")
+        database.execute("PRAGMA user_version=1")
+    database.close()
+
+
+@pytest.mark.parametrize("name", ["taken.sqlite", "a.db"])
+@pytest.mark.parametrize("damage", [garbage, older, newer, foreign])
+def test_a_database_that_cannot_be_used_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path, name, damage):
+    damage(tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    monkeypatch.setenv("PRIVATEER_DATA", str(tmp_path))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith(f"privateer-shuffler: PRIVATEER_DATA: {name} ")
+    assert told.rstrip().endswith(")")  # the remedy
+    if damage is not foreign:  # whose journal mode is changed by looking at it
+        assert (tmp_path / name).read_bytes() == before
+
+
+@pytest.mark.parametrize("harm", ["places", "sizes", "label", "pages"])
+def test_a_damaged_round_is_told(new_store, tmp_path, settings, harm):
+    settings.data.mkdir()
+    store = new_store(200, folder=settings.data)
+    store.close()
+    (path,) = settings.data.glob("*.db")
+    if harm == "pages":
+        with path.open("r+b") as file:
+            file.seek(8 * 1024)
+            file.write(os.urandom(4096))
+    else:
+        statement = {
+            "places": "DELETE FROM place WHERE id = 7",
+            "sizes": "UPDATE place SET sealed = x'00' WHERE id = 7",
+            "label": "UPDATE label SET label = 'text'",
+        }[harm]
+        with sqlite3.connect(path) as database:
+            database.execute(statement)
+        database.close()
+    with pytest.raises(SpecError, match="damaged"):
+        create_app(settings)
+
+
+def test_the_log_tells_when_how_grave_and_where_but_no_value():
+    def defect():
+        raise ValueError("secret of a report")
+
+    try:
+        defect()
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, __file__, 1, "it failed", (), sys.exc_info())
+    told = Formatter().format(record)
+    assert "secret" not in told
+    first, *frames, kind = told.splitlines()
+    assert first.endswith(" ERROR it failed")
+    assert first[:2] == "20"
+    assert frames[-1].endswith(" defect")
+    assert kind.strip() == "ValueError"
