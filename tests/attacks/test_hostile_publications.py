@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -24,12 +24,20 @@ from privateer.privacy.events import ShuffledBits
 from privateer.privacy.terms import honest_count
 from privateer.privacy.verification import Limits
 from privateer_client import Client
-from privateer_client.ledger import Payment
+from privateer_client.account import Payment, SealedReport
 from privateer_server.rounds import first_round
 from tests.support.phases import KEY
 from tests.support.records import SPECS
 
-EVERYTHING = Limits(epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, curator=True)
+EVERYTHING = Limits(
+    epsilon=math.inf,
+    delta=0.5,
+    local_epsilon=math.inf,
+    honest_fraction=1.0,
+    min_batch=1,
+    arms="hidden",
+    curator=True,
+)
 """The limits of an application that does not protect its people: the checks of the publication are all there is."""
 FAMILIES = ["local", "sources", "central", "none"]
 PHASED = ["phased-local", "phased-normal", "phased-reduced", "phased-central", "phased-none"]
@@ -54,8 +62,10 @@ class Purse:
     def __init__(self) -> None:
         self.paid: list[Payment] = []
 
-    def pay(self, payment: Payment) -> None:
+    def pay(self, payment: Payment, _door: str, seal: Callable[[], bytes]) -> bytes:
+        sealed = seal()
         self.paid.append(payment)
+        return sealed
 
     def has_paid(self, _: str) -> bool:
         return bool(self.paid)
@@ -63,10 +73,18 @@ class Purse:
     def number(self, _experiment: str, _seed: int, people: int) -> int:
         return people // 2
 
+    def waiting(self) -> list[SealedReport]:
+        return []
+
+    def discard(self, _: str) -> None:
+        pass
+
 
 def answer(request: httpx.Request, body: bytes) -> httpx.Response:
     """The server's, and the shuffler's."""
-    return httpx.Response(200, content=body if request.method == "GET" else b"{}")
+    if request.method == "GET":
+        return httpx.Response(200, content=body)
+    return httpx.Response(202, json={"accepted": 1, "refused": {}})
 
 
 class Device:

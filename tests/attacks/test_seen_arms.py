@@ -20,7 +20,7 @@ ALARM = FALSE_ALARM / 60
 """Chance that one attack on a true claim calls it broken."""
 CASES = {
     (case.model, case.name): (case, broken)
-    for case, broken in zip(seen_cases(200_000), seen_cases(40_000, "hidden"), strict=True)
+    for case, broken in zip(seen_cases(200_000), seen_cases(200_000, "hidden"), strict=True)
 }
 CHOICES = 40
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from privateer.phased import PhasedSpec
-from privateer.privacy.certificate import read_certificate, recompute
+from privateer.privacy.certificate import recompute
+from privateer.record_verification import read_certificates
 from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_client.load import PhaseResult, run_phases
 from privateer_client.load.command import main
@@ -64,7 +65,7 @@ def assert_true_to_the_process(spec: PhasedSpec, result: PhaseResult, seeds: int
 
 def assert_recorded(at: Services, spec: PhasedSpec, result: PhaseResult) -> None:
     record = get(at, spec, "/privacy")
-    assert all(verdict.holds for verdict in recompute(read_certificate(record["certificate"])))
+    assert all(verdict.holds for verdict in recompute(read_certificates(record)[""]))
     counted = sum(row["received"] for row in record["rounds"] if row["released"])
     # Who is cut off after a report was counted and before the answer may find the phase closed when asking again.
     assert result.accepted <= counted <= result.accepted + result.refused["round-closed"]

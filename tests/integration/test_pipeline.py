@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from privateer.experiment import Spec
-from privateer.privacy.certificate import read_certificate, recompute
+from privateer.privacy.certificate import recompute
+from privateer.record_verification import read_certificates
 from privateer.wire.publication import decode_publication
 from privateer_client import Client, Ledger, Outcome
 from privateer_client.load import LoadResult, run_load
@@ -102,7 +103,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
         with Client(at.server, shuffler=at.shuffler, ledger=Ledger(tmp_path / "ledger.db")) as device:
             privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
             assert sum(round_["received"] for round_ in privacy["rounds"] if round_["released"]) == people
-            assert all(verdict.holds for verdict in recompute(read_certificate(privacy["certificate"])))
+            assert all(verdict.holds for verdict in recompute(read_certificates(privacy)[""]))
             session = device.join("test")
             assert session.choose({"x1": 0.5, "x2": 0.5}) in spec.experiment.arms
             assert session.report(1.0) is Outcome.NOT_ASKED
@@ -127,8 +128,9 @@ def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, ch
         counts = [(row["cohort"], row["received"]) for row in history if row["batch"]]
         assert sum(count for cohort, count in counts if cohort) == sum(count for cohort, count in counts if not cohort)
         privacy = httpx.get(f"{at.server}/experiments/test/privacy").json()
-        for record in (privacy, *privacy["sources"]):
-            assert all(verdict.holds for verdict in recompute(read_certificate(record["certificate"])))
+        found = read_certificates(privacy)
+        assert list(found) == ["", "clinic"]
+        assert all(verdict.holds for certificate in found.values() for verdict in recompute(certificate))
 
 
 def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
