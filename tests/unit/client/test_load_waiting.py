@@ -71,7 +71,7 @@ async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> Non
         where = str(server.make_url(""))
         first = first_round(phased_spec(), KEY)
         header = header_of(first.round, first.digest)
-        async with Wire.open("test", where, where, 1) as wire:
+        async with Wire.open("test", where, where, 1, None) as wire:
             assert await wire.send(header, b"sealed", 5, "shuffle") == (5, {})
             assert len(set(bodies)) == 1 < len(bodies)
             assert await wire.send(header, b"others", 5, "shuffle") == (0, {"round-closed": 5})
