@@ -13,6 +13,7 @@ from privateer.codec import decode, encode
 from privateer.families import AnySpec, parse_any_spec
 from privateer.phased import PhasedSpec
 from privateer.privacy.noise import SecureNoise
+from privateer.record import JUMP
 from privateer.wire.publication import (
     Publication,
     Round,
@@ -28,8 +29,6 @@ CLOCKS_APART: Final = 60
 """Seconds by which a shuffler's clock may differ."""
 GRACE: Final = CLOCKS_APART + 30
 """Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
-JUMP: Final = 1_000_000
-"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,6 +22,8 @@ from privateer.privatizers.vector_terms import VectorTerms
 from privateer.sections import Section
 
 FORMAT: Final = "privateer/record/1"
+JUMP: Final = 1_000_000
+"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Terms of a cohort's rounds that are the same in all of them; a row leaves them out."""

@@ -8,7 +8,7 @@ import msgspec
 from privateer.errors import SpecError
 from privateer.privacy.certificate import Certificate, bounded_alone, check_certificate, read_certificate
 from privateer.privacy.events import Event, Parallel
-from privateer.record import FAMILIES, FORMAT, PROMISE, ROW, Promise, Record, terms_names
+from privateer.record import FAMILIES, FORMAT, JUMP, PROMISE, ROW, Promise, Record, terms_names
 from privateer.sections import parse_section
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
@@ -51,13 +51,14 @@ def _read_record(value: dict[str, Any]) -> Record:
 
 
 def _check_versions(cohorts: list[list[Any]]) -> None:
-    """Versions name the rounds: every one from 1 to the last is there, in order in its cohort."""
+    """Versions name the rounds: each follows one that is there, or is the first after a jump."""
     versions = [version for cohort in cohorts for version in cohort]
-    whole = all(type(version) is int for version in versions)
-    if not (
-        whole and sorted(versions) == list(range(1, len(versions) + 1)) and cohorts == [sorted(c) for c in cohorts]
-    ):
-        raise SpecError("must be 1 to the last, each once and in order", field="rounds.version", remedy=_REMEDY)
+    whole = all(type(version) is int and version > 0 for version in versions)
+    if not whole or cohorts != [sorted(cohort) for cohort in cohorts] or len(set(versions)) < len(versions):
+        raise SpecError("must be whole numbers above 0, each once and in order", field="rounds.version", remedy=_REMEDY)
+    missing = {version - 1 for version in versions if version % JUMP != 1} - set(versions)
+    if missing:
+        raise SpecError(f"there is no round of version {min(missing)}", field="rounds.version", remedy=_REMEDY)
 
 
 class _Cohort:

@@ -212,6 +212,15 @@ def test_a_round_that_is_left_out_is_missed(capsys, tmp_path):
     assert " rounds.version: " in verify(capsys, tmp_path, json.dumps(record))[1]
 
 
+def test_versions_that_a_restored_backup_skips_are_not_missed(capsys, tmp_path):
+    record = record_of("local", 3)
+    for row, version in zip(record["rounds"], (1, 1_000_001, 1_000_002), strict=True):
+        row["version"] = version
+    assert verify(capsys, tmp_path, json.dumps(record)) == (0, "")
+    record["rounds"][2]["version"] = 2_000_000
+    assert " rounds.version: " in verify(capsys, tmp_path, json.dumps(record))[1]
+
+
 def test_honest_people_that_the_batch_does_not_have(capsys, tmp_path):
     """Row and certificate agree on twice the people that there are: a smaller delta than is true."""
     text = json.dumps(record_of("shuffle")).replace('"honest": 900', '"honest": 1800')

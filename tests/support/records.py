@@ -6,7 +6,7 @@ from typing import Any
 
 from privateer.families import AnySpec
 from privateer_server.api.promises import privacy
-from privateer_server.rounds import first_round, record, round_after_none
+from privateer_server.rounds import first_round, following_round, record
 from privateer_server.store import RoundRecord
 from tests.support.phased import phased_spec
 from tests.support.phases import KEY, small_spec
@@ -39,11 +39,13 @@ SPECS: dict[str, AnySpec] = {
 def rounds_of(spec: AnySpec, count: int) -> list[RoundRecord]:
     """The first rounds of an experiment: all released but the last, of which nothing was received yet."""
     current = first_round(spec, KEY.public_key().public_bytes_raw(), 1000.0)
-    rounds = [record(current)]
+    rounds = [record(current, None)]
     for _ in range(count - 1):
         rounds[-1] = replace(rounds[-1], received=rounds[-1].batch, taken=True)
-        current = round_after_none(current, 1000.0)
-        rounds.append(record(current))
+        current = following_round(
+            replace(current, received=current.round.batch), KEY.public_key().public_bytes_raw, 1000.0
+        )
+        rounds.append(record(current, None))
     return rounds
 
 

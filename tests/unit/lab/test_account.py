@@ -198,7 +198,7 @@ def test_a_ledger_that_somebody_changed_is_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, damage: str, form: list[str]
 ) -> None:
     path = tmp_path / "ledger.db"
-    Ledger(path).pay(Payment("a", 1, "local", 0.5, 0.0, 0.5))
+    pay(Ledger(path), Payment("a", 1, "local", 0.5, 0.0, 0.5))
     with closing(sqlite3.connect(path)) as database:
         database.executescript(damage)
     code, out, err = run(capsys, "account", "ledger", "--path", str(path), *form)
