@@ -147,10 +147,12 @@ class _Cohort:
                 raise self._refused(f"says nothing under the mechanism '{terms.mechanism}'", f"{place}.{name}")
 
     def _check_received(self, place: str, terms: Any, row: dict[str, Any]) -> None:
-        """A round takes no more people than it asks, and a release has those that the promise counts on."""
+        """A round takes no more people than it can, and a release has those that the promise counts on."""
         received, released = row["received"], row["released"]
-        if not (type(received) is int and 0 <= received <= terms.batch):
-            raise self._refused(f"must be 0 to the batch of {terms.batch}", f"{place}.received")
+        # A shuffled round that is short of honest people waits for one batch more.
+        most = terms.batch + terms.honest
+        if not (type(received) is int and 0 <= received <= most):
+            raise self._refused(f"must be 0 to {most}", f"{place}.received")
         if type(released) is not bool or (released and received < max(1, terms.honest)):
             raise self._refused(f"must be false below {max(1, terms.honest)} people", f"{place}.released")
 
