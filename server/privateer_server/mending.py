@@ -52,5 +52,5 @@ class Mender:
     def _give_up(self, spec: AnySpec, last: RoundRecord, entry: Entry | None) -> None:
         lost = restore_lost(spec, last)
         version = beyond(max(last.version, entry.following.version if entry else 0))
-        following = round_after_none(lost, self._keys.make, self._clock.now(), version)
+        following = round_after_none(lost, self._keys.make, self._clock.now(), version, again=True)
         self._closer.commit(lost, self._closer.enter(following, lost))

@@ -18,12 +18,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SpecError
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.publication import decode_publication
 from privateer_lab.services import free_port
 from privateer_server.app import create_app
 from privateer_server.learners.partition import PartitionLearner
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
+from tests.support.phased import tables as phased_tables
+from tests.support.phases import SMALL as PHASED
+from tests.support.phases import body as phase_body
+from tests.support.phases import sealed as phase_reports
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import TRUSTED, Signing
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
@@ -166,6 +171,30 @@ async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(setti
         assert (await api.facts())["version"] == 1_000_002
         rounds = (await client.get("/experiments/test/privacy")).json()["rounds"]
         assert [(row["version"], row["released"]) for row in rounds][:2] == [(1, False), (1_000_001, True)]
+
+
+async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -> None:
+    async def asked(api: Api) -> tuple[int, range]:
+        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        return draw["seed"], range(draw["start"], draw["start"] + draw["places"])
+
+    async with serving(create_app(settings)) as client:
+        await client.post("/experiments", json=phased_tables(PHASED, "local"), headers=ADMIN)
+        seed, first = await asked(Api(client))
+    shutil.rmtree(settings.data / "keys")
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        facts = await api.facts()
+        assert facts | {"version": 1_000_001, "status": "open"} == facts
+        again, others = await asked(api)
+        assert (again, others.start) == (seed, first.stop)
+        publication = await api.publication()
+        people = decode_publication(publication).round.batch
+        await client.post("/reports", content=phase_body(publication, phase_reports(publication, people)))
+        facts = await api.facts()
+        assert facts | {"version": 1_000_002, "status": "open", "accepted": people} == facts
+        state = (await client.get("/experiments/test/state")).json()["state"]
+        assert state["phase"] == 1
 
 
 async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:
