@@ -10,7 +10,7 @@ from privateer_client.account import Payment
 
 COSTS: Final = ("epsilon", "delta", "local_epsilon")
 _SHARE: Final = 0.5
-"""Of a total, what one server may spend: whatever one takes, as much is left for another."""
+"""One server may spend this share of a total: whatever one takes, as much is left for another."""
 _ROUNDING: Final = 1 + 1e-9
 
 

@@ -19,7 +19,7 @@ from privateer_client.delivery import PROBLEM_BYTES, Ask, Pause, Steps
 _RETRY_MOST: Final = 3600.0
 _IDENTITY: Final = "identity"
 _CONNECTING: Final = 0.4
-"""Of a request's time, for TCP and for TLS each: a handshake that times out by itself also closes its connection."""
+"""TCP and TLS may each take this share of a request's time: a handshake that times out also closes its connection."""
 _Result = TypeVar("_Result")
 
 

@@ -68,7 +68,7 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """Where the file is."""
         return self._file.path
 
     def pay(self, payment: Payment, door: str, seal: Callable[[], bytes]) -> bytes:

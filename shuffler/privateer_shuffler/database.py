@@ -9,7 +9,7 @@ from typing import Final
 from privateer.errors import SpecError
 
 _VERSION: Final = 1
-"""Of all schemas together, as ``PRAGMA user_version``; 0 in a file that is new."""
+"""All schemas together have this ``PRAGMA user_version``; a new file has 0."""
 
 
 def open_database(path: Path, pragmas: Sequence[str], tables: Sequence[str]) -> sqlite3.Connection:

@@ -25,7 +25,7 @@ from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
 _COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
-"""Of the table of rounds; rounds of vectors have no local epsilon."""
+"""The table of rounds has these columns; rounds of vectors have no local epsilon."""
 
 
 def register(_: typer.Typer) -> None:

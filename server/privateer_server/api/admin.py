@@ -1,4 +1,4 @@
-"""Who may do what only the operator may."""
+"""The admin token lets its bearer do what only the operator may."""
 
 import hmac
 

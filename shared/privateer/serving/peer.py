@@ -1,4 +1,4 @@
-"""Who sends something, as far as its address tells; kept in memory while it is answered, and nowhere else."""
+"""A sender by its address, which is kept in memory while the request is answered, and nowhere else."""
 
 from ipaddress import ip_network
 from typing import Any, Final

@@ -16,7 +16,7 @@ from privateer.serving.protocol import GuardedProtocol
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
 _CONNECTIONS_MAX: Final = 8192
-"""Of the public listener: as many as have their headers in some 128 MiB."""
+"""The public listener takes as many as have their headers in some 128 MiB."""
 _PRIVATE_MAX: Final = 1024
 _BACKLOG: Final = 1024
 
