@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import httpx
 
-from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable, Unauthorized
+from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer.wire.problem import slug_of
 
 _ELSEWHERE: Final = {
