@@ -160,14 +160,14 @@ def running(
     server_port: int,
     shuffler_port: int,
     token: str | None = None,
+    private: tuple[int, int] | None = None,
     *,
-    admin_port: int | None = None,
-    shuffler_admin_port: int | None = None,
     quiet: bool = False,
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
 
-    Private listeners are at free ports unless these are given. ``quiet`` services log warnings and errors alone.
+    ``private`` are the ports of the private listeners, the server's first; free ones if not given. ``quiet`` services log
+    warnings and errors alone.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def running(
     """
     for folder in (data / "server", data / "shuffler", data / "trusted"):
         folder.mkdir(parents=True, exist_ok=True)
-    ports = (server_port, shuffler_port, admin_port or free_port(), shuffler_admin_port or free_port())
+    ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     check_ports(dict(zip(_PORTS, ports, strict=True)))
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     token = token or secrets.token_urlsafe(24)

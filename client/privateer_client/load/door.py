@@ -62,8 +62,8 @@ async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> Pri
         remedy = "its public port is 8001 unless you changed it"
         return NotFound("this is not a shuffler", field="--shuffler", remedy=remedy)
     kind = Unavailable if status >= 500 else PrivateerError
-    remedy = answer.get("remedy")
-    return kind(printable(answer["detail"]), field="--shuffler", remedy=printable(str(remedy)) if remedy else None)
+    advice = printable(str(answer.get("remedy") or "")) or None
+    return kind(printable(answer["detail"]), field="--shuffler", remedy=advice)
 
 
 class Waiting:

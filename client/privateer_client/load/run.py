@@ -18,7 +18,6 @@ from privateer_client.load.people import LoadResult, PeopleDriver
 from privateer_client.load.phases import PhaseResult, PhasesDriver
 from privateer_client.load.wire import Wire
 
-
 _Result = TypeVar("_Result", LoadResult, PhaseResult)
 _Drive: TypeAlias = Callable[[Wire, Told], tuple[_Result, Awaitable[_Result]]]
 """What a run fills in, and the run."""

@@ -76,8 +76,8 @@ def up(
     token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
 ) -> None:
     """Run server and shuffler here until interrupted."""
-    admin = {"admin_port": admin_port, "shuffler_admin_port": shuffler_admin_port}
-    with _until_told(), running(data, server_port, shuffler_port, token, **admin) as services:
+    private = (admin_port, shuffler_admin_port)
+    with _until_told(), running(data, server_port, shuffler_port, token, private) as services:
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         shown = "..." if token else services.token  # the operator knows the token that they gave
