@@ -166,8 +166,8 @@ def running(
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
 
-    ``private`` are the ports of the private listeners, the server's first; free ones if not given. ``quiet`` services log
-    warnings and errors alone.
+    ``private`` are the ports of the private listeners, the server's first; free ones if not given. ``quiet`` services
+    log warnings and errors alone.
 
     Raises
     ------

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 
-import httpx
 import pytest
 
 from privateer.errors import BatchRefused, Conflict, PrivateerError

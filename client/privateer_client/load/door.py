@@ -51,7 +51,7 @@ async def meet(http: aiohttp.ClientSession, shuffler: str, name: str) -> None:
 async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> PrivateerError | None:
     try:
         async with http.get(f"{shuffler}/experiments/{name}", timeout=_ANSWER_SECONDS) as response:
-            status, answer = response.status, read_object(await response.content.read(_ANSWER_BYTES))
+            status, answer = response.status, read_object(await _bounded(response.content))
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise no_url("--shuffler") from None
     except (aiohttp.ClientError, TimeoutError):
@@ -64,6 +64,13 @@ async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> Pri
     kind = Unavailable if status >= 500 else PrivateerError
     advice = printable(str(answer.get("remedy") or "")) or None
     return kind(printable(answer["detail"]), field="--shuffler", remedy=advice)
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    try:
+        return await content.readexactly(_ANSWER_BYTES)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial
 
 
 class Waiting:

@@ -57,10 +57,11 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
         screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
     for told in [*record.get("sources", []), record]:
         if told["rounds"]:
-            _print_rounds(told["rounds"])
+            print_rounds(told["rounds"])
 
 
-def _print_rounds(rounds: list[dict[str, Any]]) -> None:
+def print_rounds(rounds: list[dict[str, Any]]) -> None:
+    """A table of an experiment's last rounds."""
     shown, mechanism = rounds[-_ROUNDS_SHOWN:], rounds[-1]["mechanism"]
     keys = [key for key in _COLUMNS if key in rounds[0] and (key != "deviation" or mechanism in _NORMAL)]
     title = f"the last {len(shown)} of {len(rounds)} rounds: {mechanism}"
