@@ -43,11 +43,17 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
     """A two-column table of names and figures."""
-    table = Table(title=escape(printable(title)), show_header=False, title_justify="left")
+    table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in rows:
         table.add_row(escape(printable(name)), escape(printable(readable(value))))
+    print_titled(title, table)
+
+
+def print_titled(title: str, table: Table) -> None:
+    """A table under its title, which may be the longer of the two."""
+    screen.print(printable(title), style="italic", markup=False, soft_wrap=True)
     screen.print(table)
 
 

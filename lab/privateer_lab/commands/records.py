@@ -21,7 +21,7 @@ from privateer_client.ledger import Ledger, default_path
 from privateer_lab.commands.account import accounts, finite
 from privateer_lab.commands.experiments import URL, Json, Url, claimed
 from privateer_lab.documents import read_document
-from privateer_lab.output import print_json, print_table, readable, screen
+from privateer_lab.output import print_json, print_table, print_titled, readable, screen
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
@@ -65,12 +65,12 @@ def print_rounds(rounds: list[dict[str, Any]]) -> None:
     shown, mechanism = rounds[-_ROUNDS_SHOWN:], rounds[-1]["mechanism"]
     keys = [key for key in _COLUMNS if key in rounds[0] and (key != "deviation" or mechanism in _NORMAL)]
     title = f"the last {len(shown)} of {len(rounds)} rounds: {mechanism}"
-    table = Table(title=title, title_justify="left")
+    table = Table()
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")
     for row in shown:
         table.add_row(*(readable(row[key]) for key in keys))
-    screen.print(table)
+    print_titled(title, table)
 
 
 def verify(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -284,13 +285,15 @@ def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str],
 def test_the_ledger_is_readable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Days are dates, and what is true or false is yes or no."""
     ledger = Ledger(tmp_path / "ledger.db")
-    pay(ledger, Payment("http://s/a", 1, "shuffle", 0.5, 1e-6, 4.0, 20_000))
+    pay(ledger, Payment("http://s/a", 1, "shuffle", 0.5, 1e-6, 4.0))
     _, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
-    shown = [line.strip("│ ").replace(" ", "").split("│") for line in out.splitlines() if line.startswith("│")]
-    assert {"day": "2024-10-04", "waiting": "yes"}.items() <= {row[0]: row[1] for row in reversed(shown)}.items()
+    assert re.search(r"│ day +│ +\d{4}-\d\d-\d\d │", out)
+    assert re.search(r"│ waiting +│ +yes │", out)
 
 
-@pytest.mark.parametrize(("epsilon", "says"), [(None, ("epsilon, delta", "nothing is claimed")), (1.0, ("epsilon", 1.0))])
+@pytest.mark.parametrize(
+    ("epsilon", "says"), [(None, ("epsilon, delta", "nothing is claimed")), (1.0, ("epsilon", 1.0))]
+)
 def test_a_claim_of_nothing_is_told_as_that(epsilon: float | None, says: tuple[str, object]) -> None:
     assert claimed(epsilon, 1.0)[0] == says
 

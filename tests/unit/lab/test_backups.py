@@ -52,6 +52,18 @@ def test_a_restored_server_goes_on_under_a_version_never_published(
         assert (row["version"], row["received"], row["released"]) == (1, 12, False)
 
 
+def test_a_second_restore_goes_on_above_the_first_with_the_firsts_journal(
+    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup(at, tmp_path / "copy", capsys)
+    for number in (1, 2):
+        data = tmp_path / str(number)
+        assert run(capsys, "restore", str(tmp_path / "copy"), str(data / "server"))[0] == 0
+        with running(data, free_port(), free_port()) as new:
+            assert httpx.get(f"{new.server}/experiments/test").json()["version"] == number * 1_000_000 + 1
+        monkeypatch.setenv("PRIVATEER_JOURNAL", str(data / "server" / "journal.db"))
+
+
 def test_a_backup_overwrites_none_and_needs_the_token(
     at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
