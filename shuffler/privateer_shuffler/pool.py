@@ -112,9 +112,9 @@ class Pool:
     async def hold(self, sealed: list[bytes]) -> Receipt:
         """Take people's reports into the pool; returns when those accepted are durable.
 
-        Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Those beyond
-        the batch are told to come again: the server may ask for another batch. All messages of a person are held, or
-        none. A duplicate is as durable as an accepted report when this returns.
+        Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Those
+        beyond the batch are told to come again: the server may ask for another one. All messages of a person are held,
+        or none. A duplicate is as durable as an accepted report when this returns.
 
         Raises
         ------
