@@ -148,6 +148,11 @@ class Experiments:
         for stored in store.experiments():
             mender.mend(stored)
         self._by_name = {stored.name: self._restored(stored) for stored in store.experiments()}
+        for name in journal.experiments():
+            if name not in self._by_name:
+                _log.warning(
+                    "experiment %s: published earlier, and not in this database; restore a backup that has it", name
+                )
         keys.keep([key for experiment in self for key in self._keys_of(experiment)])
 
     def __iter__(self) -> Iterator[Experiment]:
