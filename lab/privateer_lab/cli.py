@@ -7,6 +7,7 @@ import typer
 from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
 
 from privateer.errors import PrivateerError
+from privateer.text import printable
 from privateer_lab.commands import (
     account,
     audit,
@@ -19,7 +20,6 @@ from privateer_lab.commands import (
     running,
     sweeps,
 )
-from privateer_lab.output import printable
 
 app = typer.Typer(
     name="privateer",

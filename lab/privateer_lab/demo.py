@@ -29,9 +29,12 @@ def run_demo(services: Services, users: int) -> None:
 
 def demo_spec(users: int) -> Spec:
     """The spec of the demo, shipped with the lab, for ``users`` people."""
-    text = (files("privateer_lab") / "demo.toml").read_text(encoding="utf-8")
-    spec = read_spec(text)
+    spec = read_spec(_text())
     return spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"horizon": users})})
+
+
+def _text() -> str:
+    return (files("privateer_lab") / "demo.toml").read_text(encoding="utf-8")
 
 
 def _create(services: Services, spec: Spec) -> None:
@@ -40,18 +43,21 @@ def _create(services: Services, spec: Spec) -> None:
 
 
 def _show(services: Services, spec: Spec, result: LoadResult) -> None:
-    url = f"{services.server}/experiments/{spec.experiment.name}"
-    policy = ask("GET", f"{url}/policy")
+    policy = ask("GET", f"{services.server}/experiments/{spec.experiment.name}/policy")
     screen.print(
         "\n[bold]4[/] the policy that everybody may read; the best arm changes from left to right at .375 and .625"
     )
     screen.print(draw(policy["policy"], list(spec.experiment.arms)))
     print_table("regret: expected reward lost against the best arm for everyone", _comparison(result))
+
+
+def print_addresses(services: Services) -> None:
+    """Say where to look while the services run."""
+    url = f"{services.server}/experiments/{read_spec(_text()).experiment.name}"
     screen.print(
-        f"look next:\n  GET {url}          progress, reports refused by reason\n"
+        f"The services run until interrupted. Look next:\n  GET {url}          progress, reports refused by reason\n"
         f"  GET {url}/privacy  what was promised to each person\n"
-        f"  GET {url}/history  round by round\n"
-        "  privateer demo --keep leaves the services running; privateer up starts them for your own experiment"
+        f"  GET {url}/history  round by round"
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from privateer.text import printable
+
 T = TypeVar("T")
-screen = Console(highlight=False)
+_WIDE = 10_000
+"""Columns of an output that is no terminal, so that nothing wraps."""
+screen = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def open_folder(folder: Path) -> None:
@@ -38,26 +43,29 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
     """A two-column table of names and figures."""
-    table = Table(title=escape(printable(title)), show_header=False, title_justify="left")
+    table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in rows:
         table.add_row(escape(printable(name)), escape(printable(readable(value))))
+    print_titled(title, table)
+
+
+def print_titled(title: str, table: Table) -> None:
+    """A table under its title, which may be the longer of the two."""
+    screen.print(printable(title), style="italic", markup=False, soft_wrap=True)
     screen.print(table)
 
 
-def printable(text: str) -> str:
-    """Text that others wrote, on one line and without what would steer a terminal."""
-    return "".join(one if one.isprintable() else "?" for one in text)
-
-
 def readable(value: Any) -> str:
-    """A figure for people: thousands separated, four significant digits for small fractions."""
+    """A figure for people: thousands separated, four significant digits for small fractions, yes or no."""
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @contextmanager

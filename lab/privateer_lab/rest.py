@@ -1,10 +1,17 @@
 """What the command line asks the server."""
 
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
-from privateer.errors import PrivateerError, Unavailable
+from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer.wire.problem import slug_of
+
+_ELSEWHERE: Final = {
+    "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),
+    "--admin-url": ("this is not the server's private listener", "port 8002 unless you changed it"),
+}
+"""What a service without the page is not, by the option that named it."""
 
 
 class RemoteError(PrivateerError):
@@ -32,18 +39,42 @@ def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
     return _asked("GET", url, field, **options).content
 
 
+def bearer(token: str | None) -> dict[str, bytes]:
+    """The header that carries the admin token.
+
+    Raises
+    ------
+    SpecError
+        If there is none.
+    """
+    if not token:
+        remedy = "set it to the server's; for a new server, openssl rand -hex 16 makes one"
+        raise SpecError("is not set", field="PRIVATEER_ADMIN_TOKEN", remedy=remedy)
+    return {"Authorization": b"Bearer " + token.encode(errors="surrogateescape")}
+
+
 def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     try:
         response = httpx.request(method, url, timeout=30, **options)
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except httpx.HTTPError:
         raise Unavailable("no answer from the service", field=field, remedy="is it running? privateer up") from None
     if response.is_success:
         return response
-    problem = _object(response) or {}
+    raise _refusal(response, field)
+
+
+def _refusal(response: httpx.Response, field: str) -> PrivateerError:
+    slug, problem = slug_of(response.content), _object(response) or {}
+    if slug == Unauthorized.slug:
+        remedy = "set PRIVATEER_ADMIN_TOKEN to the server's"
+        return RemoteError("this is not the server's admin token", field="--token", remedy=remedy)
+    if slug == NotFound.slug and problem.get("detail") == "no such page" and field in _ELSEWHERE:
+        detail, remedy = _ELSEWHERE[field]
+        return RemoteError(detail, field=field, remedy=remedy)
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
-    raise RemoteError(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    return RemoteError(detail, field=problem.get("field"), remedy=problem.get("remedy"))
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:

@@ -1,28 +1,38 @@
 """The server and the shuffler as processes of this machine, for ``up``, ``demo`` and ``bench``."""
 
+import errno
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import httpx
 
-from privateer.errors import Unavailable
+from privateer.errors import SpecError, Unavailable
 from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
 
 _START_SECONDS = 30.0
+_PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
 class Processes:
-    """The two processes, by name; they can be killed and started again on the same data."""
+    """The two processes, by name; they can be killed and started again on the same data.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    quiet
+        Whether they log warnings and errors alone.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._before = "import logging; logging.disable(logging.INFO); " if quiet else ""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._how: dict[str, tuple[str, dict[str, str], str]] = {}
 
@@ -32,9 +42,8 @@ class Processes:
         here = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
         settings = os.environ | here | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
         # -P: what lies about in the working directory is not imported.
-        self._running[name] = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {module} import main; main()"], env=settings
-        )
+        code = f"{self._before}from {module} import main; main()"
+        self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings)
 
     def wait(self, name: str) -> None:
         """Return when a process is ready.
@@ -45,14 +54,29 @@ class Processes:
             If it ends, or takes too long.
         """
         deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
-        while time.monotonic() < deadline and self._running[name].poll() is None:
-            try:
-                if httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK:
-                    return
-            except httpx.TransportError:
-                pass
+        while time.monotonic() < deadline:
+            ready = _is_ready(url)
+            if self._running[name].poll() is not None:  # whoever answered was another process
+                break
+            if ready:
+                return
             time.sleep(0.1)
-        raise Unavailable(f"the {name} did not start", remedy="see its message above; is the port taken?")
+        raise Unavailable(f"the {name} did not start", remedy="see its message above")
+
+    def watch(self) -> NoReturn:
+        """Look at the processes once a second.
+
+        Raises
+        ------
+        Unavailable
+            When one has ended.
+        """
+        while True:
+            for name, process in self._running.items():
+                if (code := process.poll()) is not None:
+                    remedy = "see its log above, then start privateer up again"
+                    raise Unavailable(f"the {name} ended with code {code}", remedy=remedy)
+            time.sleep(1)
 
     def pid(self, name: str) -> int:
         """The id of a process."""
@@ -68,6 +92,13 @@ class Processes:
         for process in reversed(self._running.values()):
             process.terminate()
             process.wait(timeout=_START_SECONDS)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -104,31 +135,54 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def check_ports(ports: Mapping[str, int]) -> None:
+    """See that nobody listens on these ports, by the options that name them.
+
+    Raises
+    ------
+    SpecError
+        Naming the option of the first that is taken, or named twice.
+    """
+    with ExitStack() as probes:
+        for option, port in ports.items():
+            try:
+                probes.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError as error:
+                taken = error.errno == errno.EADDRINUSE
+                why = f"{port} is taken" if taken else f"cannot listen on {port}: {error.strerror}"
+                remedy = "stop the other services, or choose another port" if taken else "choose another port"
+                raise SpecError(why, field=option, remedy=remedy) from None
+
+
 @contextmanager
 def running(
     data: Path,
     server_port: int,
     shuffler_port: int,
     token: str | None = None,
+    private: tuple[int, int] | None = None,
     *,
-    admin_port: int | None = None,
-    shuffler_admin_port: int | None = None,
+    quiet: bool = False,
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
 
-    Private listeners are at free ports unless these are given.
+    ``private`` are the ports of the private listeners, the server's first; free ones if not given. ``quiet`` services
+    log warnings and errors alone.
 
     Raises
     ------
+    SpecError
+        If a port is taken.
     Unavailable
-        If one does not become ready.
+        If a service does not become ready.
     """
     for folder in (data / "server", data / "shuffler", data / "trusted"):
         folder.mkdir(parents=True, exist_ok=True)
-    ports = (server_port, shuffler_port, admin_port or free_port(), shuffler_admin_port or free_port())
+    ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
+    check_ports(dict(zip(_PORTS, ports, strict=True)))
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     token = token or secrets.token_urlsafe(24)
-    services = Services(server, shuffler, admin, shuffler_admin, token, _sender_key(data), Processes())
+    services = Services(server, shuffler, admin, shuffler_admin, token, _sender_key(data), Processes(quiet))
     environments = _environments(data, services)
     processes = services.processes
     try:

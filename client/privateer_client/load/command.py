@@ -12,11 +12,13 @@ import httpx
 
 from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
 from privateer.tables import apply_setting, read_tables
+from privateer.text import printable
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
+from privateer_client.load.door import no_url, read_object
 from privateer_client.load.people import LoadResult
 from privateer_client.load.phases import PhaseResult
-from privateer_client.load.run import run_load, run_phases
+from privateer_client.load.run import Interrupted, run_load, run_phases
 
 _USERS: Final = 10_000
 _BATCH: Final = 100
@@ -87,6 +89,9 @@ def _checked(options: argparse.Namespace) -> argparse.Namespace:
     ):
         if value is not None and not least <= value <= most:
             raise SpecError(f"must be {least} to {most}", field=name, remedy="choose another number")
+    if options.sender_key is not None and not options.sender_key.is_file():
+        detail = f"there is no file {options.sender_key}"
+        raise SpecError(detail, field="--sender-key", remedy="name the key's file")
     if options.batch is None:
         options.batch = _BATCH if options.sender_key else 1
     if options.batch > 1 and options.sender_key is None:
@@ -104,8 +109,12 @@ def main(arguments: list[str] | None = None) -> None:
         options = _checked(_parser().parse_args(arguments))
         result = _load(options)
     except PrivateerError as error:
-        print(f"privateer: {error}", file=sys.stderr)
+        print(f"privateer: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
+    except Interrupted as stop:
+        print("privateer: interrupted; so far:", file=sys.stderr)
+        _show(stop.result, options.json)
+        sys.exit(130)
     except KeyboardInterrupt:
         sys.exit(130)
     _show(result, options.json)
@@ -124,15 +133,27 @@ def _load(options: argparse.Namespace) -> LoadResult | PhaseResult:
 
 def _is_phased(options: argparse.Namespace) -> bool:
     """What family the experiment is of, by its public facts."""
-    try:
-        answer = httpx.get(f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}", timeout=10)
-    except (httpx.TransportError, httpx.InvalidURL, httpx.UnsupportedProtocol):
-        raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
-    if answer.status_code == httpx.codes.NOT_FOUND:
+    answer = _asked(options.url, f"/experiments/{quote(options.name, safe='')}")
+    if answer.status_code == httpx.codes.NOT_FOUND and "experiments" in read_object(
+        _asked(options.url, "/experiments").content
+    ):
         raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
-    if not answer.is_success:
+    if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise Unavailable("the server does not tell the experiment", field="--url", remedy="look at its log")
-    return bool(answer.json().get("algorithm") == "phased")
+    algorithm = read_object(answer.content).get("algorithm")
+    if not answer.is_success or algorithm is None:
+        remedy = "its public port is 8000 unless you changed it"
+        raise NotFound("this is not a learning server", field="--url", remedy=remedy)
+    return bool(algorithm == "phased")
+
+
+def _asked(server: str, page: str) -> httpx.Response:
+    try:
+        return httpx.get(f"{server.rstrip('/')}{page}", timeout=10)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        raise no_url("--url") from None
+    except httpx.TransportError:
+        raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
 
 
 def _show(result: LoadResult | PhaseResult, as_json: bool) -> None:

@@ -62,10 +62,13 @@ class PeopleDriver:
         """Have ``users`` people take part, ``batch`` an upload."""
         self.left = users
         await self._follow(None)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(self._work(batch, progress))
-        return self._finished()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(self._work(batch, progress))
+        finally:
+            self._finish()
+        return self.result
 
     async def _work(self, batch: int, progress: Progress) -> None:
         while self.left > 0:
@@ -154,7 +157,8 @@ class PeopleDriver:
             spec = self.part.spec.model_copy(update={"population": self.wanted})
             self.people = population_for(spec, self.seed)
 
-    def _finished(self) -> LoadResult:
+    def _finish(self) -> None:
+        if not self.by_arm.size:
+            return
         self.result.uniform_regret = self.best - float(self.by_arm.mean())
         self.result.best_constant_regret = self.best - float(np.max(self.by_arm))
-        return self.result

@@ -78,6 +78,13 @@ class PhasesDriver:
 
     async def run(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> PhaseResult:
         """Follow the experiment to its end, or to a phase that waits for people who are not there."""
+        try:
+            self.result.over = await self._follow(users, concurrency, batch, progress)
+        finally:
+            self.result.bytes_sent = self.wire.sent
+        return self.result
+
+    async def _follow(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> bool:
         phase = await self._next(None)
         if phase is not None and users is not None and users > (people := phase.spec.experiment.people):
             raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
@@ -88,9 +95,7 @@ class PhasesDriver:
             ends = missing <= 0 or phase.round.deadline > 0
             self.result.waits_for = 0 if ends else missing
             phase = await self._next(phase) if ends else None
-        self.result.over = phase is not None
-        self.result.bytes_sent = self.wire.sent
-        return self.result
+        return phase is not None
 
     def _answered(self) -> int:
         """Reports that were counted, or came when the phase was full."""

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,12 +18,23 @@ from privateer_client.load.people import LoadResult, PeopleDriver
 from privateer_client.load.phases import PhaseResult, PhasesDriver
 from privateer_client.load.wire import Wire
 
+_Result = TypeVar("_Result", LoadResult, PhaseResult)
+_Drive: TypeAlias = Callable[[Wire, Told], tuple[_Result, Awaitable[_Result]]]
+"""What a run fills in, and the run."""
 
-class _Timed(Protocol):
-    seconds: float
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a run.
 
-_Result = TypeVar("_Result", bound=_Timed)
+    Attributes
+    ----------
+    result
+        What was counted before.
+    """
+
+    def __init__(self, result: LoadResult | PhaseResult) -> None:
+        super().__init__()
+        self.result = result
 
 
 def run_load(
@@ -58,11 +69,14 @@ def run_load(
     ------
     PrivateerError
         If the experiment is not there, its terms are not what they say, or nobody answers.
+    Interrupted
+        On Ctrl-C, once somebody has taken part.
     """
     section = parse_population(population)
 
-    async def drive(wire: Wire, told: Told) -> LoadResult:
-        return await PeopleDriver(wire, section, seed, cohort).run(users, concurrency, batch, told)
+    def drive(wire: Wire, told: Told) -> tuple[LoadResult, Awaitable[LoadResult]]:
+        driver = PeopleDriver(wire, section, seed, cohort)
+        return driver.result, driver.run(users, concurrency, batch, told)
 
     return _run(_Where(name, server, shuffler, concurrency, sender_key), users, drive)
 
@@ -92,13 +106,14 @@ def run_phases(
 
     Raises
     ------
-    PrivateerError
+    PrivateerError, Interrupted
         As for `run_load`.
     """
     section = parse_section(PhasedPopulation, population or {"name": "linear"})
 
-    async def drive(wire: Wire, told: Told) -> PhaseResult:
-        return await PhasesDriver(wire, section, seed).run(users, concurrency, batch, told)
+    def drive(wire: Wire, told: Told) -> tuple[PhaseResult, Awaitable[PhaseResult]]:
+        driver = PhasesDriver(wire, section, seed)
+        return driver.result, driver.run(users, concurrency, batch, told)
 
     return _run(_Where(name, server, shuffler, concurrency, sender_key), users, drive)
 
@@ -111,21 +126,29 @@ class _Where(NamedTuple):
     sender_key: Path | None
 
 
-def _run(where: _Where, total: int | None, drive: Callable[[Wire, Told], Awaitable[_Result]]) -> _Result:
+def _run(where: _Where, total: int | None, drive: _Drive[_Result]) -> _Result:
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("people", total=total)
         try:
-            return asyncio.run(_driven(where, drive, lambda people: bar.advance(task, people)))
+            result, whole = asyncio.run(_driven(where, drive, lambda people: bar.advance(task, people)))
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
+    if not whole:
+        raise Interrupted(result) if result.people else KeyboardInterrupt
+    return result
 
 
-async def _driven(where: _Where, drive: Callable[[Wire, Told], Awaitable[_Result]], told: Told) -> _Result:
-    started = time.perf_counter()
+async def _driven(where: _Where, drive: _Drive[_Result], told: Told) -> tuple[_Result, bool]:
+    """The result, and whether it is of the whole run: Ctrl-C cancels it."""
+    started, whole = time.perf_counter(), True
     sender = read_signing_key(where.sender_key, "--sender-key") if where.sender_key else None
     async with Wire.open(where.name, where.server, where.shuffler, where.concurrency, sender) as wire:
-        result = await drive(wire, told)
+        result, run = drive(wire, told)
+        try:
+            await run
+        except asyncio.CancelledError:
+            whole = False
     result.seconds = time.perf_counter() - started
-    return result
+    return result, whole

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 import aiohttp
@@ -15,6 +15,7 @@ from privateer.wire.problem import slug_of
 from privateer.wire.upload import SENDER_HEADER, sign_upload
 from privateer_client.answers import Answer
 from privateer_client.load.counts import Counts
+from privateer_client.load.door import Waiting, meet, no_url
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
@@ -41,6 +42,9 @@ class Wire:
     http: aiohttp.ClientSession
     sender: Ed25519PrivateKey | None = None
     sent: int = 0
+    _met: bool = False
+    _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _waiting: dict[str, Waiting] = field(default_factory=dict)
 
     @classmethod
     @asynccontextmanager
@@ -64,8 +68,24 @@ class Wire:
         ------
         SenderRefused
             If the services do not trust the sender of several people's reports.
+        PrivateerError
+            Before the first upload, if the shuffler is none, or does not take the experiment's reports.
         """
-        body, door = encode_envelope(Envelope(header, sealed)), self._door(model)
+        door = self._door(model)
+        if model == "shuffle":
+            await self._meet()
+        whose = "shuffler" if model == "shuffle" else "server"
+        waiting = self._waiting.setdefault(whose, Waiting(whose))
+        with waiting.limited():
+            return await self._decided(door, encode_envelope(Envelope(header, sealed)), people, waiting)
+
+    async def _meet(self) -> None:
+        async with self._meeting:
+            if not self._met and self.shuffler is not None:
+                await meet(self.http, self.shuffler.rstrip("/"), self.name)
+            self._met = True
+
+    async def _decided(self, door: str, body: bytes, people: int, waiting: Waiting) -> tuple[int, dict[str, int]]:
         counts = Counts(people)
         for attempt in range(TRIES):
             try:
@@ -75,8 +95,9 @@ class Wire:
                         remedy = "name one with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services trust no such key", field="--sender-key", remedy=remedy)
                     counts.hear(Answer(response.status, answer), attempt > 0)
+                    waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-                raise Unavailable("not a URL", field="--shuffler", remedy="write http://host:port") from None
+                raise no_url("--url") from None
             except (aiohttp.ClientError, TimeoutError):
                 pass
             if not counts.pending:
@@ -115,6 +136,8 @@ class Wire:
                 if response.status == 404:
                     raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
                 return await response.read() if response.status == 200 else None
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+            raise no_url("--url") from None
         except (aiohttp.ClientError, TimeoutError):
             if old is None:
                 raise Unavailable("no answer", field="--url", remedy="is the server running?") from None

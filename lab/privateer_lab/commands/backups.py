@@ -1,16 +1,15 @@
 """``backup`` and ``restore``: copies of a server's database that cannot bring an open round back."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from privateer.errors import SpecError, Unavailable
-from privateer_lab.commands.experiments import ADMIN_URL, AdminUrl
+from privateer_lab.commands.experiments import ADMIN_URL, AdminUrl, Token
 from privateer_lab.output import screen
-from privateer_lab.rest import fetch
-
-Token = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")]
+from privateer_lab.rest import bearer, fetch
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds no backup yet.")],
-    token: Token,
+    token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
 ) -> None:
     """Copy the database of a running server. Rounds that are open now end with the copy."""
@@ -31,7 +30,7 @@ def backup(
     path = folder / FILE
     if path.exists():
         raise SpecError(f"there is a {FILE} already", field="DIR", remedy="name another folder")
-    body = fetch(f"{admin_url}/backup", field="--admin-url", headers={"Authorization": f"Bearer {token}"})
+    body = fetch(f"{admin_url}/backup", field="--admin-url", headers=bearer(token))
     if not is_database(body):
         raise Unavailable("the answer is no backup", field="--admin-url", remedy="correct the address")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,4 +47,10 @@ def restore(
     from privateer_server.store.sqlite import DATABASE, FILE
 
     restored(folder / FILE, data, DATABASE)
-    screen.print(f"{data}: start a server with PRIVATEER_DATA={data}", soft_wrap=True)
+    screen.print(
+        f"restored. Start it with: PRIVATEER_DATA={shlex.quote(str(data))} "
+        "PRIVATEER_JOURNAL=<the old journal.db, if you have it> privateer server; "
+        "under privateer up, restore into data/server",
+        soft_wrap=True,
+        markup=False,
+    )

@@ -8,7 +8,7 @@ import typer
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.parallel import JOBS_MAX, Backend
 from privateer_lab.partition_map import draw
-from privateer_lab.rest import ask
+from privateer_lab.rest import ask, bearer
 from privateer_lab.specs import load_any_spec
 
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
@@ -17,6 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
 Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Processes; default: one a core.")]
 On = Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")]
+Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")]
 URL = "http://127.0.0.1:8000"
 ADMIN_URL = "http://127.0.0.1:8002"
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def create(
     spec: Annotated[Path, typer.Argument(help="TOML file.")],
-    token: Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")],
+    token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
@@ -39,8 +40,7 @@ def create(
     """Create an experiment from a spec."""
     parsed = load_any_spec(spec, settings).without_people()
     body = parsed.model_dump(mode="json", exclude_none=True)
-    url, headers = f"{admin_url}/experiments", {"Authorization": f"Bearer {token}"}
-    answer = ask("POST", url, field="--admin-url", json=body, headers=headers)
+    answer = ask("POST", f"{admin_url}/experiments", field="--admin-url", json=body, headers=bearer(token))
     print_json(answer) if as_json else screen.print(f"created {parsed.experiment.name}")
 
 
@@ -62,17 +62,26 @@ def show(name: str, url: Url = URL, as_json: Json = False) -> None:
         print_json(answer)
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
-    print_table("refused reports", answer.get("refused", {}).items())
+    if answer.get("refused"):
+        print_table("refused reports", answer["refused"].items())
+    else:
+        screen.print("no reports refused")
     for claim in answer["privacy"]["certificate"]["claims"]:
-        print_table(
-            f"privacy against {claim['against']}", [(key, claim[key]) for key in ("about", "epsilon", "delta", "proof")]
-        )
+        rows = [("about", claim["about"]), *claimed(claim["epsilon"], claim["delta"]), ("proof", claim["proof"])]
+        print_table(f"privacy against {claim['against']}", rows)
+
+
+def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:
+    """Rows of a table that tell a claim."""
+    if epsilon is None:
+        return [("epsilon, delta", "nothing is claimed")]
+    return [("epsilon", epsilon), ("delta", delta)]
 
 
 def policy(
     name: str,
     url: Url = URL,
-    version: Annotated[int | None, typer.Option(help="Of an earlier round.")] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="Of an earlier round.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show the policy: a map of the bins with their arms, or the actions that a phase plays."""

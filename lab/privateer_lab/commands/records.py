@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,14 +19,16 @@ from privateer_client.account import Payment
 from privateer_client.budget import COSTS
 from privateer_client.ledger import Ledger, default_path
 from privateer_lab.commands.account import accounts, finite
-from privateer_lab.commands.experiments import URL, Json, Url
+from privateer_lab.commands.experiments import URL, Json, Url, claimed
 from privateer_lab.documents import read_document
-from privateer_lab.output import print_json, print_table, readable, screen
+from privateer_lab.output import print_json, print_table, print_titled, readable, screen
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
 _COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
 """The table of rounds has these columns; rounds of vectors have no local epsilon."""
+_NORMAL = {"gaussian", "normal", "curated"}
+"""Mechanisms whose noise is normal, so that it has a deviation."""
 
 
 def register(_: typer.Typer) -> None:
@@ -48,22 +51,26 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
     for cohort, certificate in certificates.items():
         whose = f"a person of {cohort}" if cohort else "one person"
         for claim in certificate.claims:
-            rows = [(key, getattr(claim, key)) for key in ("about", "epsilon", "delta", "exact", "proof")]
+            rows = [("about", claim.about), *claimed(claim.epsilon, claim.delta)]
+            rows += [("exact", claim.exact), ("proof", claim.proof)]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
         screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
     for told in [*record.get("sources", []), record]:
         if told["rounds"]:
-            _print_rounds(told["rounds"])
+            print_rounds(told["rounds"])
 
 
-def _print_rounds(rounds: list[dict[str, Any]]) -> None:
-    keys = [key for key in _COLUMNS if key in rounds[0]]
-    table = Table(title=f"the last of {len(rounds)} rounds: {rounds[-1]['mechanism']}", title_justify="left")
+def print_rounds(rounds: list[dict[str, Any]]) -> None:
+    """A table of an experiment's last rounds."""
+    shown, mechanism = rounds[-_ROUNDS_SHOWN:], rounds[-1]["mechanism"]
+    keys = [key for key in _COLUMNS if key in rounds[0] and (key != "deviation" or mechanism in _NORMAL)]
+    title = f"the last {len(shown)} of {len(rounds)} rounds: {mechanism}"
+    table = Table()
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")
-    for row in rounds[-_ROUNDS_SHOWN:]:
+    for row in shown:
         table.add_row(*(readable(row[key]) for key in keys))
-    screen.print(table)
+    print_titled(title, table)
 
 
 def verify(
@@ -94,13 +101,22 @@ def _recomputed(certificates: dict[str, Certificate], verdicts: dict[str, list[V
 def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
     whose = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
     for verdict in verdicts:
-        claimed = [("about", verdict.about), ("claimed epsilon", verdict.epsilon), ("claimed delta", verdict.delta)]
-        rows = [*claimed, ("delta", verdict.found)]
-        print_table(
-            f"{whose}: against {verdict.against}",
-            [*rows, ("proof", verdict.proof), ("holds", "yes" if verdict.holds else "NO")],
-        )
+        claim = [(f"claimed {key}", value) for key, value in claimed(verdict.epsilon, verdict.delta)]
+        rows = [("about", verdict.about), *claim, *_found(verdict), ("proof", verdict.proof)]
+        print_table(f"{whose}: against {verdict.against}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
     screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
+
+
+def _date(day: int) -> str:
+    """A day since 1970; of a file that somebody changed as it is."""
+    try:
+        return str(date(1970, 1, 1) + timedelta(days=day))
+    except OverflowError:
+        return str(day)
+
+
+def _found(verdict: Verdict) -> list[tuple[str, float]]:
+    return [] if verdict.epsilon is None else [("delta", verdict.found)]
 
 
 def ledger(
@@ -126,7 +142,7 @@ def ledger(
         print_json({"payments": rows, "servers": servers, "spent": spent})
         return
     for row in rows:
-        print_table(str(row.pop("experiment")), row.items())
+        print_table(str(row.pop("experiment")), (row | {"day": _date(row["day"])}).items())
     for server, sums in servers.items():
         print_table(f"at {server}", sums.items())
     print_table("together", spent.items())

@@ -3,7 +3,6 @@
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,11 +67,6 @@ def _until_told() -> Iterator[None]:
         screen.print("stopping")
 
 
-def _wait() -> None:
-    while True:
-        time.sleep(3600)
-
-
 def up(
     data: Data = Path("data"),
     server_port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
@@ -82,13 +76,14 @@ def up(
     token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
 ) -> None:
     """Run server and shuffler here until interrupted."""
-    admin = {"admin_port": admin_port, "shuffler_admin_port": shuffler_admin_port}
-    with _until_told(), running(data, server_port, shuffler_port, token, **admin) as services:
+    private = (admin_port, shuffler_admin_port)
+    with _until_told(), running(data, server_port, shuffler_port, token, private) as services:
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
-        line = f"PRIVATEER_ADMIN_TOKEN={services.token} privateer create SPEC.toml"
+        shown = "..." if token else services.token  # the operator knows the token that they gave
+        line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
-        _wait()
+        services.processes.watch()
 
 
 def demo(
@@ -96,17 +91,18 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the services running at the end.")] = False,
 ) -> None:
     """Services, an experiment under shuffle privacy, people over HTTP, and the policy they teach."""
-    from privateer_lab.demo import run_demo
+    from privateer_lab.demo import print_addresses, run_demo
 
-    with (
-        _until_told(),
-        tempfile.TemporaryDirectory(prefix="privateer-") as folder,
-        running(Path(folder), free_port(), free_port()) as services,
-    ):
-        run_demo(services, users)
-        if keep:
-            screen.print("the services run until interrupted")
-            _wait()
+    with _until_told():
+        with (
+            tempfile.TemporaryDirectory(prefix="privateer-") as folder,
+            running(Path(folder), free_port(), free_port(), quiet=True) as services,
+        ):
+            run_demo(services, users)
+            if keep:
+                print_addresses(services)
+                services.processes.watch()
+        screen.print("The services have stopped; privateer up starts them to stay.")
 
 
 def bench(

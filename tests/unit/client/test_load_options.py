@@ -1,6 +1,8 @@
 """The load driver's options, and how it ends."""
 
 import asyncio
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.errors import Unavailable
 from privateer.wire.envelope import header_of
+from privateer_client.load import command
 from privateer_client.load.command import main
+from privateer_client.load.people import PeopleDriver
 from privateer_client.load.wire import Wire
 from privateer_server.rounds import first_round
 from tests.support.phased import phased_spec
@@ -39,3 +43,18 @@ def test_ctrl_c_is_no_traceback() -> None:
     told += f"command._load = lambda _: os.kill(os.getpid(), {int(signal.SIGINT)}); command.main(['test'])"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run(driver: PeopleDriver, *_: object) -> None:
+        driver.result.people, driver.result.accepted = 7, 5
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PeopleDriver, "run", run)
+    monkeypatch.setattr(command, "_is_phased", lambda _: False)
+    with pytest.raises(SystemExit) as stop:
+        main(["test", "--json"])
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)

@@ -65,7 +65,11 @@ async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> Non
         status, body = answers.pop(0)
         return web.Response(status=status, body=body)
 
+    async def facts(_: web.Request) -> web.Response:
+        return web.json_response({"experiment": "test", "batch": 10})
+
     app = web.Application()
+    app.router.add_get("/experiments/test", facts)
     app.router.add_post("/experiments/test/reports", door)
     async with TestServer(app, host="127.0.0.1") as server:
         where = str(server.make_url(""))

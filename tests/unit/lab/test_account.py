@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +19,9 @@ from privateer.privacy.certificate import certify
 from privateer.privacy.terms import calibrate
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
+from privateer_lab.commands.experiments import claimed
+from privateer_lab.commands.records import print_rounds
+from privateer_lab.output import print_table
 from tests.support.devices import pay
 from tests.support.records import record_of
 from tests.unit.lab.test_cli import run
@@ -276,3 +280,33 @@ def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str],
     code, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
     assert code == 0
     assert "at http://t:81" in out
+
+
+def test_the_ledger_is_readable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Days are dates, and what is true or false is yes or no."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    pay(ledger, Payment("http://s/a", 1, "shuffle", 0.5, 1e-6, 4.0))
+    _, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
+    assert re.search(r"│ day +│ +\d{4}-\d\d-\d\d │", out)
+    assert re.search(r"│ waiting +│ +yes │", out)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "says"), [(None, ("epsilon, delta", "nothing is claimed")), (1.0, ("epsilon", 1.0))]
+)
+def test_a_claim_of_nothing_is_told_as_that(epsilon: float | None, says: tuple[str, object]) -> None:
+    assert claimed(epsilon, 1.0)[0] == says
+
+
+@pytest.mark.parametrize(("mechanism", "shown"), [("signed-symbol", False), ("gaussian", True)])
+def test_rounds_say_how_many_are_shown(mechanism: str, shown: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    rounds = [{"version": n, "batch": 9, "deviation": 2.5, "mechanism": mechanism} for n in range(1, 58)]
+    print_rounds(rounds)
+    out = capsys.readouterr().out
+    assert f"the last 20 of 57 rounds: {mechanism}" in out
+    assert ("deviation" in out) is shown
+
+
+def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("long", [("word " * 60, 1)])
+    assert "word " * 59 in capsys.readouterr().out

@@ -12,6 +12,8 @@ from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
 from tests.support.specs import tables
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
@@ -50,6 +52,18 @@ def test_a_restored_server_goes_on_under_a_version_never_published(
         assert (row["version"], row["received"], row["released"]) == (1, 12, False)
 
 
+def test_a_second_restore_goes_on_above_the_first_with_the_firsts_journal(
+    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup(at, tmp_path / "copy", capsys)
+    for number in (1, 2):
+        data = tmp_path / str(number)
+        assert run(capsys, "restore", str(tmp_path / "copy"), str(data / "server"))[0] == 0
+        with running(data, free_port(), free_port()) as new:
+            assert httpx.get(f"{new.server}/experiments/test").json()["version"] == number * 1_000_000 + 1
+        monkeypatch.setenv("PRIVATEER_JOURNAL", str(data / "server" / "journal.db"))
+
+
 def test_a_backup_overwrites_none_and_needs_the_token(
     at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,3 +93,31 @@ def test_a_folder_that_holds_something_is_not_restored_to(
     (tmp_path / "new" / "something").write_text("")
     code, said = run(capsys, "restore", str(tmp_path / "copy"), str(tmp_path / "new"))
     assert (code, "DATA: the folder is not empty" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "says"),
+    [
+        ("admin", "not-the-token-at-all", "--token: this is not the server's admin token (set PRIVATEER_ADMIN_TOKEN"),
+        ("server", "any", "--admin-url: this is not the server's private listener (port 8002 "),
+        ("shuffler", "any", "--admin-url: this is not the server's private listener (port 8002 "),
+    ],
+)
+def test_a_wrong_token_or_address_is_named(
+    at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str, token: str, says: str
+) -> None:
+    where = ("--admin-url", getattr(at, address), "--token", token)
+    for command in (("backup", str(tmp_path / "copy")), ("create", str(ROOT / "examples" / "peaks-local.toml"))):
+        code, said = run(capsys, *command, *where)
+        assert (code, said.count("\n"), says in said) == (2, 1, True)
+
+
+@pytest.mark.parametrize("command", ["load", "show", "policy"])
+def test_a_shuffler_is_not_taken_for_a_server(at: Services, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, said = run(capsys, command, "test", "--url", at.shuffler)
+    assert (code, said.count("\n"), "--url: this is not a learning server" in said) == (2, 1, True)
+
+
+def test_show_says_that_nothing_was_refused(at: Services, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = run(capsys, "show", "test", "--url", at.server)
+    assert (code, "no reports refused" in said) == (0, True)

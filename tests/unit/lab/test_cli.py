@@ -53,6 +53,12 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["simulate", SPEC, "--users", "0"], "--users"),
         (["list", "--url", "http://127.0.0.1:1"], "--url: no answer"),
         (["create", SPEC, "--token", "x", "--admin-url", "http://127.0.0.1:1"], "--admin-url: no answer"),
+        (["list", "--url", "127.0.0.1:8000"], "--url: not a URL"),
+        (["list", "--url", "localhost:8000"], "--url: not a URL"),
+        (["create", SPEC, "--token", "x", "--admin-url", "127.0.0.1:8002"], "--admin-url: not a URL"),
+        (["create", SPEC, "--token", ""], "PRIVATEER_ADMIN_TOKEN: is not set"),
+        (["backup", "none", "--token", ""], "PRIVATEER_ADMIN_TOKEN: is not set"),
+        (["policy", "x", "--version", "0"], "--version"),
         (["up", "--data", "/proc/none"], "/proc/none: "),
         (["load"], "NAME"),
         (["load", "x", "--users", "many"], "--users"),
@@ -60,6 +66,8 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["load", "x", "--batch", "2"], "--batch: several people's reports at once need a sender's key"),
         (["load", "x", "--sender-key", SPEC, "--users", "1", "--url", "http://127.0.0.1:1"], "--url: no answer"),
         (["load", "x", "--url", "http://127.0.0.1:1"], "--url: no answer"),
+        (["load", "x", "--url", "127.0.0.1:8000"], "--url: not a URL"),
+        (["load", "x", "--sender-key", "nokey"], "--sender-key: there is no file nokey"),
     ],
 )
 def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:

@@ -1,0 +1,62 @@
+"""The services that ``up`` starts: on ports that are free, and watched."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from privateer.errors import SpecError, Unavailable
+from privateer_lab.cli import main
+from privateer_lab.services import Processes, check_ports, free_port, running
+
+
+@pytest.mark.parametrize("option", ["--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port"])
+def test_a_port_that_is_taken_is_one_line_before_anything_starts(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "start", lambda *_: pytest.fail("a service was started"))
+    ports = {name: free_port() for name in ("--server-port", "--shuffler-port", "--admin-port")}
+    ports["--shuffler-admin-port"] = free_port()
+    options = [part for name, port in ports.items() for part in (name, str(port))]
+    taken = ports[option]
+    listener = f"import socket, sys; s = socket.create_server(('', {taken})); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", listener], stdin=-1, stdout=-1) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(SystemExit) as stop:
+            main(["up", "--data", str(tmp_path), *options])
+        other.kill()
+    remedy = "stop the other services, or choose another port"
+    assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {option}: {taken} is taken ({remedy})\n")
+
+
+def test_a_port_for_two_listeners() -> None:
+    port = free_port()
+    with pytest.raises(SpecError, match=f"--admin-port: {port} is taken"):
+        check_ports({"--server-port": port, "--admin-port": port})
+
+
+def test_a_service_that_dies_is_told(tmp_path: Path) -> None:
+    with running(tmp_path, free_port(), free_port()) as services:
+        services.processes.kill("shuffler")
+        with pytest.raises(Unavailable, match=r"the shuffler ended with code -9 \(see its log above, then start"):
+            services.processes.watch()
+        with pytest.raises(Unavailable, match="the shuffler did not start"):
+            services.processes.wait("shuffler")
+
+
+def test_what_another_process_answers_is_not_the_service(tmp_path: Path) -> None:
+    """The folder is another server's, and so is the port that is asked."""
+    with running(tmp_path, free_port(), free_port(), token="a-token-of-the-operator") as services:
+        second = Processes()
+        environment = {
+            "PRIVATEER_DATA": str(tmp_path / "server"),
+            "PRIVATEER_ADMIN_TOKEN": services.token,
+            "PRIVATEER_ADMIN_PORT": str(free_port()),
+        }
+        second.start("server", ("privateer_server.app", environment, services.server))
+        with pytest.raises(Unavailable, match="the server ended with code 2"):
+            second.watch()
+        with pytest.raises(Unavailable, match="the server did not start"):
+            second.wait("server")
