@@ -26,12 +26,20 @@ class Closer:
         Exception
             What keeps the journal or the store from writing, or the learner from learning. Nothing is published then.
         """
-        entry = self._journal.last(current.round.experiment)
-        if entry is None or entry.closed != current.digest:
+        entry = self._entry(current)
+        if entry is None:
             following = following_round if current.taken else round_after_none
             entry = self.enter(following(current, self._keys.make, self._clock.now()), current)
-        change = self.commit(current, entry)
-        return self.opened(current, entry), change
+        opened = self.opened(current, entry)
+        return opened, self.commit(current, entry)
+
+    def is_on_record(self, current: OpenRound) -> bool:
+        """Whether the journal has the round's end, so that nothing can be added to it any more."""
+        return self._entry(current) is not None
+
+    def _entry(self, current: OpenRound) -> Entry | None:
+        entry = self._journal.last(current.round.experiment)
+        return entry if entry and entry.closed == current.digest else None
 
     def enter(self, following: OpenRound, closed: OpenRound | None = None) -> Entry:
         """Put on record what is about to be published: the round after ``closed``, or the first of an experiment."""

@@ -12,6 +12,7 @@ from privateer.clock import Clock
 from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongDoor
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
+from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
 from privateer_server.courses import course_for
 from privateer_server.faults import trace
@@ -47,6 +48,8 @@ class Experiment:
         Reports counted over all rounds, and turned away by reason.
     shuffler
         Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
+    released_at
+        When the last claim was released, in seconds since 1970: claims that were signed before are void.
     retry_at
         When closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart.
     """
@@ -57,6 +60,7 @@ class Experiment:
         self.accepted = 0
         self.refused: Counter[str] = Counter()
         self.shuffler = ""
+        self.released_at = -math.inf
         self.retry_at = 0.0
         self._published = asyncio.Event()
 
@@ -144,10 +148,21 @@ class Experiments:
         for stored in store.experiments():
             mender.mend(stored)
         self._by_name = {stored.name: self._restored(stored) for stored in store.experiments()}
-        keys.keep([experiment.current.round.public_key for experiment in self])
+        for name in journal.experiments():
+            if name not in self._by_name:
+                _log.warning(
+                    "experiment %s: published earlier, and not in this database; restore a backup that has it", name
+                )
+        keys.keep([key for experiment in self for key in self._keys_of(experiment)])
 
     def __iter__(self) -> Iterator[Experiment]:
         return iter(list(self._by_name.values()))
+
+    def _keys_of(self, experiment: Experiment) -> list[bytes]:
+        """Public keys of the open round, and of the next one if it is on record already."""
+        entry = self._journal.last(experiment.current.round.experiment)
+        following = [decode_publication(entry.following.publication).round.public_key] if entry else []
+        return [experiment.current.round.public_key, *following]
 
     def get(self, name: str) -> Experiment:
         """The experiment of that name.
@@ -192,10 +207,15 @@ class Experiments:
                 raise Unavailable("the server cannot store experiments now", remedy="try again later") from None
         return self._by_name[name], True
 
-    async def claim(self, name: str, shuffler: str) -> None:
+    async def claim(self, name: str, shuffler: str, signed_at: float) -> None:
         """Let one shuffler alone, by the id of its key, bring batches; the same again changes nothing.
 
         Two shufflers would each hold a part of a round's reports, and the part that comes second would be lost.
+
+        Parameters
+        ----------
+        signed_at
+            When the shuffler signed the claim, in seconds since 1970.
 
         Raises
         ------
@@ -215,6 +235,8 @@ class Experiments:
                     remedy="report through that one, or release its claim: DELETE /experiments/NAME/shuffler",
                 )
             if not experiment.shuffler:
+                if signed_at <= experiment.released_at:
+                    raise Conflict("the claim was released since", field="shuffler", remedy="claim it anew")
                 await self._claimed(experiment, shuffler)
 
     async def release(self, name: str) -> None:
@@ -228,6 +250,7 @@ class Experiments:
         experiment = self.get(name)
         async with self._claiming:
             await self._claimed(experiment, "")
+            experiment.released_at = self._clock.now()
 
     async def _claimed(self, experiment: Experiment, shuffler: str) -> None:
         await asyncio.to_thread(self._store.claim, experiment.spec.experiment.name, shuffler)

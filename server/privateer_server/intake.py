@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import BatchRefused, PrivateerError, Unavailable, Unopenable
+from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
 from privateer_server.closing import Closer
@@ -122,12 +122,25 @@ class Intake:
         """
         name = delivery.envelope.header.experiment
         try:
-            _check_claim(self._experiments.get(name), delivery)
+            await self._claim(self._experiments.get(name), delivery)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
         size = len(delivery.envelope.sealed)
         return await self._do(name, lambda tally: tally.take_batch(delivery), size, delivery.shuffler)
+
+    async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
+        """See that the experiment is the shuffler's, which it becomes with its first batch; old rounds are nobody's."""
+        facts = experiment.current.round
+        if delivery.envelope.header.version < facts.version or facts.model != "shuffle":
+            return
+        try:
+            await self._experiments.claim(facts.experiment, delivery.shuffler, delivery.signed_at)
+        except Conflict:
+            raise BatchRefused(
+                "another shuffler claimed the experiment, or this one's claim was released",
+                remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
+            ) from None
 
     async def expire(self, name: str) -> None:
         """Close the round of an experiment, or give it up, if it is over; returns when that is durable.
@@ -198,12 +211,15 @@ class Intake:
         return Tally(experiment.current, experiment.report_ids, opener, self._clock, answered)
 
     def _closed(self, experiment: Experiment, current: OpenRound) -> list[tuple[Experiment, OpenRound, Change]]:
-        """The next round; none, if closing fails: what was counted is kept."""
+        """The next round; if closing fails, the same one, which takes no more reports once its end is on record."""
         try:
             return [(experiment, *self._closer.close(current))]
         except Exception as error:
             experiment.put_off(error, self._clock.monotonic())
-            return []
+            if not self._closer.is_on_record(current):
+                return []
+            facts, ended = current.round, replace(current, taken=True)
+            return [(experiment, ended, Change(facts.experiment, facts.version, current.received, True))]
 
     def _advance(self, result: _Result) -> None:
         for experiment, current, change in result.rounds:
@@ -213,14 +229,6 @@ class Intake:
             experiment.advance(current, change)
             if change.following:
                 self._metrics.close_round()
-
-
-def _check_claim(experiment: Experiment, delivery: Delivery) -> None:
-    if experiment.shuffler not in ("", delivery.shuffler):
-        raise BatchRefused(
-            "another shuffler claimed the experiment",
-            remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
-        )
 
 
 def _taken(tally: Tally, request: _Request) -> Outcome | PrivateerError:

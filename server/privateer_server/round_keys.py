@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from threading import Lock
@@ -14,6 +15,7 @@ from privateer_server.opening import Opener
 
 _KEY_SIZE: Final = 32
 _SUFFIX: Final = ".key"
+_NAME: Final = re.compile(r"[0-9a-f]{64}\.key", re.ASCII)
 _log = logging.getLogger("privateer.server")
 
 
@@ -88,7 +90,7 @@ class RoundKeys:
                     self._doomed.discard(public_key)
 
     def keep(self, public_keys: Collection[bytes]) -> None:
-        """Erase every file but those of these keys.
+        """Erase the file of every key but these; what else is in the folder is none of ours.
 
         Raises
         ------
@@ -97,7 +99,7 @@ class RoundKeys:
         """
         kept = {self._path(public_key) for public_key in public_keys}
         for path in self._folder.iterdir():
-            if path not in kept:
+            if path not in kept and _NAME.fullmatch(path.name) and path.is_file():
                 self._erase(path)
 
     def _erase(self, path: Path) -> None:

@@ -41,13 +41,14 @@ class Delivery:
         Its reports.
     digest
         SHA-256 of its bytes, by which it is known when it comes again.
-    shuffler
-        Id of the key that signed it.
+    shuffler, signed_at
+        Id of the key that signed it, and when that was, in seconds since 1970.
     """
 
     envelope: Envelope
     digest: bytes
     shuffler: str
+    signed_at: float
 
 
 @dataclass

@@ -48,7 +48,7 @@ class Service:
         self._metrics = metrics
 
     async def experiment(self, request: Request) -> Response:
-        """The open round of an experiment, and how full it is."""
+        """The open round of an experiment, and nothing that a single report changes before the batch is full."""
         followed = await self._rounds.find(request.path_params["name"])
         round_, pool = followed.round, followed.pool
         return JSONResponse(
@@ -57,7 +57,6 @@ class Service:
                 "version": round_.version,
                 "model": round_.model,
                 "batch": round_.batch,
-                "held": pool.shown if pool else 0,
                 "open": pool is not None and not pool.full,
             }
         )

@@ -8,7 +8,7 @@ from typing import Final
 
 from privateer.errors import SpecError
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """All schemas together have this ``PRAGMA user_version``; a new file has 0."""
 
 

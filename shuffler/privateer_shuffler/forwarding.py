@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import Unavailable
+from privateer.errors import BatchRefused, Unavailable
 from privateer.wire.batch import BatchAnswer, sign_batch, sign_claim
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Pool
@@ -38,25 +39,37 @@ class Forwarding:
         """
         await self._upstream.claim(experiment, sign_claim(experiment, self._key))
 
-    async def run(self, pool: Pool) -> bool:
-        """Wait until the pool is complete and deliver its batch; whether its version takes no further one."""
+    async def run(self, pool: Pool, is_past: Callable[[], bool]) -> bool:
+        """Wait until the pool is complete and deliver its batch; whether its version takes no further one.
+
+        A batch that the server refuses from this shuffler is given up once ``is_past`` says that its version is over.
+        """
         await pool.complete()
-        batch = await pool.batch()
-        answer = await self._deliver(batch, pool.round.experiment)
+        answer = await self._deliver(await pool.batch(), pool.round.experiment, is_past)
+        if answer is None:
+            self._metrics.dropped.inc(pool.shown)
+            _log.warning("gave up version %d of %s, which is over", pool.round.version, pool.round.experiment)
+            return True
         self._metrics.batches.inc()
         self._metrics.forwarded.inc(pool.held)
         then = "" if answer.closed else "; the server asks for another batch, since too few reports opened"
         _log.info("delivered version %d of %s%s", pool.round.version, pool.round.experiment, then)
         return answer.closed
 
-    async def _deliver(self, batch: bytes, experiment: str) -> BatchAnswer:
+    async def _deliver(self, batch: bytes, experiment: str, is_past: Callable[[], bool]) -> BatchAnswer | None:
         pause = _FIRST_PAUSE
         while True:
             signature = await asyncio.to_thread(sign_batch, batch, self._key)  # each is good for some minutes
             try:
-                return await self._upstream.deliver(batch, signature)
+                return await self._upstream.deliver(experiment, batch, signature)
             except Unavailable as error:
                 self._metrics.failures.inc()
                 _log.warning("a batch of %s waits: %s", experiment, error.detail)
+            except BatchRefused as error:
+                if is_past():
+                    return None
+                self._metrics.failures.inc()
+                _log.error("a batch of %s waits: %s; %s", experiment, error.detail, error.remedy)
+                pause = _LONGEST_PAUSE
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

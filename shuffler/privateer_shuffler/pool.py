@@ -1,12 +1,11 @@
 """The reports held for one round: every message in a random place, durable before it is acknowledged."""
 
 import asyncio
-import hashlib
 import secrets
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from privateer.clock import Clock, SystemClock
 from privateer.errors import DuplicateReport, PrivateerError, Unavailable
@@ -55,6 +54,7 @@ class Pool:
         self, store: RoundStore, below: Callable[[int], int] = secrets.randbelow, clock: Clock | None = None
     ) -> None:
         self._store = store
+        self._below = below
         self._clock = clock or SystemClock()
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
@@ -86,9 +86,10 @@ class Pool:
 
     @property
     def shown(self) -> int:
-        """Number of people whose reports are held, rounded down to tenths of a batch.
+        """Number of people whose reports are held, rounded down to tenths of a batch, for the operator alone.
 
         A live count would tell whoever watches it when somebody reported, and so how long after fetching the policy.
+        Tenths tell it too, to a stranger who fills the pool to just below one.
         """
         step = max(1, self.round.batch // 10)
         return self.held // step * step
@@ -100,6 +101,7 @@ class Pool:
 
     async def complete(self) -> None:
         """Return when the pool is ``filled``: by the whole batch, or at the deadline or later by people enough."""
+        self._wake()  # empties the log that a process left behind that was killed
         while not self.filled.is_set():
             left = self.round.deadline - self._clock.now()
             try:
@@ -110,9 +112,9 @@ class Pool:
     async def hold(self, sealed: list[bytes]) -> Receipt:
         """Take people's reports into the pool; returns when those accepted are durable.
 
-        Reports that are held already are refused as duplicates, and those beyond the batch are told to come again: the
-        server may ask for another batch. All messages of a person are held, or none. A duplicate is as durable as an
-        accepted report when this returns.
+        Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Those
+        beyond the batch are told to come again: the server may ask for another one. All messages of a person are held,
+        or none. A duplicate is as durable as an accepted report when this returns.
 
         Raises
         ------
@@ -130,6 +132,20 @@ class Pool:
         """The batch of a ``filled`` pool as an encoded envelope; the same bytes whenever it is asked for."""
         return await self._in_thread(lambda: encode_envelope(Envelope(self.header, self._store.batch())))
 
+    async def renew(self) -> Self:
+        """An empty pool for the same version, which takes nothing that this one held; this one takes none any more.
+
+        Raises
+        ------
+        sqlite3.Error, OSError
+            If the disk is full or fails; call it again.
+        """
+        self._ended = True
+        await self._settle()
+        await self._in_thread(self._store.renew)
+        self._disk.shutdown(wait=False)
+        return type(self)(self._store, self._below, self._clock)
+
     async def forget(self) -> None:
         """Erase the reports, in memory and on disk; it takes none any more.
 
@@ -145,7 +161,8 @@ class Pool:
         self._disk.shutdown(wait=False)
 
     async def close(self) -> None:
-        """Finish writing and close the database, keeping the reports."""
+        """Finish writing and close the database, keeping the reports; it takes none any more."""
+        self._ended = True
         await self._settle()
         await self._in_thread(self._store.close)
         self._disk.shutdown(wait=False)
@@ -156,7 +173,7 @@ class Pool:
             if sealed is None:
                 free.append(place)
             else:
-                self._held.add(_fingerprint(sealed))
+                self._held.add(self._store.fingerprint(sealed))
         return free
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
@@ -201,36 +218,36 @@ class Pool:
         self._truncation = asyncio.get_running_loop().call_later(seconds, self._wake)
 
     async def _commit(self, group: list[_Waiting]) -> None:
-        placed: list[tuple[bytes, int]] = []
-        receipts = [self._place(request.sealed, placed) for request in group]
-        stored = await self._stored(placed)
-        for request, receipt in zip(group, receipts, strict=True):
+        receipts = await self._stored(group)
+        for index, request in enumerate(group):
             if request.receipt.done():  # the sender has hung up
                 continue
-            if stored:
-                request.receipt.set_result(receipt)
-            else:
+            if receipts is None:
                 request.receipt.set_exception(_failure())
+            else:
+                request.receipt.set_result(receipts[index])
 
-    async def _stored(self, placed: list[tuple[bytes, int]]) -> bool:
-        """Whether messages are durable in their places; if not, nothing is left of them."""
-        if not placed:
-            return True
+    async def _stored(self, group: list[_Waiting]) -> list[Receipt] | None:
+        """What became of requests, durable; None, and nothing left of them, if the disk failed."""
+        placed: list[tuple[bytes, int]] = []
         try:
-            self._store.write(placed)
-            await self._in_thread(self._store.commit)
+            receipts = [self._place(request.sealed, placed) for request in group]
+            if placed:
+                self._store.write(placed)
+                await self._in_thread(self._store.commit)
         except sqlite3.Error:
             await self._take_back(placed)
-            return False
-        self.failed = False
-        self._plan_truncation()
-        return True
+            return None
+        if placed:
+            self.failed = False
+            self._plan_truncation()
+        return receipts
 
     async def _take_back(self, placed: list[tuple[bytes, int]]) -> None:
         """Undo a write that the disk did not take: its messages may come again, and get other places."""
         self.failed = True
         for message, place in placed:
-            self._held.discard(_fingerprint(message))
+            self._held.discard(self._store.fingerprint(message))
             self._places.give_back(place)
         try:
             await self._in_thread(self._store.rollback)
@@ -242,9 +259,9 @@ class Pool:
         accepted, refusals = 0, list[PrivateerError]()
         for report in sealed:
             messages = pieces(report, self.round.sealed_size)
-            fingerprints = set(map(_fingerprint, messages))
-            if len(fingerprints) < len(messages) or not self._held.isdisjoint(fingerprints):
-                refusals.append(DuplicateReport("the report is held already", remedy="nothing to do"))
+            fingerprints = set(map(self._store.fingerprint, messages))
+            if len(fingerprints) < len(messages) or self._knows(fingerprints):
+                refusals.append(DuplicateReport("the report was taken already", remedy="nothing to do"))
             elif self.full:
                 refusals.append(waiting())
             else:
@@ -253,16 +270,18 @@ class Pool:
                 placed += [(message, self._places.draw()) for message in messages]
         return _receipt(accepted, refusals)
 
+    def _knows(self, fingerprints: set[bytes]) -> bool:
+        """Whether any of these messages is held or, as far as a pool that is full can tell, was delivered before."""
+        if not self._held.isdisjoint(fingerprints):
+            return True
+        return not self.full and self._store.has_delivered(fingerprints)  # a full one's database is in other hands
+
 
 def _receipt(accepted: int, refusals: list[PrivateerError]) -> Receipt:
     refused: dict[str, int] = {}
     for refusal in refusals:
         refused[refusal.slug] = refused.get(refusal.slug, 0) + 1
     return Receipt(accepted, refused, refusals[0] if refusals else None)
-
-
-def _fingerprint(sealed: bytes) -> bytes:
-    return hashlib.sha256(sealed).digest()[:16]
 
 
 def waiting() -> Unavailable:

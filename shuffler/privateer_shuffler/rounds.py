@@ -66,6 +66,7 @@ class Rounds:
         self._followed: dict[str, Followed] = {}
         self._deliveries: dict[Pool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
+        self._watched: set[str] = set()
         self._taking = asyncio.Lock()
         self._memory = Memory(folder)
         try:
@@ -91,7 +92,7 @@ class Rounds:
             self._memory.note(pool.round.experiment, Taken(pool.round.version, pool.header.digest))
             self._enter(Followed(pool.round, pool.header.digest, pool))
         for name in self._followed:
-            self._background.start(self._follow(name))
+            self._watch(name)
 
     async def stop(self) -> None:
         """Stop following and close the databases."""
@@ -164,8 +165,13 @@ class Rounds:
         body = await self._upstream.publication(name, known.digest if known else None, wait)
         if body is not None:
             await self._take(name, body)
-            if known is None:
-                self._background.start(self._follow(name))
+            self._watch(name)
+
+    def _watch(self, name: str) -> None:
+        """Follow an experiment that takes reports; one that was over may do so again, at a server that was restored."""
+        if name not in self._watched and self._followed[name].round.batch:
+            self._watched.add(name)
+            self._background.start(self._follow(name))
 
     async def _follow(self, name: str) -> None:
         told = False
@@ -179,6 +185,7 @@ class Rounds:
                     _log.warning("cannot follow %s: %s", name, error)
                 told = True
                 await asyncio.sleep(_RETRY_SECONDS)
+        self._watched.discard(name)
 
     async def _take(self, name: str, body: bytes) -> None:
         """Open the round of a publication that is newer than what is known."""
@@ -219,8 +226,10 @@ class Rounds:
             ) from error
 
     def _enter(self, new: Followed) -> None:
-        """Follow a newer round, and give up what is held for the round before unless it is full."""
+        """Follow a round, and give up what is held for an older one unless it is full."""
         old = self._followed.get(new.round.experiment)
+        if old is not None and new.round.version < old.round.version:
+            raise ValueError("a version that was followed is over")
         self._followed[new.round.experiment] = new
         if new.pool is not None:
             self._deliveries[new.pool] = self._background.start(self._deliver(new.pool))
@@ -229,36 +238,49 @@ class Rounds:
 
     async def _deliver(self, pool: Pool) -> None:
         """Deliver a pool once it is complete, and fill another if the server asks for one."""
-        over = await self._forwarding.run(pool)
-        await self._forget(pool, over)
+        over = await self._forwarding.run(pool, lambda: self._is_past(pool.round))
+        if not over and await self._refill(pool):
+            return
+        await self._forget(pool)
         name = pool.round.experiment
         if self._followed[name].pool is pool:
-            self._followed[name] = replace(self._followed[name], pool=None, over=over)
-            if not over:
-                await self._refill(name, pool.round)
+            self._followed[name] = replace(self._followed[name], pool=None, over=True)
 
-    async def _refill(self, name: str, round_: Round) -> None:
-        """Make room for another batch of a version, unless a newer one is followed meanwhile."""
-        while (followed := self._followed[name]).round.version == round_.version:
-            async with self._taking:
-                try:
-                    self._enter(replace(followed, pool=await self._open(round_, followed.digest)))
-                    return
-                except Unavailable as error:
-                    _log.warning("no further batch of %s yet: %s", name, error)
+    def _is_past(self, round_: Round) -> bool:
+        """Whether a newer version of an experiment is followed."""
+        return self._followed[round_.experiment].round.version > round_.version
+
+    async def _refill(self, pool: Pool) -> bool:
+        """Make room for another batch of a version, as soon as possible; False if a newer one is followed."""
+        while not self._is_past(pool.round):
+            try:
+                await self._forwarding.claim(pool.round.experiment)
+                return await self._renew(pool)
+            except Unavailable as error:
+                _log.warning("no further batch of %s yet: %s", pool.round.experiment, error)
+            except (OSError, sqlite3.Error):
+                pool.failed = True
             await asyncio.sleep(_RETRY_SECONDS)
+        return False
+
+    async def _renew(self, pool: Pool) -> bool:
+        async with self._taking:  # a newer version may have come while this one waited
+            if self._is_past(pool.round):
+                return False
+            self._enter(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
+        del self._deliveries[pool]
+        return True
 
     def _drop(self, pool: Pool) -> None:
         self._deliveries[pool].cancel()
         self._metrics.dropped.inc(pool.shown)
-        self._deliveries[pool] = self._background.start(self._forget(pool, over=True))
+        self._deliveries[pool] = self._background.start(self._forget(pool))
 
-    async def _forget(self, pool: Pool, over: bool) -> None:
-        """Erase a pool, and remember that its version is over if it is; as often as it takes while the disk is full."""
+    async def _forget(self, pool: Pool) -> None:
+        """Remember that a version is over and erase its pool; as often as it takes while the disk is full."""
         while True:
             try:
-                if over:
-                    self._memory.end(pool.round.experiment, pool.round.version)
+                self._memory.end(pool.round.experiment, pool.round.version)
                 await pool.forget()
                 break
             except (OSError, sqlite3.Error):

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from privateer.errors import Conflict, NotFound, RoundClosed, SpecError, Unavailable
+from privateer.errors import BatchRefused, Conflict, NotFound, RoundClosed, SpecError, Unavailable
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.problem import slug_of
@@ -115,18 +115,27 @@ class Upstream:
         if not answer.is_success:
             raise _unexpected(answer)
 
-    async def deliver(self, batch: bytes, signature: str) -> BatchAnswer:
-        """Hand over a signed batch; the same answer however often it is handed over.
+    async def deliver(self, name: str, batch: bytes, signature: str) -> BatchAnswer:
+        """Hand over a signed batch of an experiment; the same answer however often it is handed over.
 
         Raises
         ------
         Unavailable
             If the server did not take it: try again.
+        BatchRefused
+            If it does not take it from this shuffler: its operators must see to that.
         """
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
         answer = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
-        if slug_of(answer.body) == RoundClosed.slug:
+        slug = slug_of(answer.body)
+        if slug == RoundClosed.slug:
             return BatchAnswer(0, {}, closed=True)
+        if slug in (BatchRefused.slug, Conflict.slug):
+            raise BatchRefused(
+                "the learning server refuses it from this shuffler",
+                remedy="if another one claimed the experiment, have the server's operator release it (DELETE "
+                f"{_page(name, 'shuffler')}); else compare the two services' clocks, versions and this shuffler's key",
+            )
         if not answer.is_success:
             raise _unexpected(answer)
         try:

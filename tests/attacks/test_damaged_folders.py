@@ -149,3 +149,13 @@ async def filled(settings: Settings) -> None:
         await Api(client).create(SMALL)
         first = await Api(client).publication()
         await client.post("/reports", content=body_of(first, sealed_reports(first, 12)))
+
+
+async def test_what_else_is_beside_the_keys_stays(tmp_path: Path) -> None:
+    """``keys/`` is a file system of its own, with the folder that such a one has."""
+    found = tmp_path / "data" / "keys" / "lost+found"
+    found.mkdir(parents=True)
+    (found.parent / "ours.txt").write_text("of the operator")
+    async with serving(create_app(Settings(data=tmp_path / "data", admin_token=TOKEN))):
+        assert found.is_dir()
+    assert (found.parent / "ours.txt").read_text() == "of the operator"

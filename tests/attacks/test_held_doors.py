@@ -1,15 +1,17 @@
 """Attackers hold sockets: idle, half open, in mid-header, in mid-body. Honest people hardly notice."""
 
 import http.client
+import select
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from privateer.wire.batch import SIGNATURE_HEADER
+from privateer_server.api.polls import STRANGERS_MAX
 from tests.attacks.doors import SECONDS, SLOWER, Door, Repeated, door, hardly_slower, junk
 
 MIB = 1 << 20
@@ -79,6 +81,19 @@ def test_uploads_that_stop_in_the_middle(tmp_path: Path, name: str, monkeypatch:
         before = at.memory()
         assert hardly_slower(at, attack) < SLOWER
         assert at.memory() - before < (32 + 64) * MIB
+
+
+def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
+    """A long poll lasts a minute and costs one line: without a limit, those who wait keep others out."""
+    asking = b"GET /experiments/test/policy?wait=30 HTTP/1.1\r\nhost: here\r\nif-none-match: *\r\n\r\n"
+    with door(tmp_path, "server") as at, ExitStack() as stack:
+        held = [stack.enter_context(at.connect("127.0.0.2")) for _ in range(2 * STRANGERS_MAX)]
+        for one in held:
+            one.sendall(asking)
+        at.median(10)  # the server has come to all of them
+        answered = select.select(held, [], [], SECONDS)[0]
+        assert len(answered) == STRANGERS_MAX
+        assert all(one.recv(4096).startswith(b"HTTP/1.1 304 ") for one in answered)
 
 
 def test_idle_sockets_on_the_door_for_batches(tmp_path: Path) -> None:

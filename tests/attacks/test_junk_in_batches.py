@@ -132,8 +132,8 @@ async def test_a_batch_whose_answer_was_lost_counts_once(
     answers: list[bool] = []
     run = Forwarding.run
 
-    async def noted(self: Forwarding, pool: Any) -> bool:
-        answers.append(await run(self, pool))
+    async def noted(self: Forwarding, *pool: Any) -> bool:
+        answers.append(await run(self, *pool))
         return answers[-1]
 
     monkeypatch.setattr(Forwarding, "run", noted)

@@ -49,6 +49,9 @@ async def test_no_report_is_in_two_deliveries(tmp_path: Path) -> None:
         people = sealed_reports(publication, 170)
         await services.uploads(publication, [os.urandom(round_.report_size) for _ in range(30)])
         assert await services.uploads(publication, people[:70]) == 70
+        async with asyncio.timeout(20):
+            while not (await services.shuffler.get("/experiments/test")).json()["open"]:  # to another batch
+                await asyncio.sleep(0.005)
         for target in (people[0], people[69]):
             assert_problem(await services.upload(publication, target), 409, "duplicate-report")
         assert await services.uploads(publication, people[70:]) == 100
@@ -72,7 +75,7 @@ async def test_every_earlier_batch_of_the_version_counts(
     async with serving(create_app(settings, way)) as client:
         shuffler = Shuffler(client, server)
         assert (await accepted(shuffler, header, reports[:5])).status_code == 202
-        answer = await accepted(shuffler, header, [reports[0], *reports[5:10]])
+        answer = await accepted(shuffler, header, [reports[5], reports[0], *reports[6:10]])
         assert answer.json() == {"accepted": 5, "refused": {"duplicate-report": 1}}
         if not restarts:
             await all_known(shuffler, header, reports)
@@ -83,7 +86,7 @@ async def test_every_earlier_batch_of_the_version_counts(
 
 async def all_known(shuffler: Shuffler, header: Header, reports: list[bytes]) -> None:
     """Ten reports of two delivered batches are duplicates, an eleventh is not."""
-    answer = await accepted(shuffler, header, reports)
+    answer = await accepted(shuffler, header, reports[::-1])
     assert answer.json() == {"accepted": 1, "refused": {"duplicate-report": 10}}
 
 

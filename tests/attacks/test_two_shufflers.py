@@ -1,9 +1,12 @@
 """Two shufflers serve one experiment, by mistake or on purpose: what one of them acknowledges would be thrown away."""
 
+import asyncio
 from pathlib import Path
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from privateer.wire.batch import SIGNATURE_HEADER, sign_claim
 from privateer.wire.keys import TrustedKeys
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
@@ -45,6 +48,21 @@ async def test_the_second_shuffler_acknowledges_nothing(tmp_path: Path) -> None:
         assert_problem(await api.delete("/experiments/test/shuffler"), 401, "unauthorized")
         assert (await api.delete("/experiments/test/shuffler", headers=ADMIN)).status_code == 200
         publication = await services.api.publication()
-        taken = await two.post(REPORTS, content=body_of(publication, sealed_reports(publication, 1)))
-        assert taken.status_code == 202
+        person = body_of(publication, sealed_reports(publication, 1))
+        async with asyncio.timeout(10):  # a claim in the second of the release is void
+            while (await two.post(REPORTS, content=person)).status_code != 202:
+                await asyncio.sleep(0.1)
         assert (await services.api.facts())["shuffler"] in TrustedKeys([tmp_path / "trusted" / "two.pub"]).by_id()
+
+
+async def test_a_claim_that_somebody_kept_does_not_count_after_the_release(tmp_path: Path) -> None:
+    """Whoever reads the network repeats the claim of a shuffler that is gone: the next one would stay out for good."""
+    gone = Ed25519PrivateKey.generate()
+    (tmp_path / "gone.pub").write_text(gone.public_key().public_bytes_raw().hex())
+    async with serving(create_server(ServerSettings(tmp_path / "server", TOKEN, (tmp_path / "gone.pub",)))) as server:
+        await Api(server).create(SHUFFLED)
+        headers = {SIGNATURE_HEADER: sign_claim("test", gone)}
+        assert (await server.post("/experiments/test/shuffler", headers=headers)).status_code == 200
+        assert (await server.delete("/experiments/test/shuffler", headers=ADMIN)).status_code == 200
+        assert_problem(await server.post("/experiments/test/shuffler", headers=headers), 409, "conflict")
+        assert (await Api(server).facts())["shuffler"] is None

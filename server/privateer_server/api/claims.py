@@ -20,9 +20,9 @@ def claims_router(experiments: Experiments, token_digest: bytes, shufflers: Trus
     async def claim(name: str, request: Request) -> JSONResponse:
         """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
         signature = request.headers.get(SIGNATURE_HEADER, "")
-        shuffler = check_claim(name, signature, shufflers.by_id(), SystemClock().now())
-        await experiments.claim(name, shuffler)
-        return JSONResponse({"shuffler": shuffler})
+        claimed = check_claim(name, signature, shufflers.by_id(), SystemClock().now())
+        await experiments.claim(name, claimed.key_id, claimed.signed_at)
+        return JSONResponse({"shuffler": claimed.key_id})
 
     @router.delete("")
     async def release(name: str, authorization: Annotated[str, Header()] = "") -> JSONResponse:

@@ -123,7 +123,7 @@ class BatchesDoor(Door):
         return await asyncio.to_thread(decode_batch, whole)
 
     async def _counted(self, envelope: Envelope, body: Body) -> Response:
-        outcome = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender))
+        outcome = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender, body.signed_at))
         if not outcome.again:
             self._metrics.take_batch()
         return Response(outcome.answer, _OK if outcome.again else _ACCEPTED, media_type="application/json")

@@ -13,10 +13,12 @@ from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
 from privateer.serving.peer import peer
+from privateer.serving.public import IS_PUBLIC
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import digest
 from privateer_server.api import promises, views
 from privateer_server.api.admin import authorize
+from privateer_server.api.polls import Polls
 from privateer_server.experiments import Experiments
 from privateer_server.store import Store
 
@@ -29,7 +31,7 @@ _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 
 def experiments_router(experiments: Experiments, store: Store, token_digest: bytes, budget: Budget) -> APIRouter:
     """The routes, bound to what they read."""
-    router = APIRouter(prefix="/experiments", tags=["experiments"])
+    router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
 
     @router.post("", status_code=_CREATED)
     async def create(request: Request, authorization: Annotated[str, Header()] = "") -> JSONResponse:
@@ -56,6 +58,7 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
 
     @router.get("/{name}/policy")
     async def policy(
+        request: Request,
         name: str,
         wait: Annotated[float, Query(ge=0, le=_WAIT_MAX, allow_inf_nan=False)] = 0.0,
         accept: Annotated[str, Header()] = "",
@@ -64,7 +67,7 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
         """The current policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
         experiment = experiments.get(name)
         if wait and _matches(if_none_match, experiment.current.digest):
-            await experiment.next_publication(wait)
+            await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
         current = experiment.current
         return await run_in_threadpool(_policy, current.publication, current.spec, accept, if_none_match)
 

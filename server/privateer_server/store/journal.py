@@ -60,6 +60,11 @@ class Journal:
             row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
         return decode(row[0], Entry) if row else None
 
+    def experiments(self) -> list[str]:
+        """Names of all that were ever published, in alphabetical order."""
+        with self._lock:
+            return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
+
     def write(self, entry: Entry) -> None:
         """Put a publication on record; durable when this returns.
 

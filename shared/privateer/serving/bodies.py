@@ -20,13 +20,14 @@ class Body:
         Bytes that it has at most.
     sender
         The key that signed it, or the address that it comes from.
-    digest
-        SHA-256 that it must have, if a trusted sender signed it.
+    digest, signed_at
+        SHA-256 that it must have, if a trusted sender signed it, and when that was, in seconds since 1970.
     """
 
     length: int
     sender: str
     digest: bytes | None = None
+    signed_at: float = 0.0
 
     @classmethod
     def unsigned(cls, content_length: str | None, most: int, sender: str) -> Self:
@@ -48,7 +49,7 @@ class Body:
         TooLarge
             If that is more than ``most`` bytes.
         """
-        return cls(_within(announced.length, most), announced.key_id, announced.digest)
+        return cls(_within(announced.length, most), announced.key_id, announced.digest, announced.signed_at)
 
     @property
     def is_signed(self) -> bool:

@@ -1,7 +1,7 @@
 """The pages that strangers may reach; the others are for operators and other services, at a listener of their own."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from privateer.errors import NotFound
 from privateer.wire.problem import MEDIA_TYPE, problem_body
@@ -10,6 +10,8 @@ _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 App: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+IS_PUBLIC: Final = "privateer.is_public"
+"""The scope of a request has this key if it came to the public listener."""
 
 
 class PublicPages:
@@ -29,7 +31,7 @@ class PublicPages:
         if scope["type"] == "http" and not self._is_public(scope["method"], scope["path"]):
             await _say_not_found(send)
         else:
-            await self._app(scope, receive, send)
+            await self._app({**scope, IS_PUBLIC: True}, receive, send)
 
 
 async def _say_not_found(send: _Send) -> None:

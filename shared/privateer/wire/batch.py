@@ -62,8 +62,8 @@ def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None
     return sign(_CLAIM, experiment.encode(), key, now)
 
 
-def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> str:
-    """The id of the key of the trusted shuffler that claims an experiment.
+def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
+    """Which trusted shuffler claims an experiment, and when it signed that.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey]
     announced = verify(_CLAIM, text, keys, now)
     if announced is None or announced.digest != hashlib.sha256(experiment.encode()).digest():
         raise _unsigned("claim")
-    return announced.key_id
+    return announced
 
 
 def _unsigned(what: str) -> BatchRefused:

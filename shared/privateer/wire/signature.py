@@ -25,11 +25,14 @@ class Announcement:
     ----------
     key_id
         Of the key that signed, hexadecimal.
+    signed_at
+        Seconds since 1970, by the sender's clock.
     length, digest
         Of the body: bytes, and SHA-256.
     """
 
     key_id: str
+    signed_at: int
     length: int
     digest: bytes
 
@@ -61,4 +64,4 @@ def verify(purpose: bytes, text: str, keys: Mapping[str, Ed25519PublicKey], now:
         key.verify(bytes.fromhex(found[5]), purpose + text[: -len(found[5]) - 1].encode())
     except InvalidSignature:
         return None
-    return Announcement(found[1], int(found[3]), bytes.fromhex(found[4]))
+    return Announcement(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))

@@ -1,5 +1,7 @@
 """One shuffler alone brings the batches of an experiment."""
 
+import time
+
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,8 +23,8 @@ def other_key(settings: Settings, shuffler_key: Ed25519PrivateKey) -> Ed25519Pri
     return key
 
 
-async def claim(api: Api, key: Ed25519PrivateKey, name: str = "test") -> httpx.Response:
-    headers = {SIGNATURE_HEADER: sign_claim(name, key)}
+async def claim(api: Api, key: Ed25519PrivateKey, name: str = "test", later: float = 0.0) -> httpx.Response:
+    headers = {SIGNATURE_HEADER: sign_claim(name, key, time.time() + later)}
     return await api.client.post(f"/experiments/{name}/shuffler", headers=headers)
 
 
@@ -62,7 +64,31 @@ async def test_an_operator_releases_a_claim(
     assert_problem(await api.client.delete("/experiments/test/shuffler"), 401, "unauthorized")
     assert_problem(await api.client.delete("/experiments/nobody/shuffler", headers=ADMIN), 404, "not-found")
     assert (await api.client.delete("/experiments/test/shuffler", headers=ADMIN)).json() == {"shuffler": None}
-    assert (await claim(api, other_key)).status_code == 200
+    assert (await claim(api, other_key, later=2)).status_code == 200
+
+
+async def test_a_claim_from_before_the_release_is_void(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    await api.create(SHUFFLED)
+    await claim(api, shuffler_key)
+    await api.client.delete("/experiments/test/shuffler", headers=ADMIN)
+    assert "anew" in assert_problem(await claim(api, shuffler_key), 409, "conflict")["remedy"]
+    assert (await api.facts())["shuffler"] is None
+    assert (await claim(api, shuffler_key, later=2)).status_code == 200
+
+
+async def test_the_first_batch_claims_and_old_rounds_are_nobodys(
+    api: Api, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
+) -> None:
+    await api.create(SHUFFLED)
+    first = await api.publication()
+    for seed, key, status in ((1, shuffler_key, 202), (2, other_key, 409)):
+        body = body_of(first, sealed_reports(first, 100, seed))
+        headers = {SIGNATURE_HEADER: sign_batch(body, key)}
+        answer = await api.client.post("/batches", content=body, headers=headers)
+        assert answer.status_code == status
+    assert_problem(answer, 409, "round-closed")
+    facts = await api.facts()
+    assert (facts["shuffler"], facts["version"]) == (signing_key_id(shuffler_key.public_key()), 2)
 
 
 async def test_claims_need_a_trusted_signature_for_this_experiment(api: Api, shuffler_key: Ed25519PrivateKey) -> None:

@@ -293,3 +293,19 @@ def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -
         assert (facts["version"], facts["accepted"]) == (2, count)
         again = client.post("/reports", content=body_of(publication, sealed[:1000])).json()
         assert again["refused"] == {"round-closed": 1000}
+
+
+async def test_experiments_that_the_database_lacks_are_told_at_the_start(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+    for path in settings.data.glob("server.db*"):
+        path.unlink()
+    with caplog.at_level(logging.WARNING):
+        async with serving(create_app(settings)) as client:
+            assert "experiment test: published earlier, and not in this database; restore" in caplog.text
+            caplog.clear()
+            await Api(client).create(SMALL)
+    async with serving(create_app(settings)):
+        assert caplog.text == ""

@@ -71,9 +71,11 @@ def test_a_key_that_the_disk_keeps_is_destroyed_later(
 def test_only_the_keys_of_open_rounds_are_kept(folder: Path) -> None:
     keys = RoundKeys(folder)
     kept, *_ = [keys.make() for _ in range(3)]
-    (folder / "half-written.key").write_bytes(b"half")
+    (folder / f"{os.urandom(32).hex()}.key").write_bytes(b"half")
+    (folder / "notes.txt").write_bytes(b"of the operator")
+    (folder / "lost+found").mkdir()
     keys.keep([kept, os.urandom(32)])
-    assert [path.name for path in folder.iterdir()] == [f"{kept.hex()}.key"]
+    assert {path.name for path in folder.iterdir()} == {f"{kept.hex()}.key", "notes.txt", "lost+found"}
 
 
 def test_sums_are_read_with_the_key_and_for_the_round_they_were_encrypted_for(folder: Path) -> None:

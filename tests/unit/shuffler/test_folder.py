@@ -79,7 +79,7 @@ def foreign(path: Path) -> None:
     """Another program's, which happens to have our number."""
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE notes (text)")
-        database.execute("PRAGMA user_version=1")
+        database.execute("PRAGMA user_version=2")
     database.close()
 
 

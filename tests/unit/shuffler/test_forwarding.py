@@ -58,7 +58,7 @@ async def test_a_late_report_is_told_to_come_again_while_a_full_batch_waits(shuf
     assert_problem(answer, 503, "unavailable")
     assert answer.headers["retry-after"] == "1"
     assert (await shuffler.facts())["open"] is False
-    assert (await shuffler.facts())["held"] == 5
+    assert await shuffler.metric("reports_held") == 5
     server.busy = 0
     async with asyncio.timeout(10):
         while (answer := await shuffler.post(header, reports[5:])).status_code == 503:
@@ -67,7 +67,7 @@ async def test_a_late_report_is_told_to_come_again_while_a_full_batch_waits(shuf
 
 
 async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, settings):
-    """The same version, other people: the first batch is forgotten, and the second one is as whole."""
+    """The same version, other people: the first batch is erased, and the second one is as whole."""
     server, reports = shuffler.server, sealed_reports(10)
     server.insatiable = True
     header = server.publish()
@@ -84,7 +84,7 @@ async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, sett
 
 
 async def test_another_batch_is_filled_after_a_restart(settings, server):
-    """Killed after the old pool was erased and before the new one was made: the version is not over."""
+    """Killed after the version was noted and before room for it was made: the version is not over."""
     transport = httpx.ASGITransport(server.app)
     server.insatiable = True
     header = server.publish()
@@ -103,26 +103,19 @@ async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, sett
     server, reports = shuffler.server, sealed_reports(6)
     server.insatiable = True
     header = server.publish()
-    erasures, creations = [], []
+    attempts = []
 
-    def full(attempts):
-        def fail(*_):
-            attempts.append(1)
-            raise sqlite3.OperationalError("database or disk is full")
-
-        return fail
+    def full(_):
+        attempts.append(1)
+        raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as no_room:
-        no_room.setattr(RoundStore, "create", full(creations))
-        with monkeypatch.context() as no_erasure:
-            no_erasure.setattr(RoundStore, "erase", full(erasures))
-            no_room.undo()
-            await shuffler.post(header, reports[:5])
-            await until(lambda: len(erasures) > 1)
-            assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")
-            no_room.setattr(RoundStore, "create", full(creations))
-        await until(lambda: len(creations) > 1)
+        no_room.setattr(RoundStore, "renew", full)
+        await shuffler.post(header, reports[:5])
+        await until(lambda: len(attempts) > 1)
+        assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")
         assert_problem(await shuffler.post(header, reports[5:]), 503, "unavailable")
+        assert_problem(await shuffler.post(header, reports[:1]), 409, "duplicate-report")
     async with asyncio.timeout(10):
         while (await shuffler.post(header, reports[5:])).status_code != 202:
             await asyncio.sleep(0.01)
@@ -178,7 +171,7 @@ async def test_a_batch_that_the_server_does_not_take_is_kept(settings, server, r
         shuffler = Shuffler(client, server)
         await shuffler.post(server.publish(), sealed_reports(5))
         await until(lambda: transport.attempts >= 3)
-        assert (await shuffler.facts())["held"] == 5
+        assert await shuffler.metric("reports_held") == 5
         assert await shuffler.metric("batches_forwarded_total") == 0
 
 

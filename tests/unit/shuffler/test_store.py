@@ -77,8 +77,8 @@ def test_the_schema_has_no_room_for_origin_or_time(new_store):
     store = new_store(3)
     tables = {name for (name,) in store._connection.execute("SELECT name FROM sqlite_master")}
     columns = {row[1] for table in tables for row in store._connection.execute(f"PRAGMA table_info({table})")}
-    assert tables == {"label", "place"}
-    assert columns == {"label", "id", "taken", "sealed"}
+    assert tables == {"label", "place", "delivered"}
+    assert columns == {"label", "key", "id", "taken", "sealed", "fingerprint"}
     store.close()
 
 

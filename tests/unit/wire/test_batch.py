@@ -80,7 +80,8 @@ def test_noise_is_refused(body):
 
 def test_a_claim_names_its_signer_and_its_experiment():
     keys = trusted(OTHER, KEY)
-    assert check_claim("spring", sign_claim("spring", KEY, NOW), keys, NOW) == signing_key_id(KEY.public_key())
+    claimed = check_claim("spring", sign_claim("spring", KEY, NOW), keys, NOW)
+    assert (claimed.key_id, claimed.signed_at) == (signing_key_id(KEY.public_key()), int(NOW))
     for experiment, signature in (
         ("summer", sign_claim("spring", KEY, NOW)),
         ("spring", sign_batch(b"spring", KEY, NOW)),
