@@ -67,6 +67,7 @@ class Rounds:
         self._deliveries: dict[Pool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._watched: set[str] = set()
+        self._unclaimed: set[str] = set()
         self._taking = asyncio.Lock()
         self._memory = Memory(folder)
         try:
@@ -196,7 +197,7 @@ class Rounds:
             if last is not None and not same and round_.version <= last.version:
                 raise Unavailable(
                     "the server went back to another publication",
-                    remedy="if it was restored from a backup, empty the shuffler's data folder",
+                    remedy="its operator must start it with the journal that it had (PRIVATEER_JOURNAL)",
                 )
             if known is None or known.round.version < round_.version:
                 over = same and last is not None and last.over
@@ -214,7 +215,7 @@ class Rounds:
             return None
         try:
             self._terms.check(round_)
-            await self._forwarding.claim(round_.experiment)
+            await self._claim(round_.experiment)
             self._memory.note(round_.experiment, Taken(round_.version, mark))
             return await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
         except SpecError as error:
@@ -224,6 +225,17 @@ class Rounds:
             raise Unavailable(
                 "the shuffler cannot store a round", remedy="its operator must see to its disk"
             ) from error
+
+    async def _claim(self, name: str) -> None:
+        """Claim an experiment; once, tell the operator why not."""
+        try:
+            await self._forwarding.claim(name)
+        except Unavailable as error:
+            if name not in self._unclaimed:
+                _log.warning("no reports taken for %s: %s", name, error)
+            self._unclaimed.add(name)
+            raise
+        self._unclaimed.discard(name)
 
     def _enter(self, new: Followed) -> None:
         """Follow a round, and give up what is held for an older one unless it is full."""

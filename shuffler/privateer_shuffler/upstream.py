@@ -102,7 +102,7 @@ class Upstream:
         Raises
         ------
         Unavailable
-            If another shuffler takes its reports, or the server does not answer.
+            If another shuffler takes its reports, or the server does not trust this one or does not answer.
         """
         answer = await self._send(
             "POST", _page(name, "shuffler"), _ANSWER_SECONDS, headers={SIGNATURE_HEADER: signature}
@@ -111,6 +111,12 @@ class Upstream:
             raise Unavailable(
                 "another shuffler takes the reports of this experiment",
                 remedy="report through that one, or have the server's operator release its claim",
+            )
+        if slug_of(answer.body) == BatchRefused.slug:
+            raise Unavailable(
+                "the learning server does not trust this shuffler",
+                remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS, "
+                "or set one of the two clocks right",
             )
         if not answer.is_success:
             raise _unexpected(answer)

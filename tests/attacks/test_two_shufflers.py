@@ -1,9 +1,11 @@
 """Two shufflers serve one experiment, by mistake or on purpose: what one of them acknowledges would be thrown away."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import httpx
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.wire.batch import SIGNATURE_HEADER, sign_claim
@@ -66,3 +68,21 @@ async def test_a_claim_that_somebody_kept_does_not_count_after_the_release(tmp_p
         assert (await server.delete("/experiments/test/shuffler", headers=ADMIN)).status_code == 200
         assert_problem(await server.post("/experiments/test/shuffler", headers=headers), 409, "conflict")
         assert (await Api(server).facts())["shuffler"] is None
+
+
+async def test_a_shuffler_that_may_not_claim_tells_its_operator_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reports find no door; the operator reads why, and what to do, once however many people ask."""
+    server = create_server(ServerSettings(tmp_path / "server", TOKEN, (tmp_path / "trusted",)))
+    one = create_shuffler(mixing(tmp_path, "one"), httpx.ASGITransport(server))
+    async with serving(server) as api, serving(one) as shuffler:
+        await Api(api).create(SHUFFLED)
+        publication = await Api(api).publication()
+        person = body_of(publication, sealed_reports(publication, 1))
+        (tmp_path / "trusted" / "one.pub").unlink()
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                problem = assert_problem(await shuffler.post(REPORTS, content=person), 503, "unavailable")
+                assert "PRIVATEER_SHUFFLER_KEYS" in problem["remedy"]
+        assert caplog.text.count("no reports taken for test: the learning server does not trust") == 1
