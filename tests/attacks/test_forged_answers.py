@@ -38,7 +38,7 @@ def asked(status: int, body: Pieces, headers: dict[str, str] | None = None) -> U
 
 CALLS: dict[str, Callable[[Upstream], object]] = {
     "publication": lambda server: server.publication("spring"),
-    "delivery": lambda server: server.deliver(b"batch", "0" * 128),
+    "delivery": lambda server: server.deliver("test", b"batch", "0" * 128),
 }
 
 
