@@ -15,8 +15,8 @@ from privateer.privatizers.vector_terms import calibrate_vectors
 from privateer_server.learners import learner_for
 from privateer_server.learners.phased import PhasedLearner, PhasedState
 
-_MORE: Final = 1.25
-"""Actions that a later phase plays by those of the first; up to 1.21 was seen."""
+_MORE: Final = 1.5
+"""Actions that a later phase plays by those of the first; up to 1.34 was seen."""
 
 
 @dataclass(frozen=True)

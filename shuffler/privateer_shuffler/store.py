@@ -105,10 +105,13 @@ class RoundStore:
         SpecError
             If the file is damaged, or no database of this version.
         """
+        connection: sqlite3.Connection | None = None
         try:
             connection = open_database(path, _PRAGMAS, _TABLES)
             found = _read_label(connection)
         except (sqlite3.Error, OSError, msgspec.DecodeError, TypeError) as error:
+            if connection is not None:
+                connection.close()
             raise damaged(path) from error
         if found is None:
             _erase(path, connection)

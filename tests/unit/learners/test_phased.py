@@ -217,12 +217,17 @@ def test_a_release_of_fewer_people_is_learned_with_wider_widths():
     assert half.asked == whole.asked == policy.terms.batch
 
 
-@pytest.mark.parametrize(("scale", "least", "most"), [(0.5, 0.0, 1e-6), (1.0, 0.0, 0.05), (4.0, 0.4, 1.0)])
+@pytest.mark.parametrize(("scale", "least", "most"), [(0.5, 0.0, 1e-6), (1.0, 0.0, 0.15), (4.0, 0.25, 1.0)])
 def test_the_clipped_share_is_told_from_releases(scale, least, most):
-    """With theta of length 4 most actions' rewards are beyond 1; actions close to theta's length 1 touch it."""
+    """With theta of length 4 most actions' rewards are beyond 1; actions close to theta's length 1 touch it.
+
+    A run that keeps few actions soon tells next to nothing (.02), others .86; which, hangs on the last bits of a
+    design, which differ between machines. So 16 runs count: fewer than 5 of the others come 3 times in 1,000.
+    """
     changes = {"population.scale": scale, "algorithm.clients": 20.0, "experiment.people": 20_000}
-    run, _ = simulate_once(phased_spec({**changes, "experiment.horizon": 3000}, "none"), 3)
-    assert least <= run.clipped <= most
+    spec = phased_spec({**changes, "experiment.horizon": 3000}, "none")
+    told = np.mean([simulate_once(spec, seed)[0].clipped for seed in range(16)])
+    assert least <= told <= most
 
 
 def test_the_clipped_share_is_not_above_the_truth():
