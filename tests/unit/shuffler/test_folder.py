@@ -13,21 +13,22 @@ from privateer.errors import SpecError
 from privateer_shuffler.app import create_app, main
 from privateer_shuffler.folder import Folder
 from privateer_shuffler.logs import Formatter
+from tests.support.asgi import serving
 from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports
 from tests.unit.shuffler.test_process import running
 
 
-def test_a_second_shuffler_touches_nothing(settings):
+async def test_a_second_shuffler_touches_nothing(settings):
     """Not even a key that is missing: the first one may be about to make it."""
     held = Folder(settings.data)
     with pytest.raises(SpecError, match="another shuffler uses the folder"):
         create_app(settings)
     assert [path.name for path in settings.data.iterdir()] == ["lock"]
     held.release()
-    create_app(settings)
-    assert (settings.data / "shuffler.key").exists()
+    async with serving(create_app(settings)):
+        assert (settings.data / "shuffler.key").exists()
 
 
 def test_a_start_that_fails_gives_the_folder_back(settings):
