@@ -243,7 +243,7 @@ class AsyncClient(_Setup):
         return AsyncPhaseSession(self._exchange, *self._phase(name, await self._exchange.run(self._fetched(name))))
 
     async def resend(self) -> dict[str, Outcome]:
-        """As `Client.resend`."""
+        """Do what `Client.resend` does."""
         return await self._exchange.run(self._resent())
 
     async def close(self) -> None:

@@ -72,13 +72,13 @@ class Exchange:
 
 
 class AsyncExchange:
-    """As `Exchange`, over an asyncio transport."""
+    """Carries out steps over an asyncio transport, as `Exchange` does over a blocking one."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(transport=transport, **_options())
 
     async def run(self, steps: Steps[_Result]) -> _Result:
-        """As `Exchange.run`."""
+        """Carry out all steps; their result."""
         answer: Answer | None = None
         while True:
             try:

@@ -33,7 +33,7 @@ def test_honest_records_hold_whatever_wrote_them(capsys, tmp_path, name):
     for count in (1, 2) if not name.startswith("phased") else (1,):
         record = record_of(name, count)
         assert verify(capsys, tmp_path, json.dumps(record)) == (0, "")
-        # As other languages write it: 1 for 1.0, and keys in another order.
+        # Other languages write 1 for 1.0, and keys in another order.
         assert verify(capsys, tmp_path, json.dumps(record, sort_keys=True).replace(".0,", ",")) == (0, "")
         assert verify(capsys, tmp_path, json.dumps(record["certificate"])) == (0, "")
 

@@ -38,7 +38,7 @@ async def served(data: Path, *shufflers: Path) -> AsyncIterator[Api]:
 
 
 def database_alone(copy: Path, data: Path) -> None:
-    """As who puts back yesterday's ``server.db``."""
+    """Somebody puts back yesterday's ``server.db``."""
     for path in data.glob("server.db*"):
         path.unlink()
     for path in copy.glob("server.db*"):
@@ -46,7 +46,7 @@ def database_alone(copy: Path, data: Path) -> None:
 
 
 def all_but_the_journal(copy: Path, data: Path) -> None:
-    """As who puts the whole folder back, where the journal is on another disk: with the key of the round."""
+    """Somebody puts the whole folder back, keys of rounds included; the journal is on another disk."""
     for path in copy.glob("*"):
         if path.is_dir():
             shutil.copytree(path, data / path.name, dirs_exist_ok=True)
@@ -55,7 +55,7 @@ def all_but_the_journal(copy: Path, data: Path) -> None:
 
 
 def into_an_empty_folder(copy: Path, data: Path) -> None:
-    """As who moves to another machine, and forgets the journal."""
+    """Somebody moves to another machine, and forgets the journal."""
     shutil.rmtree(data)
     data.mkdir()
     all_but_the_journal(copy, data)

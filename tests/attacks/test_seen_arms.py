@@ -44,7 +44,7 @@ def test_it_does_where_coins_that_chose_the_arm_travel_with_the_report(name: tup
 
 
 def test_every_choice_has_coins_of_its_own(tmp_path: Path) -> None:
-    """With one coin a session, a hostile policy of many bins singles a person out by the arms that are seen.
+    """One coin a session lets a hostile policy of many bins single a person out by the arms that are seen.
 
     The chance that all choices agree although coins are fresh is 3^-39.
     """
