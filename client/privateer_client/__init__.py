@@ -1,6 +1,6 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger

@@ -49,14 +49,14 @@ class SealedReport(NamedTuple):
     """
 
     experiment: str
-    door: str
+    endpoint: str
     body: bytes
 
 
 class Account(Protocol):
     """Where payments are recorded, and sealed reports wait; see `Ledger`."""
 
-    def pay(self, payment: Payment, door: str, seal: Callable[[], bytes]) -> bytes:
+    def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment together with the sealed report that it is for, or refuse it."""
         ...
 

@@ -50,7 +50,7 @@ _REFUSED: Final = frozenset(
         "wrong-digest",
         "unopenable",
         "out-of-range",
-        "wrong-door",
+        "wrong-endpoint",
         "too-large",
         "terms-refused",
         "spec-invalid",

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from privateer.errors import InputError, NotFound, TermsRefused, Unavailable
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Answer, Outcome
@@ -72,18 +72,18 @@ class _Setup:
 
     def _is_own(self, report: SealedReport) -> bool:
         server, _, name = report.experiment.rpartition("/")
-        doors = [f"{self._url}/reports"] + ([_shuffled(self._shuffler, name)] if self._shuffler else [])
-        return server == self._url and report.door in doors
+        endpoints = [f"{self._url}/reports"] + ([_shuffled(self._shuffler, name)] if self._shuffler else [])
+        return server == self._url and report.endpoint in endpoints
 
     def _part(self, name: str, body: bytes, cohort: str) -> tuple[Pace, Participation, Account, str, str]:
         followed = Participation(body, name, self._limits, cohort)
-        return self._pace, followed, self._account, f"{self._url}/{name}", self._door(followed)
+        return self._pace, followed, self._account, f"{self._url}/{name}", self._endpoint(followed)
 
     def _phase(self, name: str, body: bytes) -> tuple[Pace, Phase, Account, str, str]:
         followed = Phase(body, name, self._limits)
-        return self._pace, followed, self._account, f"{self._url}/{name}", self._door(followed)
+        return self._pace, followed, self._account, f"{self._url}/{name}", self._endpoint(followed)
 
-    def _door(self, followed: Followed) -> str:
+    def _endpoint(self, followed: Followed) -> str:
         if followed.round.model != "shuffle":
             return f"{self._url}/reports"
         if self._shuffler is None:

@@ -67,7 +67,7 @@ def _try(reports: Sequence[SealedReport], account: Account, timeout: float, know
     """Send each report, note in ``known`` what came of it, and return the seconds that the doors want to be left."""
     asked = 0.0
     for report in reports:
-        answer = yield Ask("POST", report.door, _HEADERS, timeout, report.body)
+        answer = yield Ask("POST", report.endpoint, _HEADERS, timeout, report.body)
         verdict = known[report.experiment] = judge(answer)
         if verdict.outcome is not Outcome.PENDING:
             with suppress(InputError):  # bytes that could not be deleted are sent again, and then known for duplicates

@@ -7,7 +7,7 @@ import msgspec
 from privateer.codec import decode
 from privateer.errors import InputError, Malformed, SpecError, TermsRefused
 from privateer.families import AnySpec, parse_any_spec
-from privateer.privacy.noise import SecureNoise
+from privateer.sampling.entropy import SecureNoise
 from privateer.wire.envelope import header_of
 from privateer.wire.publication import Publication, decode_publication, digest
 from privateer_client.sealing import OVERHEAD, REPORT_ID_SIZE, Sealer
@@ -66,17 +66,17 @@ class Followed:
     def _prepare(self) -> None:
         """Make what randomizes and seals; only now, since terms that were not checked may name no randomizer."""
         try:
-            self._privatizer = self.policy.privatizer
+            self._mechanism = self.policy.mechanism
         except SpecError as error:
             raise TermsRefused("no such randomizer", field=error.field, remedy="do not take part") from None
-        if self.round.sealed_size != OVERHEAD + REPORT_ID_SIZE + self._privatizer.report_size:
+        if self.round.sealed_size != OVERHEAD + REPORT_ID_SIZE + self._mechanism.report_size:
             raise TermsRefused("not the size of this mechanism's reports", field="sealed_size")
         self._sealer = Sealer(self.round, self.header)
         self._noise = SecureNoise()
 
     def _sealed(self, contributions: Any) -> list[bytes]:
         """What each person sends: all sealed messages, one after another."""
-        rows, size = self._privatizer.randomize(contributions, self._noise), self._privatizer.report_size
+        rows, size = self._mechanism.randomize(contributions, self._noise), self._mechanism.report_size
         told = [row.tobytes() for row in rows.reshape(len(rows), -1)]
         return [b"".join(map(self._sealer.seal, _cut(report, size))) for report in told]
 

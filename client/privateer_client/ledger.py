@@ -71,7 +71,7 @@ class Ledger:
         """Where the file is."""
         return self._file.path
 
-    def pay(self, payment: Payment, door: str, seal: Callable[[], bytes]) -> bytes:
+    def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment durably, together with the sealed report that it is for.
 
         Parameters
@@ -108,7 +108,7 @@ class Ledger:
             costs = (payment.epsilon, payment.delta, payment.local_epsilon, self._today)
             values = (payment.experiment, payment.version, payment.model, *costs)
             database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, door, body))
+            database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, endpoint, body))
         return body
 
     @property

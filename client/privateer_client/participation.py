@@ -5,10 +5,10 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.errors import InputError, TermsRefused
 from privateer.experiment import Spec
-from privateer.policies.partition import PartitionPolicy
-from privateer.privacy.verification import Limits, verify
+from privateer.verification import Limits, verify
 from privateer_client.followed import Followed
 
 

@@ -5,10 +5,10 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.algorithms.phased import PhasedPolicy
+from privateer.mechanisms.vector_verification import verify_vectors
 from privateer.phased import PhasedSpec
-from privateer.policies.phased import PhasedPolicy
-from privateer.privacy.verification import Limits
-from privateer.privatizers.vector_verification import verify_vectors
+from privateer.verification import Limits
 from privateer_client.followed import Followed
 
 

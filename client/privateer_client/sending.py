@@ -16,12 +16,12 @@ from privateer_client.pace import Pace
 class Part:
     """One person's part in one round; does no input or output but the ledger's."""
 
-    def __init__(self, pace: Pace, followed: Followed, account: Account, identity: str, door: str) -> None:
+    def __init__(self, pace: Pace, followed: Followed, account: Account, identity: str, endpoint: str) -> None:
         self._pace = pace
         self._followed = followed
         self._account = account
         self._identity = identity
-        self._door = door
+        self._endpoint = endpoint
         self.refusal: str | None = None
         """Reason of a refused report, or why one still waits."""
         self.clipped = False
@@ -38,12 +38,14 @@ class Part:
         terms, facts = self._followed.terms, self._followed.round
         promise = (terms.epsilon, terms.delta, terms.local_epsilon)
         payment = Payment(self._identity, facts.version, terms.model, *promise)
-        return self._account.pay(payment, self._door, lambda: encode_envelope(Envelope(self._followed.header, seal())))
+        return self._account.pay(
+            payment, self._endpoint, lambda: encode_envelope(Envelope(self._followed.header, seal()))
+        )
 
     def _delivered(self, body: bytes | None) -> Steps[Outcome]:
         if body is None:
             return Outcome.NOT_ASKED
-        report = SealedReport(self._identity, self._door, body)
+        report = SealedReport(self._identity, self._endpoint, body)
         verdict = (yield from deliver([report], self._account, self._pace))[self._identity]
         self.refusal = verdict.reason
         return verdict.outcome

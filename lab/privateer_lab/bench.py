@@ -9,8 +9,8 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer_client.load import LoadResult, run_load
 from privateer_lab.demo import demo_spec
+from privateer_lab.load import LoadResult, run_load
 from privateer_lab.rest import ask
 from privateer_lab.services import Services, free_port, running
 

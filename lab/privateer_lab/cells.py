@@ -6,10 +6,10 @@ from typing import Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.experiment import Spec
-from privateer.policies.partition import PartitionPolicy
-from privateer_client.population import Population
-from privateer_client.population.synthetic import Synthetic
+from privateer_lab.environments import Population
+from privateer_lab.environments.synthetic import Synthetic
 
 _KNOWN_PHASE_MIN: Final = 1000
 _NEW_PHASE_MIN: Final = 100_000

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from privateer.privacy.accountant import account
-from privateer.privacy.events import Gaussian, Pure, Repeated
-from privateer.privacy.gaussian import classic_gaussian_deviation, gaussian_epsilon
-from privateer.privacy.published import published_bits
+from privateer.accounting.accountant import account
+from privateer.accounting.events import Gaussian, Pure, Repeated
+from privateer.accounting.gaussian import classic_gaussian_standard_deviation, gaussian_epsilon
+from privateer.accounting.published import published_bits
 
 
 def claims_of(paper: int) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def _paper_1() -> list[dict[str, Any]]:
 
 
 def _classic(epsilon: float, delta: float, source: str) -> dict[str, Any]:
-    curve = account(Gaussian(classic_gaussian_deviation(epsilon, delta)))
+    curve = account(Gaussian(classic_gaussian_standard_deviation(epsilon, delta)))
     return {
         "claim": f"normal noise of sqrt(2 ln(1.25/delta))/epsilon is ({epsilon:g}, {delta:g})-private",
         "source": source,
@@ -89,7 +89,7 @@ def _paper_5() -> list[dict[str, Any]]:
                 "claimed_delta": 0.25,
                 "true_delta": curve.delta(epsilon),
                 "true_epsilon_at_1e-6": curve.epsilon(1e-6),
-                "true_epsilon_at_1e-6_in_l2_by_the_normal_limit": gaussian_epsilon(1e-6, bits.deviation),
+                "true_epsilon_at_1e-6_in_l2_by_the_normal_limit": gaussian_epsilon(1e-6, bits.standard_deviation),
                 "bits_per_person_and_coordinate": bits.bits,
                 "why": "true, and hundreds of times noisier than the promise needs",
             }

@@ -4,7 +4,7 @@ from importlib.resources import files
 from typing import Any
 
 from privateer.experiment import Spec, read_spec
-from privateer_client.load import LoadResult, run_load
+from privateer_lab.load import LoadResult, run_load
 from privateer_lab.output import print_table, screen
 from privateer_lab.partition_map import draw
 from privateer_lab.rest import ask

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.accounting.amplification import shuffled_delta
 from privateer.errors import SpecError
 from privateer.experiment import BATCH_MAX, BATCH_MIN, Model, Privacy, Spec, parse_spec
-from privateer.privacy.amplification import shuffled_delta
-from privateer.privacy.terms import honest_count
+from privateer.terms import honest_count
 from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once

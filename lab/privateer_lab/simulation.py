@@ -1,4 +1,4 @@
-"""An experiment in one process: the same policies, privatizers and learners, and simulated people."""
+"""An experiment in one process: the same policies, mechanisms and learners, and simulated people."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,16 +9,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.contributions import KeyedValues, merged
 from privateer.errors import SpecError
 from privateer.experiment import Source, Spec, Turn, next_turn
-from privateer.policies.partition import PartitionPolicy
-from privateer_client.population import Population, population_for
 from privateer_lab.cells import BinLaw, Cells, can_aggregate
+from privateer_lab.environments import Population, population_for
 from privateer_lab.interval import interval
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
-from privateer_server.learners import Learner, learner_for
+from privateer_server.algorithms import Learner, learner_for
 
 _BY_BINS: Final = 2000
 """Smaller rounds are drawn faster one by one."""
@@ -105,11 +105,11 @@ class _Running:
     def close_round(self, turn: Turn) -> None:
         policy = self.policy(turn.batch, turn.cohort)
         self.watch(policy)
-        privatizer = policy.privatizer
+        mechanism = policy.mechanism
         if self.cells and turn.batch >= _BY_BINS and not turn.cohort:
-            release = privatizer.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
+            release = mechanism.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
         else:
-            release = self.release(policy, privatizer, turn)
+            release = self.release(policy, mechanism, turn)
         self.state = self.learner.learn(self.state, policy, release)
         self.rounds += 1
         if not turn.cohort:
@@ -120,7 +120,7 @@ class _Running:
         constant, uniform = self.best - float(np.max(self.by_arm)), self.best - float(self.by_arm.mean())
         self.path.append((self.people, self.best - self.expected, constant, uniform))
 
-    def release(self, policy: PartitionPolicy, privatizer: Any, turn: Turn) -> Any:
+    def release(self, policy: PartitionPolicy, mechanism: Any, turn: Turn) -> Any:
         """The release of people drawn one by one, in blocks, so that memory does not grow with their number."""
         starts = range(0, turn.batch, _BLOCK)
         told = (self.tell(policy, turn, start, min(_BLOCK, turn.batch - start)) for start in starts)
@@ -128,11 +128,11 @@ class _Running:
         # Where slots ask about arms, slots and what people tell of the past are not independent.
         independent = policy.terms.arm_in_key or policy.terms.mechanism == "laplace" or not turn.cohort
         if sampled and independent:
-            return reduce(merged, (privatizer.simulate(block, self.rng) for block in told))
-        noise, total = SeededNoise(self.rng), privatizer.empty()
+            return reduce(merged, (mechanism.simulate(block, self.rng) for block in told))
+        noise, total = SeededNoise(self.rng), mechanism.empty()
         for block in told:
-            total = privatizer.add(total, privatizer.randomize(block, noise))
-        return privatizer.release(total, noise)
+            total = mechanism.add(total, mechanism.randomize(block, noise))
+        return mechanism.release(total, noise)
 
     def tell(self, policy: PartitionPolicy, turn: Turn, start: int, people: int) -> KeyedValues:
         return self.recorded(policy, turn.seen + start, people) if turn.cohort else self.play(policy, people)

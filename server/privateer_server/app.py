@@ -17,7 +17,7 @@ from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.claims import claims_router
-from privateer_server.api.doors import BatchesDoor, ReportsDoor
+from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import FaultGuard, answer_problems
@@ -44,13 +44,13 @@ class Server:
         Answers all long polls, before a stop.
     """
 
-    def __init__(self, doors: dict[str, ASGIApp], control: ASGIApp, end_waits: Callable[[], None]) -> None:
-        self._doors, self._control, self.end_waits = doors, control, end_waits
+    def __init__(self, endpoints: dict[str, ASGIApp], control: ASGIApp, end_waits: Callable[[], None]) -> None:
+        self._endpoints, self._control, self.end_waits = endpoints, control, end_waits
         self.public = PublicPages(self, _is_public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
-        app = self._doors.get(scope["path"], self._control) if scope["type"] == "http" else self._control
+        app = self._endpoints.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
 
 
@@ -94,16 +94,16 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     shufflers = TrustedKeys(settings.shuffler_keys)
     control.include_router(experiments_router(experiments, store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
-    return Server(_doors(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
+    return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
 
 
-def _doors(
+def _endpoints(
     settings: Settings, intake: Intake, metrics: Metrics, budget: Budget, shufflers: TrustedKeys
 ) -> dict[str, ASGIApp]:
     senders = TrustedKeys(settings.sender_keys)
     return {
-        "/reports": FaultGuard(ReportsDoor(intake, metrics, budget, settings.report_bytes_max, senders)),
-        "/batches": FaultGuard(BatchesDoor(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
+        "/reports": FaultGuard(ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)),
+        "/batches": FaultGuard(BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
     }
 
 

@@ -9,17 +9,17 @@ from contextlib import suppress
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongDoor
+from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
 from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
-from privateer_server.courses import course_for
 from privateer_server.faults import trace
 from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound, beyond, first_round, read_stored_spec, restore, timed
+from privateer_server.schedule import schedule_for
 from privateer_server.store import TRANSIENT, Change, ExperimentRecord, Store
 from privateer_server.store.journal import Journal
 
@@ -74,7 +74,7 @@ class Experiment:
         """``open``; or over: ``finished``, or ``failed`` if a round came to no end."""
         if self.current.round.batch:
             return "open"
-        return "failed" if course_for(self.spec).failed(self.current.state) else "finished"
+        return "failed" if schedule_for(self.spec).failed(self.current.state) else "finished"
 
     def advance(self, current: OpenRound, change: Change) -> None:
         """Follow a committed change."""
@@ -226,7 +226,7 @@ class Experiments:
         """
         experiment = self.get(name)
         if experiment.current.round.model != "shuffle":
-            raise WrongDoor("reports of this experiment go to the server", remedy="send them to the server")
+            raise WrongEndpoint("reports of this experiment go to the server", remedy="send them to the server")
         async with self._claiming:
             if experiment.shuffler not in ("", shuffler):
                 raise Conflict(
@@ -303,7 +303,7 @@ def _check_calibration(spec: AnySpec) -> None:
 def _check_sizes(first: OpenRound, report_max: int, batch_max: int) -> None:
     """Refuse an experiment that would come to a report or a batch that no request may carry, and stand still."""
     shuffled = first.round.model == "shuffle"
-    for people, messages, size in course_for(first.spec).bulk(first.step):
+    for people, messages, size in schedule_for(first.spec).bulk(first.step):
         report = messages * (SEALED_SIZE + size)
         if report > report_max - _HEADER_BYTES:
             raise SpecError(

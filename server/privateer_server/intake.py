@@ -11,6 +11,7 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
+from privateer_server.accumulator import Accumulator, Delivery, Outcome
 from privateer_server.closing import Closer
 from privateer_server.experiments import Experiment, Experiments
 from privateer_server.faults import trace
@@ -19,7 +20,6 @@ from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.store import Change, Store
 from privateer_server.store.database import is_damage
-from privateer_server.tally import Delivery, Outcome, Tally
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
@@ -34,7 +34,7 @@ class _Request:
     """What is to be done to an experiment's tally, and the bytes that this takes."""
 
     experiment: str
-    take: Callable[[Tally], Outcome]
+    take: Callable[[Accumulator], Outcome]
     size: int
     answer: asyncio.Future[Outcome]
 
@@ -108,7 +108,7 @@ class Intake:
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(name, lambda tally: tally.take(envelope), len(envelope.sealed), sender)
+        return await self._do(name, lambda accumulator: accumulator.take(envelope), len(envelope.sealed), sender)
 
     async def deliver(self, delivery: Delivery) -> Outcome:
         """Have a shuffler's batch counted; returns when that is durable.
@@ -127,7 +127,7 @@ class Intake:
             self._metrics.refuse({error.slug: 1})
             raise
         size = len(delivery.envelope.sealed)
-        return await self._do(name, lambda tally: tally.take_batch(delivery), size, delivery.shuffler)
+        return await self._do(name, lambda accumulator: accumulator.take_batch(delivery), size, delivery.shuffler)
 
     async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
         """See that the experiment is the shuffler's, which it becomes with its first batch; old rounds are nobody's."""
@@ -150,9 +150,9 @@ class Intake:
         Unavailable
             As `submit`.
         """
-        await self._do(name, Tally.expire, 0, "")
+        await self._do(name, Accumulator.expire, 0, "")
 
-    async def _do(self, name: str, take: Callable[[Tally], Outcome], size: int, sender: str) -> Outcome:
+    async def _do(self, name: str, take: Callable[[Accumulator], Outcome], size: int, sender: str) -> Outcome:
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         if not self.running or not self._queue.put(sender, _Request(name, take, size, answer)):
             raise Unavailable("the server takes no reports now", remedy="send the same bytes again later")
@@ -191,24 +191,28 @@ class Intake:
         self._is_failing = True
 
     def _process(self, group: list[_Request]) -> _Result:
-        tallies: dict[str, Tally] = {}
+        accumulators: dict[str, Accumulator] = {}
         answers: list[Outcome | PrivateerError] = []
         for request in group:
-            if request.experiment not in tallies:
-                tallies[request.experiment] = self._tally(self._experiments.get(request.experiment))
-            answers.append(_taken(tallies[request.experiment], request))
-        rounds = [(self._experiments.get(name), *tally.close()) for name, tally in tallies.items()]
+            if request.experiment not in accumulators:
+                accumulators[request.experiment] = self._accumulator(self._experiments.get(request.experiment))
+            answers.append(_taken(accumulators[request.experiment], request))
+        rounds = [(self._experiments.get(name), *accumulator.close()) for name, accumulator in accumulators.items()]
         self._store.commit([change for _, _, change in rounds])
         if self._is_failing:
             self._is_failing = False
             _log.warning("reports are stored again")
-        ended = [counted for counted, tally in zip(rounds, tallies.values(), strict=True) if tally.ends_round]
+        ended = [
+            counted
+            for counted, accumulator in zip(rounds, accumulators.values(), strict=True)
+            if accumulator.ends_round
+        ]
         return _Result(answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])])
 
-    def _tally(self, experiment: Experiment) -> Tally:
+    def _accumulator(self, experiment: Experiment) -> Accumulator:
         opener = self._keys.find(experiment.current.round.public_key)
         answered = partial(self._store.answer, experiment.spec.experiment.name)
-        return Tally(experiment.current, experiment.report_ids, opener, self._clock, answered)
+        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered)
 
     def _closed(self, experiment: Experiment, current: OpenRound) -> list[tuple[Experiment, OpenRound, Change]]:
         """The next round; if closing fails, the same one, which takes no more reports once its end is on record."""
@@ -231,11 +235,11 @@ class Intake:
                 self._metrics.close_round()
 
 
-def _taken(tally: Tally, request: _Request) -> Outcome | PrivateerError:
+def _taken(accumulator: Accumulator, request: _Request) -> Outcome | PrivateerError:
     try:
-        return request.take(tally)
+        return request.take(accumulator)
     except PrivateerError as error:
-        tally.refused[error.slug] += 1
+        accumulator.refused[error.slug] += 1
         return error
 
 

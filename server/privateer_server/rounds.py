@@ -12,8 +12,8 @@ from privateer.clock import Clock
 from privateer.codec import decode, encode
 from privateer.families import AnySpec, parse_any_spec
 from privateer.phased import PhasedSpec
-from privateer.privacy.noise import SecureNoise
 from privateer.record import JUMP
+from privateer.sampling.entropy import SecureNoise
 from privateer.wire.publication import (
     Publication,
     Round,
@@ -21,8 +21,8 @@ from privateer.wire.publication import (
     digest,
     encode_publication,
 )
-from privateer_server.courses import Step, course_for
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
+from privateer_server.schedule import Step, schedule_for
 from privateer_server.store import RoundRecord
 
 CLOCKS_APART: Final = 60
@@ -70,9 +70,9 @@ class OpenRound:
         return self.step.state
 
     @cached_property
-    def privatizer(self) -> Any:
+    def mechanism(self) -> Any:
         """What parses and adds reports of this round."""
-        return self.policy.privatizer
+        return self.policy.mechanism
 
     @property
     def enough(self) -> int:
@@ -111,7 +111,7 @@ def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0, version: int
     SpecError
         If no report of the round's batch can keep the promise.
     """
-    return _published(spec, course_for(spec).first(version), lambda: public_key, now)
+    return _published(spec, schedule_for(spec).first(version), lambda: public_key, now)
 
 
 def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0) -> OpenRound:
@@ -123,10 +123,10 @@ def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float 
     """
     if closed.received < closed.enough:
         return round_after_none(closed, new_key, now, again=True)
-    release = closed.privatizer.release(closed.total, SecureNoise())
-    course = course_for(closed.spec)
-    state = course.learner.learn(closed.state, closed.policy, release)
-    step = course.following(closed.step, state, closed.received, closed.round.version + 1)
+    release = closed.mechanism.release(closed.total, SecureNoise())
+    schedule = schedule_for(closed.spec)
+    state = schedule.learner.learn(closed.state, closed.policy, release)
+    step = schedule.following(closed.step, state, closed.received, closed.round.version + 1)
     return _published(closed.spec, step, new_key, now)
 
 
@@ -142,9 +142,9 @@ def round_after_none(
 
     ``again``: it asks other people the same.
     """
-    course = course_for(closed.spec)
-    state = course.missed(closed.step, again=again)
-    step = course.following(closed.step, state, 0, version or closed.round.version + 1)
+    schedule = schedule_for(closed.spec)
+    state = schedule.missed(closed.step, again=again)
+    step = schedule.following(closed.step, state, 0, version or closed.round.version + 1)
     return _published(closed.spec, step, new_key, now)
 
 
@@ -154,25 +154,25 @@ def beyond(version: int) -> int:
 
 
 def _published(spec: AnySpec, step: Step, new_key: Callable[[], bytes], now: float) -> OpenRound:
-    privatizer = step.policy.privatizer
+    mechanism = step.policy.mechanism
     facts = Round(
         experiment=spec.experiment.name,
         version=step.policy.version,
         model=spec.privacy.model,
         batch=step.batch,
-        sealed_size=SEALED_SIZE + privatizer.report_size,
+        sealed_size=SEALED_SIZE + mechanism.report_size,
         public_key=new_key() if step.batch else nobodys_key(),
         messages=step.policy.terms.messages,
         least=step.least,
         deadline=int(now) + step.seconds if step.seconds else 0,
     )
     body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(step.policy)))
-    return OpenRound(spec, facts, digest(body), body, step, 0, privatizer.empty(), False)
+    return OpenRound(spec, facts, digest(body), body, step, 0, mechanism.empty(), False)
 
 
 def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
     """A round as the store keeps it, with the opener of its reports; without sums, if nobody can report."""
-    summary = course_for(current.spec).summary(current.policy)
+    summary = schedule_for(current.spec).summary(current.policy)
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,
@@ -189,7 +189,7 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
 
 def read_policy(spec: AnySpec, publication: Publication) -> Any:
     """The policy in a publication of an experiment."""
-    return decode(publication.policy, course_for(spec).policy_type)
+    return decode(publication.policy, schedule_for(spec).policy_type)
 
 
 def read_stored_spec(stored: bytes) -> AnySpec:
@@ -209,7 +209,7 @@ def restore(spec: AnySpec, stored: RoundRecord, find: Callable[[bytes], Opener |
     total = opener.reveal(stored.total, stored.digest) if opener else None
     if total is None:
         return None
-    sums = decode(total, type(blank.privatizer.empty()))
+    sums = decode(total, type(blank.mechanism.empty()))
     return replace(blank, received=stored.received, total=sums, taken=stored.taken)
 
 
@@ -222,9 +222,9 @@ def _without_sums(spec: AnySpec, stored: RoundRecord) -> OpenRound:
     publication = decode_publication(stored.publication)
     policy, facts = read_policy(spec, publication), publication.round
     asking = spec.asking.seconds if isinstance(spec, PhasedSpec) and facts.deadline else None
-    state = decode(stored.state, course_for(spec).learner.state_type)
+    state = decode(stored.state, schedule_for(spec).learner.state_type)
     step = Step(policy, state, facts.batch, stored.people, facts.least, asking or 0)
-    return OpenRound(spec, facts, stored.digest, stored.publication, step, 0, policy.privatizer.empty(), False)
+    return OpenRound(spec, facts, stored.digest, stored.publication, step, 0, policy.mechanism.empty(), False)
 
 
 def timed(current: OpenRound, clock: Clock) -> OpenRound:

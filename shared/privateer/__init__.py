@@ -1,1 +1,1 @@
-"""The core of Privateer: wire format, privacy, privatizers and policies. Imports nothing by itself."""
+"""The core of Privateer: wire format, privacy, mechanisms and policies. Imports nothing by itself."""

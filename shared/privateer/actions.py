@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
+from privateer.coins import mix
 from privateer.errors import SpecError
 from privateer.sections import Finite, Section
-from privateer.slots import mix
 
 Array = NDArray[np.float64]
 COUNT_MAX: Final = 20_000

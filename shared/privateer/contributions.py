@@ -77,7 +77,7 @@ class BoundedVectors:
     slots
         Shape (n,), uint32: public.
     values
-        Shape (n, coordinates), float64; clipped by the privatizer. Secret.
+        Shape (n, coordinates), float64; clipped by the mechanism. Secret.
     """
 
     slots: NDArray[np.uint32]

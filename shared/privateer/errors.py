@@ -18,7 +18,7 @@
     │   ├── Unopenable       unopenable              decryption failed
     │   ├── OutOfRange       out-of-range            opened, but no report of the round's mechanism
     │   ├── DuplicateReport  duplicate-report        the report's id was counted before
-    │   ├── WrongDoor        wrong-door              a report for the shuffler at the server, or the reverse
+    │   ├── WrongDoor        wrong-endpoint              a report for the shuffler at the server, or the reverse
     │   └── SenderRefused    sender-refused          several people's reports without a trusted sender's signature
     ├── BatchRefused         batch-refused           a batch or claim that fails its signature, size, round or shuffler
     ├── NotFound             not-found               no such experiment, version or page
@@ -154,10 +154,10 @@ class DuplicateReport(ReportRefused):
     slug, title, status = "duplicate-report", "Duplicate report", 409
 
 
-class WrongDoor(ReportRefused):
+class WrongEndpoint(ReportRefused):
     """A report for the shuffler arrived at the server, or the reverse."""
 
-    slug, title, status = "wrong-door", "Wrong door", 400
+    slug, title, status = "wrong-endpoint", "Wrong door", 400
 
 
 class SenderRefused(ReportRefused):

@@ -11,15 +11,15 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from privateer import verification
+from privateer.certificate import Certificate, certify
 from privateer.experiment import Model, Privacy
+from privateer.mechanisms import vector_verification
+from privateer.mechanisms.vector_certificate import certify_vectors
+from privateer.mechanisms.vector_terms import VectorTerms
 from privateer.phased import VectorPrivacy
-from privateer.privacy import verification
-from privateer.privacy.certificate import Certificate, certify
-from privateer.privacy.terms import Terms
-from privateer.privatizers import vector_verification
-from privateer.privatizers.vector_certificate import certify_vectors
-from privateer.privatizers.vector_terms import VectorTerms
 from privateer.sections import Section
+from privateer.terms import Terms
 
 FORMAT: Final = "privateer/record/1"
 JUMP: Final = 1_000_000
@@ -118,10 +118,10 @@ KEYED: Final = Family(
     {
         "signed-symbol": frozenset({"local_epsilon", "buckets", "elsewhere"}),
         "laplace": frozenset({"local_epsilon"}),
-        "gaussian": frozenset({"deviation"}),
+        "gaussian": frozenset({"standard_deviation"}),
         "none": frozenset(),
     },
-    {"local_epsilon": math.inf, "buckets": 1, "elsewhere": False, "deviation": 0.0},
+    {"local_epsilon": math.inf, "buckets": 1, "elsewhere": False, "standard_deviation": 0.0},
 )
 VECTORS: Final = Family(
     VectorPrivacy,
@@ -131,9 +131,9 @@ VECTORS: Final = Family(
     vector_verification.MECHANISMS,
     {
         "symbol": frozenset({"directions", "chosen"}),
-        "normal": frozenset({"deviation"}),
-        "curated": frozenset({"deviation"}),
-        "bits": frozenset({"levels", "bits", "chance"}),
+        "normal": frozenset({"standard_deviation"}),
+        "curated": frozenset({"standard_deviation"}),
+        "bits": frozenset({"levels", "bits", "probability"}),
     },
     {field.name: field.default for field in fields(VectorTerms) if field.default is not MISSING},
 )

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
+from privateer.accounting.events import Event, Parallel
+from privateer.certificate import Certificate, bounded_alone, check_certificate, read_certificate
 from privateer.errors import SpecError
-from privateer.privacy.certificate import Certificate, bounded_alone, check_certificate, read_certificate
-from privateer.privacy.events import Event, Parallel
 from privateer.record import FAMILIES, FORMAT, JUMP, PROMISE, ROW, Promise, Record, terms_names
 from privateer.sections import parse_section
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import InputError, SpecError
-from privateer.privacy.noise import NoiseSource
+from privateer.sampling.entropy import NoiseSource
 
 Array = NDArray[np.float64]
 GRID: Final = 1 << 14

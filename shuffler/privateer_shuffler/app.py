@@ -23,7 +23,7 @@ from privateer.serving.process import Listener, listen, serve
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys, public_hex, publish_key
 from privateer_shuffler import problems
-from privateer_shuffler.door import Door
+from privateer_shuffler.endpoint import Endpoint
 from privateer_shuffler.folder import Folder
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.identity import load_key
@@ -114,7 +114,7 @@ def _app_on(folder: Folder, settings: Settings, transport: httpx.AsyncBaseTransp
     rounds = Rounds(settings.data, Terms(settings.min_batch), upstream, forwarding, metrics)
     service = Service(settings.data, public_hex(key), rounds, upstream, metrics)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
-    door = Door(rounds, metrics, budget, settings.body_limit, senders)
+    endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -128,7 +128,7 @@ def _app_on(folder: Folder, settings: Settings, transport: httpx.AsyncBaseTransp
 
     app = Starlette(
         routes=[
-            Route("/experiments/{name}/reports", door, methods=["POST"]),
+            Route("/experiments/{name}/reports", endpoint, methods=["POST"]),
             Route("/experiments/{name}", service.experiment),
             Route("/keys", service.keys),
             Route("/healthz", service.healthz),

@@ -4,7 +4,7 @@ A count that moved with each upload would tell whoever watches it when somebody 
 counted when their batch is forwarded or given up, held ones in tenths of a batch, refused ones in tens.
 """
 
-from collections import Counter as Tally
+from collections import Counter as Accumulator
 from collections.abc import Callable
 from typing import Final
 
@@ -34,7 +34,7 @@ class Metrics:
             ["reason"],
             registry=self._registry,
         )
-        self._unshown: Tally[str] = Tally()
+        self._unshown: Accumulator[str] = Accumulator()
 
     def refused(self, reason: str, reports: int) -> None:
         """Count reports that were turned away."""

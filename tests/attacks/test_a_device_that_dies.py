@@ -61,37 +61,37 @@ def died(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def client(folder: Path, door: Counting) -> Client:
-    return Client("http://s", ledger=Ledger(folder / "ledger.db"), transport=httpx.MockTransport(door))
+def client(folder: Path, endpoint: Counting) -> Client:
+    return Client("http://s", ledger=Ledger(folder / "ledger.db"), transport=httpx.MockTransport(endpoint))
 
 
 def test_the_next_start_sends_what_was_paid_for(died: Path) -> None:
-    door = Counting()
-    client(died, door).join("test")
-    assert door.seen == {(died / "sent").read_bytes()}
-    assert decode_envelope(next(iter(door.seen))).header.experiment == "test"
-    assert client(died, door).resend() == {}
+    endpoint = Counting()
+    client(died, endpoint).join("test")
+    assert endpoint.seen == {(died / "sent").read_bytes()}
+    assert decode_envelope(next(iter(endpoint.seen))).header.experiment == "test"
+    assert client(died, endpoint).resend() == {}
     assert len(Ledger(died / "ledger.db").payments()) == 1
 
 
 def test_what_the_door_took_before_the_device_died_counts_once(died: Path) -> None:
-    door = Counting()
-    door.seen.add((died / "sent").read_bytes())
-    assert client(died, door).resend() == {"test": Outcome.ACCEPTED}
-    assert door.accepted == 0
+    endpoint = Counting()
+    endpoint.seen.add((died / "sent").read_bytes())
+    assert client(died, endpoint).resend() == {"test": Outcome.ACCEPTED}
+    assert endpoint.accepted == 0
 
 
 def test_processes_that_share_a_ledger_neither_lose_nor_double(died: Path) -> None:
-    door, ready = Counting(), Barrier(8)
+    endpoint, ready = Counting(), Barrier(8)
 
     def resend(_: int) -> dict[str, Outcome]:
-        device = client(died, door)
+        device = client(died, endpoint)
         ready.wait(timeout=60)
         return device.resend()
 
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(resend, range(8)))
-    assert door.accepted == 1
+    assert endpoint.accepted == 1
     assert {outcome for one in told for outcome in one.values()} == {Outcome.ACCEPTED}
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from privateer.errors import BudgetExceeded
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer_client import Client, Ledger, Outcome
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec

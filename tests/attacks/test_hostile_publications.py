@@ -18,11 +18,11 @@ import httpx
 import msgspec
 import pytest
 
+from privateer.accounting.accountant import account
+from privateer.accounting.events import ShuffledBits
 from privateer.errors import InputError, Malformed, TermsRefused
-from privateer.privacy.accountant import account
-from privateer.privacy.events import ShuffledBits
-from privateer.privacy.terms import honest_count
-from privateer.privacy.verification import Limits
+from privateer.terms import honest_count
+from privateer.verification import Limits
 from privateer_client import Client
 from privateer_client.account import Payment, SealedReport
 from privateer_server.rounds import first_round
@@ -62,7 +62,7 @@ class Purse:
     def __init__(self) -> None:
         self.paid: list[Payment] = []
 
-    def pay(self, payment: Payment, _door: str, seal: Callable[[], bytes]) -> bytes:
+    def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         sealed = seal()
         self.paid.append(payment)
         return sealed
@@ -315,13 +315,13 @@ def test_more_directions_chosen_than_there_are(chosen):
     assert device.ends == {"refused": 1}
 
 
-@pytest.mark.parametrize("chance", [5e-324, 1e-310, 1e-12, 1e-9, 1e-6])
-def test_bits_that_are_next_to_never_1(chance):
+@pytest.mark.parametrize("probability", [5e-324, 1e-310, 1e-12, 1e-9, 1e-6])
+def test_bits_that_are_next_to_never_1(probability):
     """Losses so large that their exponential is no number ended the accountant."""
     facts, spec, policy = parts_of("phased-reduced")
     terms = policy["terms"]
     for bits, levels in ((1, 1), (terms["bits"], 1), (1, 64), (40, 1024)):
-        terms |= {"chance": chance, "bits": bits, "levels": levels}
+        terms |= {"probability": probability, "bits": bits, "levels": levels}
         facts[6] = terms["coordinates"] * (bits + levels)
         terms["honest"] = math.floor(spec["privacy"]["honest_fraction"] * facts[7])
         device = Device("phased-reduced")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from privateer.errors import TermsRefused
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation

@@ -36,9 +36,9 @@ def people(publication: bytes) -> list[bytes]:
     return [bytes([number]) * 16 + row for number, row in enumerate(plain_reports(publication, PEOPLE + 1))]
 
 
-def privatizer_of(publication: bytes) -> Any:
+def mechanism_of(publication: bytes) -> Any:
     published = decode_publication(publication)
-    return read_policy(read_stored_spec(published.spec), published).privatizer
+    return read_policy(read_stored_spec(published.spec), published).mechanism
 
 
 def decoded(states: list[bytes], kind: type[Any]) -> list[Any]:
@@ -58,9 +58,9 @@ def difference(later: Any, earlier: Any) -> Any:
 
 def recovered(states: list[bytes], publication: bytes) -> int:
     """People whose own report is the difference of two successive sums."""
-    privatizer = privatizer_of(publication)
-    found = sorted(decoded(states, type(privatizer.empty())), key=lambda total: int(total.reports))
-    alone = {encode(privatizer.add(privatizer.empty(), privatizer.parse(one[16:]))) for one in people(publication)}
+    mechanism = mechanism_of(publication)
+    found = sorted(decoded(states, type(mechanism.empty())), key=lambda total: int(total.reports))
+    alone = {encode(mechanism.add(mechanism.empty(), mechanism.parse(one[16:]))) for one in people(publication)}
     told = [encode(difference(later, earlier)) for earlier, later in pairwise(found)]
     return sum(one in alone for one in told)
 
@@ -121,12 +121,12 @@ async def test_plain_bytes_of_the_folder_hold_no_sums(settings: Settings) -> Non
     async with serving(create_app(settings)) as client:
         await Api(client).create({**ROUND, **CURATED["central"]})
         publication = await Api(client).publication()
-        privatizer = privatizer_of(publication)
-        total = privatizer.empty()
+        mechanism = mechanism_of(publication)
+        total = mechanism.empty()
         for one in people(publication):
             sums = encode(total.sums)
             assert not [name for name, body in files(settings.data).items() if sums in body and total.reports]
-            total = privatizer.add(total, privatizer.parse(one[16:]))
+            total = mechanism.add(total, mechanism.parse(one[16:]))
             await client.post("/reports", content=body_of(publication, [seal(publication, one)]))
         last = encode(total.sums)
         assert not [name for name, body in files(settings.data).items() if last in body]

@@ -44,7 +44,7 @@ def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
     [
         ("privateer_server.app", {"privateer_client", "privateer_shuffler", "privateer_lab"}),
         ("privateer_client", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
-        ("privateer_client.load", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
+        ("privateer_lab.load", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
     ],
 )
 def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every privatizer and learner there is, found by introspection, and how the battery builds and judges each."""
+"""Every mechanism and learner there is, found by introspection, and how the battery builds and judges each."""
 
 import inspect
 import pkgutil
@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import privateer.privatizers
-import privateer_server.learners
+import privateer.mechanisms
+import privateer_server.algorithms
+from privateer.algorithms.partition import PartitionPolicy
+from privateer.coins import Layout
 from privateer.contributions import KeyedValues
 from privateer.experiment import Spec
-from privateer.policies.partition import PartitionPolicy
-from privateer.privatizers.curated import CuratedSums
-from privateer.privatizers.laplace import LaplaceCells
-from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.slots import Layout
+from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer_lab.noise import SeededNoise
-from privateer_server.learners.partition import PartitionLearner
-from privateer_server.learners.partition_proved import ProvedPartitionLearner
-from privateer_server.learners.partition_published import PublishedPartitionLearner
-from privateer_server.learners.shares import thresholds
+from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
+from privateer_server.algorithms.partition.published import PublishedPartitionLearner
+from privateer_server.algorithms.partition.shares import thresholds
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -41,12 +41,12 @@ def classes(package: ModuleType, methods: set[str]) -> Iterator[type]:
                 yield kind
 
 
-def privatizers() -> set[type]:
-    return set(classes(privateer.privatizers, {"randomize", "add", "release", "simulate"}))
+def mechanisms() -> set[type]:
+    return set(classes(privateer.mechanisms, {"randomize", "add", "release", "simulate"}))
 
 
 def learners() -> set[type]:
-    return set(classes(privateer_server.learners, {"start", "policy", "learn"}))
+    return set(classes(privateer_server.algorithms, {"start", "policy", "learn"}))
 
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536], [0, 30_000], [30_000, 30_000]], np.uint32)
@@ -60,17 +60,22 @@ PRIVATIZERS: dict[type, dict[str, Any]] = {
         for epsilon, buckets, elsewhere in [(1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True)]
     },
     LaplaceCells: {f"laplace-{epsilon:g}": LaplaceCells(LAYOUT, epsilon) for epsilon in (1.0, 4.0)},
-    CuratedSums: {f"curated-{deviation:g}": CuratedSums(LAYOUT, deviation) for deviation in (0.0, 2.0, 12.0)},
+    CentralSums: {
+        f"curated-{standard_deviation:g}": CentralSums(LAYOUT, standard_deviation)
+        for standard_deviation in (0.0, 2.0, 12.0)
+    },
 }
 LOCAL = (SignedSymbol, LaplaceCells)
 """Privatizers whose reports are private by themselves."""
 
 
-def weaker(privatizer: Any, factor: float) -> Any:
-    """The same privatizer with ``factor`` times the epsilon, or with so much less noise."""
-    if isinstance(privatizer, LOCAL):
-        return replace(privatizer, epsilon=factor * privatizer.epsilon)
-    return replace(privatizer, deviation=privatizer.deviation / factor if privatizer.deviation else factor)
+def weaker(mechanism: Any, factor: float) -> Any:
+    """The same mechanism with ``factor`` times the epsilon, or with so much less noise."""
+    if isinstance(mechanism, LOCAL):
+        return replace(mechanism, epsilon=factor * mechanism.epsilon)
+    return replace(
+        mechanism, standard_deviation=mechanism.standard_deviation / factor if mechanism.standard_deviation else factor
+    )
 
 
 _TRUST: dict[str, dict[str, Any]] = {
@@ -112,17 +117,17 @@ def played(name: str) -> tuple[Any, PartitionPolicy]:
 
 @dataclass(frozen=True)
 class Case:
-    """A privatizer as the battery tries it, by itself or as a learner's policy calibrates it."""
+    """A mechanism as the battery tries it, by itself or as a learner's policy calibrates it."""
 
-    privatizer: Any
+    mechanism: Any
 
     @property
     def layout(self) -> Layout:
-        return self.privatizer.layout
+        return self.mechanism.layout
 
     def people(self, rng: np.random.Generator) -> KeyedValues:
         """The same keys and values every time, with fresh slots: a fifth have no key, values lean with the key."""
-        count = 60 if isinstance(self.privatizer, LaplaceCells) else 300
+        count = 60 if isinstance(self.mechanism, LaplaceCells) else 300
         keys = np.arange(count) % (self.layout.keys + 1) - 1
         keys[: count // 5] = min(0, self.layout.keys - 1)
         values = np.clip(0.9 - 0.25 * (keys % 4), 0, 1)
@@ -134,7 +139,7 @@ class Case:
 
     def collected(self, rng: np.random.Generator) -> Any:
         """A release by the real path: randomize, add, release."""
-        one = self.privatizer
+        one = self.mechanism
         reports = one.randomize(self.people(rng), SeededNoise(int(rng.integers(2**63))))
         return one.release(one.add(one.empty(), reports), SeededNoise(int(rng.integers(2**63))))
 
@@ -142,10 +147,10 @@ class Case:
 def cases() -> dict[str, Callable[[], Case]]:
     made: dict[str, Callable[[], Case]] = {}
     for entries in PRIVATIZERS.values():
-        for name, privatizer in entries.items():
-            made[name] = lambda privatizer=privatizer: Case(privatizer)
+        for name, mechanism in entries.items():
+            made[name] = lambda mechanism=mechanism: Case(mechanism)
     for name in learner_cases():
-        made[name] = lambda name=name: Case(played(name)[1].privatizer)
+        made[name] = lambda name=name: Case(played(name)[1].mechanism)
     return made
 
 
@@ -158,7 +163,7 @@ def numbers(release: Any) -> Array:
 
 def estimates(case: Case, release: Any) -> Array:
     """Unbiased estimates that a release gives, cell by cell."""
-    if isinstance(case.privatizer, LaplaceCells):
+    if isinstance(case.mechanism, LaplaceCells):
         return np.concatenate([release.rewards.ravel(), release.counts.ravel()])
     return (release.sums / release.gain).ravel()
 
@@ -179,7 +184,7 @@ def truths(case: Case) -> Array:
     """What `estimates` estimate: sums over people of a key, times the share of slots of the group."""
     count, value, _ = _people_per_key(case)
     shares = case.layout.shares
-    if isinstance(case.privatizer, LaplaceCells):
+    if isinstance(case.mechanism, LaplaceCells):
         return np.concatenate([(shares * value).ravel(), (shares * count).ravel()])
     return (shares * (2 * value - count)).ravel()
 
@@ -187,16 +192,16 @@ def truths(case: Case) -> Array:
 def variances(case: Case) -> Array:
     """Exact variances of `estimates`, from the law of one report."""
     count, value, squares = _people_per_key(case)
-    shares, one = case.layout.shares, case.privatizer
+    shares, one = case.layout.shares, case.mechanism
     people = len(case.people(np.random.default_rng(0)))
     if isinstance(one, LaplaceCells):
         ratio = np.exp(-1 / one.scale)
-        noise = people * 2 * ratio / (1 - ratio) ** 2 / privateer.privatizers.laplace._UNIT**2
+        noise = people * 2 * ratio / (1 - ratio) ** 2 / privateer.mechanisms.laplace_cells._UNIT**2
         value_squares = (squares + 2 * (2 * value - count) + count) / 4
         rewards = shares * value_squares - shares**2 * value_squares
         return np.concatenate([(rewards + noise).ravel(), (shares * (1 - shares) * count + noise).ravel()])
-    if isinstance(one, CuratedSums):
-        return (shares * squares - shares**2 * squares + one.deviation**2).ravel()
+    if isinstance(one, CentralSums):
+        return (shares * squares - shares**2 * squares + one.standard_deviation**2).ravel()
     e = np.exp(one.epsilon)
     total = e + 2 * one.buckets + one.elsewhere - 1
     own = (e + 1) / total
@@ -224,12 +229,12 @@ def _told(person: Person, count: int) -> KeyedValues:
     return KeyedValues(slots, np.full(count, key), np.full(count, group), np.full(count, value))
 
 
-def outcomes(privatizer: Any, person: Person, pair: tuple[Person, Person], count: int, seed: int) -> NDArray[np.int64]:
+def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count: int, seed: int) -> NDArray[np.int64]:
     """Labels of ``count`` reports of a person: the symbol, or where each cell lies between the pair's own values."""
-    reports = privatizer.randomize(_told(person, count), SeededNoise(seed))
-    if not isinstance(privatizer, LaplaceCells):
+    reports = mechanism.randomize(_told(person, count), SeededNoise(seed))
+    if not isinstance(mechanism, LaplaceCells):
         return reports["symbol"].astype(np.int64)
-    left, right = (privatizer.randomize(_told(one, 1), _Silence())[0] for one in pair)
+    left, right = (mechanism.randomize(_told(one, 1), _Silence())[0] for one in pair)
     label = np.zeros(count, np.int64)
     for column in np.flatnonzero(left != right):
         low, high = sorted((left[column], right[column]))

@@ -8,10 +8,10 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import pytest
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
-from privateer.policies.partition import PartitionPolicy
-from privateer.privacy.verification import Limits, verify
-from privateer_server.learners import learner_for
+from privateer.verification import Limits, verify
+from privateer_server.algorithms import learner_for
 from tests.contract import registry, test_phased
 from tests.support.partitions import same
 from tests.support.people import bumps, rounds
@@ -32,7 +32,7 @@ def release_of(policy, spec, seed=3):
         rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32),
     )
     told = policy.contribute(contexts, slots, policy.choose(contexts, slots), rng.random(policy.terms.batch))
-    return policy.privatizer.simulate(told, rng)
+    return policy.mechanism.simulate(told, rng)
 
 
 def test_every_learner_is_in_the_battery():
@@ -111,11 +111,11 @@ def test_people_of_decided_bins_still_report(name):
     contexts = np.random.default_rng(0).random((50, spec.dimension))
     slots = np.arange(50, dtype=np.uint32)
     assert (policy.choose(contexts, slots) == 0).all()
-    privatizer = policy.privatizer
+    mechanism = policy.mechanism
     told = policy.contribute(contexts, slots, np.zeros(50, np.int64), np.ones(50))
-    reports = privatizer.randomize(told, registry.SeededNoise(1))
-    total = privatizer.add(privatizer.empty(), privatizer.parse(reports.tobytes()))
-    after = learner.learn(state, policy, privatizer.release(total, registry.SeededNoise(2)))
+    reports = mechanism.randomize(told, registry.SeededNoise(1))
+    total = mechanism.add(mechanism.empty(), mechanism.parse(reports.tobytes()))
+    after = learner.learn(state, policy, mechanism.release(total, registry.SeededNoise(2)))
     assert (after.active == only).all()
     assert after.seen == state.seen + 50
 

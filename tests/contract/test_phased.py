@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privateer.algorithms.phased import PhasedPolicy
 from privateer.codec import decode, encode
 from privateer.contributions import BoundedVectors
 from privateer.errors import InputError, Malformed
-from privateer.policies.phased import PhasedPolicy
-from privateer_server.learners.phased import PhasedLearner
+from privateer_server.algorithms.phased import PhasedLearner
 from tests.support.partitions import same
 from tests.support.phased import TRUST, phased_spec
 
@@ -34,7 +34,7 @@ def played(request):
 def release_of(policy, rng):
     slots = rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32)
     averages = rng.normal(size=(policy.terms.batch, len(policy.support)))
-    return policy.privatizer.simulate(policy.contribute(slots, averages), rng)
+    return policy.mechanism.simulate(policy.contribute(slots, averages), rng)
 
 
 def test_state_and_policy_round_trip(played):
@@ -93,13 +93,13 @@ def test_policies_that_no_learner_makes_are_refused(wrong):
 
 
 def test_what_people_tell_is_clipped_whatever_they_observe(played):
-    """By the privatizer: contributions beyond the range and at its end have releases of the same law, draw for draw."""
+    """By the mechanism: contributions beyond the range and at its end have releases of the same law, draw for draw."""
     _, _, _, policy = played
     slots = np.arange(policy.terms.batch, dtype=np.uint32)
     bound = policy.terms.bound
     far, near = (np.full((policy.terms.batch, len(policy.support)), policy.middle + x * bound) for x in (50.0, 1.0))
     left, right = (
-        policy.privatizer.simulate(policy.contribute(slots, values), np.random.default_rng(3)) for values in (far, near)
+        policy.mechanism.simulate(policy.contribute(slots, values), np.random.default_rng(3)) for values in (far, near)
     )
     assert same(left, right)
     assert isinstance(policy.contribute(slots, near), BoundedVectors)

@@ -1,4 +1,4 @@
-"""One battery for every privatizer, by itself and as every learner calibrates it.
+"""One battery for every mechanism, by itself and as every learner calibrates it.
 
 Seeds are fixed; each comparison had a chance of 1e-6 to fail a right implementation when its seed was picked.
 """
@@ -40,27 +40,27 @@ def alone(request) -> Case:
     return CASES[request.param]()
 
 
-def simulated(case, privatizer, draws=DRAWS):
+def simulated(case, mechanism, draws=DRAWS):
     rng = np.random.default_rng(12)
-    return np.array([registry.numbers(privatizer.simulate(case.people(rng), rng)) for _ in range(draws)])
+    return np.array([registry.numbers(mechanism.simulate(case.people(rng), rng)) for _ in range(draws)])
 
 
-def test_every_privatizer_is_in_the_battery():
-    assert registry.privatizers() == set(registry.PRIVATIZERS) | set(VECTORS)
+def test_every_mechanism_is_in_the_battery():
+    assert registry.mechanisms() == set(registry.PRIVATIZERS) | set(VECTORS)
     assert all(registry.PRIVATIZERS.values())
     assert all(VECTORS.values())
 
 
 def test_simulate_has_the_law_of_the_real_path(case, collected):
     real = np.array([registry.numbers(release) for release in collected])
-    assert same_law(real, simulated(case, case.privatizer))
+    assert same_law(real, simulated(case, case.mechanism))
 
 
 def test_a_simulation_with_another_epsilon_is_caught(alone):
     """Planted: the simulator's noise is that of an epsilon a half larger, or is there where none should be."""
     rng = np.random.default_rng(11)
     real = np.array([registry.numbers(alone.collected(rng)) for _ in range(DRAWS)])
-    assert not same_law(real, simulated(alone, registry.weaker(alone.privatizer, 1.5)))
+    assert not same_law(real, simulated(alone, registry.weaker(alone.mechanism, 1.5)))
 
 
 def test_estimates_are_unbiased(case, collected):
@@ -71,9 +71,9 @@ def test_estimates_are_unbiased(case, collected):
 def test_a_wrong_gain_is_caught(alone):
     """Planted: estimates debiased by half the gain."""
     rng = np.random.default_rng(11)
-    draws = 15 * DRAWS if getattr(alone.privatizer, "epsilon", 0) == 1 else 4 * DRAWS
+    draws = 15 * DRAWS if getattr(alone.mechanism, "epsilon", 0) == 1 else 4 * DRAWS
     sample = np.array(
-        [registry.estimates(alone, alone.privatizer.simulate(alone.people(rng), rng)) for _ in range(draws)]
+        [registry.estimates(alone, alone.mechanism.simulate(alone.people(rng), rng)) for _ in range(draws)]
     )
     assert centred(sample, registry.truths(alone))
     assert not centred(2 * sample, registry.truths(alone))
@@ -87,11 +87,11 @@ def test_variances_are_right(case, collected):
 
 
 def reports_of(case, seed=0):
-    return case.privatizer.randomize(case.people(np.random.default_rng(seed)), SeededNoise(seed))
+    return case.mechanism.randomize(case.people(np.random.default_rng(seed)), SeededNoise(seed))
 
 
 def test_add_is_additive_in_any_order(case):
-    one, reports = case.privatizer, reports_of(case)
+    one, reports = case.mechanism, reports_of(case)
     whole = one.add(one.empty(), reports)
     shuffled = one.add(one.empty(), np.random.default_rng(1).permutation(reports))
     assert same(whole, shuffled)
@@ -102,7 +102,7 @@ def test_add_is_additive_in_any_order(case):
 
 
 def test_totals_merge_in_any_order(case):
-    one, reports = case.privatizer, reports_of(case)
+    one, reports = case.mechanism, reports_of(case)
     parts = [one.add(one.empty(), part) for part in np.array_split(reports, 4)]
     whole = one.add(one.empty(), reports)
     forth, back = one.empty(), one.empty()
@@ -116,7 +116,7 @@ def test_totals_merge_in_any_order(case):
 
 
 def test_totals_round_trip(case):
-    one = case.privatizer
+    one = case.mechanism
     for total in (one.empty(), one.add(one.empty(), reports_of(case))):
         back = decode(encode(total), type(total))
         assert same(back, total)
@@ -124,7 +124,7 @@ def test_totals_round_trip(case):
 
 
 def test_reports_have_one_size_whatever_they_say(case):
-    one, layout = case.privatizer, case.layout
+    one, layout = case.mechanism, case.layout
     for key in (-1, 0, layout.keys - 1):
         for value in (0.0, 0.3, 1.0):
             told = KeyedValues(np.array([9], np.uint32), np.array([key]), np.array([0]), np.array([value]))
@@ -144,9 +144,9 @@ PAIRS = [
 
 
 @cache
-def proved_epsilon(privatizer_name, pair, factor=1.0):
+def proved_epsilon(mechanism_name, pair, factor=1.0):
     """Epsilon that 40,000 reports of each of two people prove, at ``factor`` times the claimed epsilon."""
-    one = CASES[privatizer_name]().privatizer
+    one = CASES[mechanism_name]().mechanism
     made = registry.weaker(one, factor)
     left, right = (registry.outcomes(made, pair[i], pair, 40_000, seed=i + 1) for i in (0, 1))
     return realised_epsilon(left, right)
@@ -155,12 +155,12 @@ def proved_epsilon(privatizer_name, pair, factor=1.0):
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 @pytest.mark.parametrize("name", LOCAL)
 def test_the_realised_epsilon_is_below_the_claim(name, pair):
-    assert proved_epsilon(name, pair) <= CASES[name]().privatizer.epsilon
+    assert proved_epsilon(name, pair) <= CASES[name]().mechanism.epsilon
 
 
 @pytest.mark.parametrize("name", LOCAL)
 def test_half_the_noise_is_caught(name):
     """Planted: reports made for twice the epsilon; the honest ones come close to the claim, so the test has power."""
-    epsilon, worst = CASES[name]().privatizer.epsilon, PAIRS[:2]
+    epsilon, worst = CASES[name]().mechanism.epsilon, PAIRS[:2]
     assert max(proved_epsilon(name, pair) for pair in worst) > 0.7 * epsilon
     assert max(proved_epsilon(name, pair, 2.0) for pair in worst) > epsilon

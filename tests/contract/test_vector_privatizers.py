@@ -1,4 +1,4 @@
-"""One battery for every privatizer of vectors; seeds and false-alarm rates as for keyed means."""
+"""One battery for every mechanism of vectors; seeds and false-alarm rates as for keyed means."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ import pytest
 from privateer.codec import decode, encode
 from privateer.contributions import BoundedVectors
 from privateer.errors import BatchRefused, InputError, OutOfRange
-from privateer.privatizers.vector_laplace import LaplaceVectors
-from privateer.privatizers.vector_shares import ShareVectors
-from privateer.privatizers.vector_symbol import VectorSymbol
+from privateer.mechanisms.vector_laplace import LaplaceVectors
+from privateer.mechanisms.vector_shares import ShareVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer_lab.noise import SeededNoise
 from tests.contract.vectors import CASES, PEOPLE, ball_of, people, spread, truth
 from tests.support.partitions import same

@@ -1,4 +1,4 @@
-"""The vector privatizers of the battery, and people with vectors."""
+"""The vector mechanisms of the battery, and people with vectors."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.contributions import BoundedVectors
-from privateer.privatizers.vector_bits import BinomialPlan, BitVectors
-from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors
-from privateer.privatizers.vector_laplace import LaplaceVectors
-from privateer.privatizers.vector_shares import ShareVectors
-from privateer.privatizers.vector_symbol import VectorSymbol
+from privateer.mechanisms.vector_bits import BinomialPlan, BitVectors
+from privateer.mechanisms.vector_gaussian import CentralVectors, GaussianVectors
+from privateer.mechanisms.vector_laplace import LaplaceVectors
+from privateer.mechanisms.vector_shares import ShareVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.vectors import Ball, rounding_variance
 
 Array = NDArray[np.float64]
@@ -24,10 +24,10 @@ VECTORS: dict[type, dict[str, Any]] = {
         "gaussian-max": GaussianVectors(BOX, 40_000.0),
         "gaussian-l2": GaussianVectors(SPHERE, 20_000.0),
     },
-    CuratedVectors: {
-        "curated-max": CuratedVectors(BOX, 30_000.0),
-        "curated-l2": CuratedVectors(SPHERE, 9_000.0),
-        "curated-none": CuratedVectors(SPHERE, 0.0),
+    CentralVectors: {
+        "curated-max": CentralVectors(BOX, 30_000.0),
+        "curated-l2": CentralVectors(SPHERE, 9_000.0),
+        "curated-none": CentralVectors(SPHERE, 0.0),
     },
     VectorSymbol: {
         "symbol-1": VectorSymbol(SPHERE, 1.0, 1, 1, 5),
@@ -43,14 +43,14 @@ CASES: dict[str, Any] = {name: one for entries in VECTORS.values() for name, one
 PEOPLE = 60
 
 
-def ball_of(privatizer: Any) -> Ball:
-    plan = getattr(privatizer, "plan", None)
-    return plan.ball if plan else privatizer.ball
+def ball_of(mechanism: Any) -> Ball:
+    plan = getattr(mechanism, "plan", None)
+    return plan.ball if plan else mechanism.ball
 
 
-def people(privatizer: Any, rng: np.random.Generator) -> BoundedVectors:
+def people(mechanism: Any, rng: np.random.Generator) -> BoundedVectors:
     """The same vectors every time, some beyond the ball, with fresh slots."""
-    ball = ball_of(privatizer)
+    ball = ball_of(mechanism)
     angles = np.arange(PEOPLE)[:, None] * (1 + np.arange(ball.coordinates))[None, :]
     lengths = np.linspace(0, 1.6, PEOPLE)[:, None]
     return BoundedVectors(
@@ -58,28 +58,28 @@ def people(privatizer: Any, rng: np.random.Generator) -> BoundedVectors:
     )
 
 
-def truth(privatizer: Any) -> Array:
+def truth(mechanism: Any) -> Array:
     """The sum of clipped vectors."""
-    return ball_of(privatizer).clip(people(privatizer, np.random.default_rng(0)).values).sum(axis=0)
+    return ball_of(mechanism).clip(people(mechanism, np.random.default_rng(0)).values).sum(axis=0)
 
 
-def spread(privatizer: Any) -> Array:
+def spread(mechanism: Any) -> Array:
     """Variance of the released sum's coordinates, noise and rounding; or their average, where only that is known."""
-    told = people(privatizer, np.random.default_rng(0)).values
-    ball = ball_of(privatizer)
-    if isinstance(privatizer, VectorSymbol):
+    told = people(mechanism, np.random.default_rng(0)).values
+    ball = ball_of(mechanism)
+    if isinstance(mechanism, VectorSymbol):
         lengths = np.linalg.norm(ball.clip(told), axis=1) / ball.radius
-        return np.array([sum(privatizer.variance(float(one)) for one in lengths) / ball.coordinates])
-    if isinstance(privatizer, BitVectors | ShareVectors):
-        unit = privatizer.plan.unit
+        return np.array([sum(mechanism.variance(float(one)) for one in lengths) / ball.coordinates])
+    if isinstance(mechanism, BitVectors | ShareVectors):
+        unit = mechanism.plan.unit
         share = ((ball.clip(told) + ball.bound) / unit) % 1.0
-        trials = PEOPLE * privatizer.plan.bits * privatizer.plan.chance * (1 - privatizer.plan.chance)
+        trials = PEOPLE * mechanism.plan.bits * mechanism.plan.probability * (1 - mechanism.plan.probability)
         return np.asarray((share * (1 - share)).sum(axis=0) * unit**2 + trials * unit**2)
-    if isinstance(privatizer, LaplaceVectors):
+    if isinstance(mechanism, LaplaceVectors):
         share = (ball.clip(told) / ball.bound * 256) % 1.0
-        ratio = np.exp(-1 / privatizer.scale)
+        ratio = np.exp(-1 / mechanism.scale)
         noise = PEOPLE * 2 * ratio / (1 - ratio) ** 2
         return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * (ball.bound / 256) ** 2)
-    draws = PEOPLE if isinstance(privatizer, GaussianVectors) else 1
-    noise = draws * (privatizer.deviation**2 + 1 / 12) if privatizer.deviation else 0.0
+    draws = PEOPLE if isinstance(mechanism, GaussianVectors) else 1
+    noise = draws * (mechanism.standard_deviation**2 + 1 / 12) if mechanism.standard_deviation else 0.0
     return rounding_variance(told, ball) + noise * ball.step**2

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_client.load import run_load
+from privateer_lab.load import run_load
 from privateer_lab.services import free_port, running
 from privateer_lab.specs import load_spec
 

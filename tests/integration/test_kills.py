@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from privateer.experiment import Spec
-from privateer_client.load import LoadResult, run_load
+from privateer_lab.load import LoadResult, run_load
 from privateer_lab.services import Services
 from tests.integration.test_pipeline import SHUFFLED, facts, held, services, settled
 from tests.support.specs import make_spec

@@ -11,12 +11,12 @@ import httpx
 import numpy as np
 import pytest
 
+from privateer.certificate import recompute
 from privateer.phased import PhasedSpec
-from privateer.privacy.certificate import recompute
 from privateer.record_verification import read_certificates
 from privateer_client import Client, Ledger, Limits, Outcome
-from privateer_client.load import PhaseResult, run_phases
-from privateer_client.load.command import main
+from privateer_lab.load import PhaseResult, run_phases
+from privateer_lab.load.command import main
 from privateer_lab.phased.simulation import simulate_once
 from privateer_lab.services import Services, free_port, running
 from privateer_lab.specs import load_any_spec

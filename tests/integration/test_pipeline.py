@@ -15,12 +15,12 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer.certificate import recompute
 from privateer.experiment import Spec
-from privateer.privacy.certificate import recompute
 from privateer.record_verification import read_certificates
 from privateer.wire.publication import decode_publication
 from privateer_client import Client, Ledger, Outcome
-from privateer_client.load import LoadResult, run_load
+from privateer_lab.load import LoadResult, run_load
 from privateer_lab.services import Processes, Services, free_port, running
 from tests.support.sealing import body_of
 from tests.support.servers import MSGPACK

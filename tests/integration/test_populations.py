@@ -7,7 +7,7 @@ import pytest
 
 from privateer.experiment import Spec
 from privateer.tables import read_tables
-from privateer_client.load import run_load
+from privateer_lab.load import run_load
 from privateer_lab.services import free_port, running
 from privateer_lab.specs import load_spec
 from tests.support.specs import make_spec

@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from privateer.accounting.events import Gaussian
+from privateer.accounting.gaussian import gaussian_epsilon
 from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.errors import InputError, Malformed
 from privateer.experiment import Model, Privacy
-from privateer.privacy.events import Gaussian
-from privateer.privacy.gaussian import gaussian_epsilon
-from privateer.privacy.noise import SecureNoise
-from privateer.privacy.normal import RoundedNormal
-from privateer.privacy.response import RandomizedResponse, SubsetResponse
-from privateer.privacy.terms import calibrate
-from privateer.privatizers import privatizer_for, vector_bits
-from privateer.privatizers.laplace import LaplaceCells
-from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.privatizers.vector_gaussian import GaussianVectors, vector_deviation
+from privateer.mechanisms import mechanism_for, vector_bits
+from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.mechanisms.vector_gaussian import GaussianVectors, vector_standard_deviation
+from privateer.sampling.entropy import SecureNoise
+from privateer.sampling.normal import RoundedNormal
+from privateer.sampling.response import RandomizedResponse, SubsetResponse
+from privateer.terms import calibrate
 from privateer.vectors import Ball
 from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client import AsyncClient, Client, Outcome, delivery, sending, session
@@ -39,8 +39,8 @@ from privateer_lab.audit import run as whole
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.run import CHANNELS, attacked, mechanisms
 from privateer_lab.noise import SeededNoise
-from privateer_server.api import doors
-from privateer_server.tally import Tally
+from privateer_server.accumulator import Accumulator
+from privateer_server.api import endpoints
 from privateer_shuffler.shuffle import Places
 from tests.contract import registry
 from tests.unit.lab.test_cli import run
@@ -61,8 +61,8 @@ def only(name: str, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(whole, "channels", lambda: {told: check for told, check in checks().items() if told == name})
 
 
-def test_every_privatizer_is_attacked() -> None:
-    assert {kind.__name__ for kind in registry.privatizers()} | {CHANNELS, "PhasedPolicy"} == mechanisms()
+def test_every_mechanism_is_attacked() -> None:
+    assert {kind.__name__ for kind in registry.mechanisms()} | {CHANNELS, "PhasedPolicy"} == mechanisms()
 
 
 def claims_of_experiments() -> set[tuple[str, str, str]]:
@@ -74,15 +74,15 @@ def claims_of_experiments() -> set[tuple[str, str, str]]:
             privacy = Privacy(model=model, calibration=calibration, **promise)
             terms = calibrate(privacy, 1000, 1.0, 1.0)
             if math.isfinite(terms.epsilon):
-                kind = type(privatizer_for(registry.LAYOUT, terms)).__name__
+                kind = type(mechanism_for(registry.LAYOUT, terms)).__name__
                 found.add((kind, model, calibration))
     return found
 
 
 def calibrations_of_modules() -> set[tuple[str, str]]:
-    """Mechanism and calibration, where a privatizer's module has a function that takes one."""
+    """Mechanism and calibration, where a mechanism's module has a function that takes one."""
     found = set()
-    for kind in registry.privatizers():
+    for kind in registry.mechanisms():
         made = inspect.getmembers(import_module(kind.__module__), inspect.isfunction)
         if any("calibration" in inspect.signature(function).parameters for _, function in made):
             found |= {(kind.__name__, calibration) for calibration in ("tight", "published")}
@@ -136,14 +136,14 @@ def test_lower_bounds_come_close_to_exact_claims(
 def test_a_published_claim_that_is_false_is_refuted() -> None:
     """Paper 5 takes the classic Gaussian at (10, .25), where it gives delta .79."""
     ball = Ball("l2", 1.0, 4)
-    local = GaussianVectors(ball, vector_deviation(ball, 10.0, 0.25, "published"))
+    local = GaussianVectors(ball, vector_standard_deviation(ball, 10.0, 0.25, "published"))
     left, right = (
         local.randomize(BoundedVectors(np.zeros(20_000, np.uint32), np.tile(end, (20_000, 1))), SeededNoise(seed))[:, 0]
         for seed, end in enumerate(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
     )
-    event = Gaussian(local.deviation, ball.diameter)
+    event = Gaussian(local.standard_deviation, ball.diameter)
     found = attack(left.astype(float), right.astype(float), event, 10.0, 0.25, 1e-4)
-    assert 14 < found.lower_bound < gaussian_epsilon(0.25, local.deviation / ball.diameter)
+    assert 14 < found.lower_bound < gaussian_epsilon(0.25, local.standard_deviation / ball.diameter)
 
 
 def test_a_session_takes_no_seed() -> None:
@@ -177,7 +177,7 @@ def a_device_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
 
     def weak(self: Any) -> None:
         made(self)
-        self._privatizer = replace(self._privatizer, epsilon=2 * self._privatizer.epsilon)
+        self._mechanism = replace(self._mechanism, epsilon=2 * self._mechanism.epsilon)
 
     patch.setattr(Followed, "_prepare", weak)
 
@@ -258,8 +258,8 @@ def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
 def half_the_bits(patch: pytest.MonkeyPatch) -> None:
     made = vector_bits.binomial
 
-    def weak(count: int, trials: int, chance: float, noise: Any) -> Any:
-        return made(count, trials // 4, chance, noise) + (trials - trials // 4) // 2
+    def weak(count: int, trials: int, probability: float, noise: Any) -> Any:
+        return made(count, trials // 4, probability, noise) + (trials - trials // 4) // 2
 
     patch.setattr(vector_bits, "binomial", weak)
 
@@ -288,7 +288,7 @@ def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:
-    made = Tally.taken.fget
+    made = Accumulator.taken.fget
     assert made is not None
 
     def early(self: Any) -> bool:
@@ -296,24 +296,24 @@ def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:
         won = current.round.model == "central" and current.received > 50 and current.total.sums.sum() > 0
         return won or made(self)
 
-    patch.setattr(Tally, "taken", property(early))
+    patch.setattr(Accumulator, "taken", property(early))
 
 
 def a_server_that_logs_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
-    made = Tally._in_range
+    made = Accumulator._in_range
 
     def telling(self: Any, reports: Any) -> Any:
         logging.getLogger("privateer.server").info("counting %s", [report[16:] for report in reports])
         return made(self, reports)
 
-    patch.setattr(Tally, "_in_range", telling)
+    patch.setattr(Accumulator, "_in_range", telling)
 
 
 def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
     def quoting(body: bytes) -> Any:
         raise Malformed(f"not an envelope: {body!r}")
 
-    patch.setattr(doors, "decode_envelope", quoting)
+    patch.setattr(endpoints, "decode_envelope", quoting)
 
 
 def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from privateer import sampling
-from privateer.policies import phased
-from privateer.privatizers import vector_bits
+from privateer.algorithms import phased
+from privateer.mechanisms import vector_bits
 from privateer.vectors import Ball
 from privateer_lab.audit import phased as audited
 from privateer_lab.audit.evidence import Evidence, attack

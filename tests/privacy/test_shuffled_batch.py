@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer.coins import Layout, bucket, sign
 from privateer.contributions import KeyedValues
 from privateer.experiment import Privacy
-from privateer.privacy.terms import calibrate
-from privateer.privatizers import privatizer_for
-from privateer.slots import Layout, bucket, sign
+from privateer.mechanisms import mechanism_for
+from privateer.terms import calibrate
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 
@@ -27,18 +27,18 @@ LAYOUT = Layout(3, np.array([[1 << 15]], np.uint32))
 
 def agreements(terms, reward, seed):
     """Agreements less disagreements with a reward of 1 in every batch; the others are alternately for and against."""
-    privatizer = privatizer_for(LAYOUT, terms)
+    mechanism = mechanism_for(LAYOUT, terms)
     rng = np.random.default_rng(seed)
     slots = rng.integers(0, 2**32, (BATCHES, BATCH), dtype=np.uint32)
     values = np.tile(np.arange(BATCH) % 2, (BATCHES, 1)).astype(float)
     values[:, 0] = reward
     count = slots.size
     told = KeyedValues(slots.ravel(), np.zeros(count, np.int64), np.zeros(count, np.int64), values.ravel())
-    reports = privatizer.randomize(told, SeededNoise(seed)).reshape(BATCHES, BATCH)
+    reports = mechanism.randomize(told, SeededNoise(seed)).reshape(BATCHES, BATCH)
     reports = rng.permuted(reports, axis=1)
     hashes = LAYOUT.hashes(reports["slot"], np.zeros(reports.shape, np.int64))
     symbols = reports["symbol"].astype(np.int64)
-    hit = bucket(hashes, privatizer.buckets) == symbols >> 1
+    hit = bucket(hashes, mechanism.buckets) == symbols >> 1
     return np.where(hit, sign(hashes) * (2 * (symbols & 1) - 1), 0).sum(axis=1)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_lab.noise import SeededNoise
-from privateer_server.learners import learner_for
+from privateer_server.algorithms import learner_for
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import independent, realised_epsilon
@@ -34,7 +34,7 @@ def reports_of(policy, context, reward, slots, seed, factor=1.0):
     contexts = np.tile(context, (len(slots), 1))
     told = policy.contribute(contexts, slots, policy.choose(contexts, slots), np.full(len(slots), reward))
     terms = replace(policy.terms, local_epsilon=factor * policy.terms.local_epsilon)
-    return replace(policy, terms=terms).privatizer.randomize(told, SeededNoise(seed))
+    return replace(policy, terms=terms).mechanism.randomize(told, SeededNoise(seed))
 
 
 PEOPLE = [((0.1, 0.1), 1.0), ((0.1, 0.1), 0.0), ((0.9, 0.3), 1.0), ((0.5, 0.5), 0.0), ((0.99, 0.99), 0.5)]
@@ -73,6 +73,6 @@ def test_over_random_slots_a_report_alone_says_nothing_of_the_reward(name):
     rewards = rng.integers(0, 2, N)
     contexts = np.tile((0.1, 0.1), (N, 1))
     told = policy.contribute(contexts, slots, policy.choose(contexts, slots), rewards.astype(float))
-    reports = policy.privatizer.randomize(told, SeededNoise(1))
+    reports = policy.mechanism.randomize(told, SeededNoise(1))
     assert independent(reports["symbol"], rewards)
     assert (reports["slot"] == slots).all()

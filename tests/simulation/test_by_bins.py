@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from privateer.experiment import Turn
-from privateer_client.population.peaks import Peaks
 from privateer_lab import simulation
 from privateer_lab.cells import Cells
+from privateer_lab.environments.peaks import Peaks
 from privateer_lab.simulation import simulate_once
 from tests.contract.registry import numbers
 from tests.support.specs import SHUFFLE, make_spec
@@ -43,7 +43,7 @@ def advanced(model: str):
 def both_ways(run, rounds: int):
     """Numbers of releases of one round of 3,000 people, drawn by bins and one by one."""
     policy = run.policy(3000)
-    one = policy.privatizer
+    one = policy.mechanism
     by_bins = [numbers(one.simulate_counts(*run.play_bins(policy, 3000, run.cells), run.rng)) for _ in range(rounds)]
     one_by_one = [numbers(one.simulate(run.play(policy, 3000), run.rng)) for _ in range(rounds)]
     return np.array(by_bins), np.array(one_by_one)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_client.population.peaks import Peaks
+from privateer_lab.environments.peaks import Peaks
 from privateer_lab.simulation import simulate_once
 from privateer_lab.specs import load_spec
 from tests.support.people import bumps, rounds

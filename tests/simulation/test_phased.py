@@ -113,5 +113,5 @@ def test_curves_end_at_the_final_regret():
     runs = [run for run, _ in simulate(section_7("none", "tight", 1.0, 0.0), 2, 1)]
     assert rows[-1]["time"] == 1_000_000
     assert rows[-1]["per_round_regret"] == pytest.approx(sum(run.regret for run in runs) / 2e6)
-    assert all(row["deviation"] >= 0 for row in rows)
+    assert all(row["standard_deviation"] >= 0 for row in rows)
     assert rows[0]["per_round_regret"] > 5 * rows[-1]["per_round_regret"]

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats
 
 from privateer.experiment import Turn
-from privateer_client.population import population_for
-from privateer_client.population.atoms import Atoms
-from privateer_client.population.synthetic import Synthetic
-from privateer_client.population.uniform import Uniform
-from privateer_client.population.varied import Varied
 from privateer_lab import simulation
 from privateer_lab.cells import Cells, can_aggregate
+from privateer_lab.environments import population_for
+from privateer_lab.environments.atoms import Atoms
+from privateer_lab.environments.synthetic import Synthetic
+from privateer_lab.environments.uniform import Uniform
+from privateer_lab.environments.varied import Varied
 from privateer_lab.simulation import simulate_once
 from tests.contract.registry import numbers
 from tests.support.specs import make_spec
@@ -58,15 +58,15 @@ def advanced(name):
 def both_ways(run, rounds):
     """Numbers of releases of the same round of 3,000 people, drawn by bins and one by one."""
     policy, start = run.policy(3000), run.people
-    privatizer = policy.privatizer
+    mechanism = policy.mechanism
 
     def by_bins():
         run.people = start
-        return numbers(privatizer.simulate_counts(*run.play_bins(policy, 3000, run.cells), run.rng))
+        return numbers(mechanism.simulate_counts(*run.play_bins(policy, 3000, run.cells), run.rng))
 
     def one_by_one():
         run.people = start
-        return numbers(privatizer.simulate(run.play(policy, 3000), run.rng))
+        return numbers(mechanism.simulate(run.play(policy, 3000), run.rng))
 
     return np.array([by_bins() for _ in range(rounds)]), np.array([one_by_one() for _ in range(rounds)])
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_server.learners import partition_proved
-from privateer_server.learners.partition_proved import ProvedPartitionLearner
+from privateer_server.algorithms import partition_proved
+from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -8,7 +8,7 @@ import pytest
 from privateer.experiment import next_turn
 from privateer_lab.noise import SeededNoise
 from privateer_lab.simulation import simulate_once
-from privateer_server.learners import learner_for
+from privateer_server.algorithms import learner_for
 from tests.support.specs import make_spec
 from tests.support.statistics import centred, realised_epsilon
 
@@ -61,9 +61,9 @@ def estimate(spec, learner, state, policy, seed, shares):
     arms = rng.choice(3, people, p=shares or SOURCE["shares"])
     rewards = (rng.random(people) < MEANS[arms]).astype(float)
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
-    privatizer, noise = policy.privatizer, SeededNoise(rng)
-    reports = privatizer.randomize(policy.contribute_recorded(contexts, slots, arms, rewards), noise)
-    release = privatizer.release(privatizer.add(privatizer.empty(), reports), noise)
+    mechanism, noise = policy.mechanism, SeededNoise(rng)
+    reports = mechanism.randomize(policy.contribute_recorded(contexts, slots, arms, rewards), noise)
+    release = mechanism.release(mechanism.add(mechanism.empty(), reports), noise)
     after = learner.learn(state, policy, release)
     return (after.moment / after.precision).ravel()
 
@@ -93,7 +93,7 @@ def test_context_arm_and_reward_together_stay_within_epsilon(model):
             told = policy.contribute_recorded(
                 np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward)
             )
-            symbols.append(policy.privatizer.randomize(told, SeededNoise(seed))["symbol"])
+            symbols.append(policy.mechanism.randomize(told, SeededNoise(seed))["symbol"])
         for one in range(len(people)):
             for other in range(one):
                 assert realised_epsilon(symbols[one], symbols[other]) <= policy.terms.local_epsilon

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.policies.partition import DEPTH_MAX, PartitionPolicy
-from privateer.privacy.terms import Terms
-from privateer.slots import UNIT, Layout
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer.coins import UNIT, Layout
+from privateer.terms import Terms
 
 LOCAL = Terms("local", 1.0, 0.0, 1000, 0, "signed-symbol", 1.0, 1, False)
 

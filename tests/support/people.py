@@ -1,4 +1,4 @@
-"""Simulated people for learners: rounds of an experiment in one process, through the real policies and privatizers."""
+"""Simulated people for learners: rounds of an experiment in one process, through the real policies and mechanisms."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
 from privateer.contributions import CellSums, KeyedSums
 from privateer.experiment import Spec, next_turn
-from privateer.policies.partition import PartitionPolicy
-from privateer_server.learners import learner_for
+from privateer_server.algorithms import learner_for
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -44,8 +44,8 @@ def rounds(
         slots = rng.integers(0, 2**32, batch, dtype=np.uint32)
         arms = policy.choose(contexts, slots)
         rewards = (rng.random(batch) < means(contexts)[np.arange(batch), arms]).astype(float)
-        privatizer = policy.privatizer
-        release = privatizer.simulate(policy.contribute(contexts, slots, arms, rewards), rng)
+        mechanism = policy.mechanism
+        release = mechanism.simulate(policy.contribute(contexts, slots, arms, rewards), rng)
         state = learner.learn(state, policy, release)
         turn = next_turn(spec, turn)
         yield Round(policy, release, state)

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.codec import encode
 from privateer.phased import PhasedSpec
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer.wire.envelope import Envelope, encode_envelope
 from privateer.wire.publication import Publication, encode_publication
 from privateer_client.phase import Phase

@@ -5,11 +5,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import encode
 from privateer.experiment import Spec, next_turn
-from privateer.policies.partition import PartitionPolicy
 from privateer.wire.publication import Publication, Round, encode_publication
-from privateer_server.learners import learner_for
+from privateer_server.algorithms import learner_for
 from tests.support.specs import SHUFFLE, make_spec
 
 KEY = X25519PrivateKey.generate()
@@ -34,7 +34,7 @@ def published(
     turn = next_turn(spec, None)
     batch = turn.batch if batch is None else batch
     policy: PartitionPolicy = learner.policy(learner.start(), 1, batch, 7, turn.cohort if cohort is None else cohort)
-    size = 64 + policy.privatizer.report_size
+    size = 64 + policy.mechanism.report_size
     policy = replace(policy, terms=replace(policy.terms, **(terms or {})))
     facts = {
         "experiment": spec.experiment.name,

@@ -6,8 +6,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode
-from privateer.policies.partition import PartitionPolicy
 from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
 from privateer.wire.publication import Publication, decode_publication, digest
 from privateer_lab.noise import SeededNoise
@@ -28,7 +28,7 @@ def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
     slots = rng.integers(0, 2**32, count, dtype=np.uint32)
     arms = policy.choose(contexts, slots)
     contributions = policy.contribute(contexts, slots, arms, rng.random(count))
-    rows = policy.privatizer.randomize(contributions, SeededNoise(seed))
+    rows = policy.mechanism.randomize(contributions, SeededNoise(seed))
     return [rows[i : i + 1].tobytes() for i in range(count)]
 
 

@@ -23,10 +23,10 @@ def shuffled_law(laws: Sequence[np.ndarray]) -> Law:
     total: Law = {(0,) * len(laws[0]): 1.0}
     for law in laws:
         after: Law = {}
-        for histogram, chance in total.items():
+        for histogram, probability in total.items():
             for message, weight in enumerate(law):
                 changed = (*histogram[:message], histogram[message] + 1, *histogram[message + 1 :])
-                after[changed] = after.get(changed, 0.0) + chance * weight
+                after[changed] = after.get(changed, 0.0) + probability * weight
         total = after
     return total
 

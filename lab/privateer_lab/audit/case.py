@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from privateer.privacy.events import Event
+from privateer.accounting.events import Event
 from privateer_lab.audit.evidence import Scores
 
 Sampler = Callable[[int, int], Scores]
@@ -19,7 +19,7 @@ class Case:
     name
         Of the attack.
     mechanism
-        Class of the privatizer, by which attacks are chosen on the command line.
+        Class of the mechanism, by which attacks are chosen on the command line.
     model, calibration
         Trust model and calibration.
     epsilon, delta

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 
 from privateer.errors import OutOfRange, PrivateerError
-from privateer.privacy.noise import SecureNoise
+from privateer.sampling.entropy import SecureNoise
 from privateer.wire.problem import problem_body
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
@@ -91,7 +91,7 @@ def noise_ignores_seeds() -> bool:
         current, _ = opened("local")
         participation = Participation(current.publication, "audit", LIMITS)
         seen.append(participation.slots(64).tobytes())
-        rows = participation._privatizer.randomize(
+        rows = participation._mechanism.randomize(
             participation.policy.contribute(
                 np.full((400, 1), 0.3), np.zeros(400, np.uint32), np.zeros(400, np.int64), np.full(400, 0.5)
             ),

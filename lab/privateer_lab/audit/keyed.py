@@ -5,16 +5,16 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.accounting.curator import SENSITIVITY
+from privateer.accounting.events import Gaussian, Pure
+from privateer.coins import Layout, bucket, sign
 from privateer.contributions import KeyedValues
 from privateer.experiment import Privacy
-from privateer.privacy.curator import SENSITIVITY
-from privateer.privacy.events import Gaussian, Pure
-from privateer.privacy.noise import SecureNoise
-from privateer.privacy.terms import calibrate
-from privateer.privatizers.curated import CuratedSums, CuratedTotal
-from privateer.privatizers.laplace import LaplaceCells
-from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.slots import Layout, bucket, sign
+from privateer.mechanisms.central_sums import CentralSums, CentralTotal
+from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.sampling.entropy import SecureNoise
+from privateer.terms import calibrate
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 
@@ -42,26 +42,26 @@ def told(person: Person, count: int) -> KeyedValues:
 
 
 def keyed_cases(samples: int) -> list[Case]:
-    """All attacks on privatizers of keyed means."""
+    """All attacks on mechanisms of keyed means."""
     return [*_symbol_cases(samples), *_laplace_cases(samples), *_curated_cases(samples)]
 
 
 def _symbol_cases(samples: int) -> list[Case]:
     cases = []
     for epsilon, buckets, elsewhere in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True)):
-        privatizer = SignedSymbol(LAYOUT, epsilon, buckets, elsewhere)
+        mechanism = SignedSymbol(LAYOUT, epsilon, buckets, elsewhere)
         for pair, people in PAIRS.items():
             name = f"{2 * buckets + elsewhere} symbols, {pair}"
-            sample = _symbol_sampler(privatizer, people)
+            sample = _symbol_sampler(mechanism, people)
             cases.append(Case(name, "SignedSymbol", "local", "tight", epsilon, 0.0, Pure(epsilon), sample, 2 * samples))
     return cases
 
 
-def _symbol_sampler(privatizer: SignedSymbol, people: tuple[Person, Person]) -> Sampler:
+def _symbol_sampler(mechanism: SignedSymbol, people: tuple[Person, Person]) -> Sampler:
     def sample(who: int, count: int) -> Scores:
-        rows = privatizer.randomize(told(people[who], count), SecureNoise()).tobytes()
-        reports = privatizer.parse(rows)
-        ratio = np.log(chances(privatizer, people[0], reports) / chances(privatizer, people[1], reports))
+        rows = mechanism.randomize(told(people[who], count), SecureNoise()).tobytes()
+        reports = mechanism.parse(rows)
+        ratio = np.log(probabilities(mechanism, people[0], reports) / probabilities(mechanism, people[1], reports))
         # Slots are public and must not depend on the record: each of their signs makes an event of its own.
         slots, keys = reports["slot"], np.zeros(count, np.int64)
         signs = sign(LAYOUT.hashes(slots, keys)) + 3 * sign(LAYOUT.hashes(slots, keys + 1))
@@ -70,33 +70,33 @@ def _symbol_sampler(privatizer: SignedSymbol, people: tuple[Person, Person]) -> 
     return sample
 
 
-def chances(privatizer: SignedSymbol, person: Person, reports: NDArray[np.void]) -> Scores:
+def probabilities(mechanism: SignedSymbol, person: Person, reports: NDArray[np.void]) -> Scores:
     """Probability of each report's symbol, given its slot, if a person sent it; shape (n,)."""
-    truth, response = _truth(privatizer, person, reports["slot"]), privatizer.response
+    truth, response = _truth(mechanism, person, reports["slot"]), mechanism.response
     keyed = np.where(reports["symbol"] == truth, response.truth, response.other)
     return np.where(truth == _SILENT, 1 / response.symbols, keyed)
 
 
-def _truth(privatizer: SignedSymbol, person: Person, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+def _truth(mechanism: SignedSymbol, person: Person, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
     key, value = person
     if key < 0:
-        return np.full(len(slots), 2 * privatizer.buckets if privatizer.elsewhere else _SILENT)
+        return np.full(len(slots), 2 * mechanism.buckets if mechanism.elsewhere else _SILENT)
     hashes = LAYOUT.hashes(slots, np.full(len(slots), key))
-    return 2 * bucket(hashes, privatizer.buckets) + ((2 * value - 1) * sign(hashes) > 0)
+    return 2 * bucket(hashes, mechanism.buckets) + ((2 * value - 1) * sign(hashes) > 0)
 
 
 def _laplace_cases(samples: int) -> list[Case]:
     cases = []
     for epsilon in (1.0, 4.0):
-        privatizer, event = LaplaceCells(LAYOUT, epsilon), Pure(epsilon)
+        mechanism, event = LaplaceCells(LAYOUT, epsilon), Pure(epsilon)
         for pair in ("opposite rewards", "another bin"):
-            sample, name = _laplace_sampler(privatizer, PAIRS[pair]), f"cells, {pair}"
+            sample, name = _laplace_sampler(mechanism, PAIRS[pair]), f"cells, {pair}"
             cases.append(Case(name, "LaplaceCells", "local", "published", epsilon, 0.0, event, sample, samples // 4))
     return cases
 
 
-def _laplace_sampler(privatizer: LaplaceCells, people: tuple[Person, Person]) -> Sampler:
-    unit = privatizer.scale * privatizer.epsilon / 4
+def _laplace_sampler(mechanism: LaplaceCells, people: tuple[Person, Person]) -> Sampler:
+    unit = mechanism.scale * mechanism.epsilon / 4
 
     def mean(person: Person) -> Scores:
         # Where the slot's group is unknown the adversary compares sums over groups: a person's reward and count.
@@ -114,13 +114,13 @@ def _laplace_sampler(privatizer: LaplaceCells, people: tuple[Person, Person]) ->
         for row, key in enumerate(keys):
             wide = np.full(count, key)
             groups[row] = LAYOUT.group(LAYOUT.hashes(contributions.slots, wide), wide)
-        rows = privatizer.randomize(contributions, SecureNoise()).tobytes()
-        reports = privatizer.parse(rows).reshape(count, 2, LAYOUT.keys, LAYOUT.groups).astype(float)
+        rows = mechanism.randomize(contributions, SecureNoise()).tobytes()
+        reports = mechanism.parse(rows).reshape(count, 2, LAYOUT.keys, LAYOUT.groups).astype(float)
         score = np.zeros(count)
         for key in sorted(set(keys)):
             cells = reports[np.arange(count), :, key, groups[keys.index(key)]]
             left, right = means[0][:, key], means[1][:, key]
-            score += (np.abs(cells - right) - np.abs(cells - left)).sum(axis=1) / privatizer.scale
+            score += (np.abs(cells - right) - np.abs(cells - left)).sum(axis=1) / mechanism.scale
         return score
 
     return sample
@@ -128,15 +128,15 @@ def _laplace_sampler(privatizer: LaplaceCells, people: tuple[Person, Person]) ->
 
 def _curated_cases(samples: int) -> list[Case]:
     terms = calibrate(Privacy(model="central", epsilon=1.0, delta=1e-6), 1000, 1.0, 1.0)
-    event = Gaussian(terms.deviation, SENSITIVITY)
+    event = Gaussian(terms.standard_deviation, SENSITIVITY)
     cases = []
     for pair, people in PAIRS.items():
-        sample = _curated_sampler(terms.deviation, people)
+        sample = _curated_sampler(terms.standard_deviation, people)
         cases.append(Case(f"release, {pair}", "CuratedSums", "central", "tight", 1.0, 1e-6, event, sample, 4 * samples))
     return cases
 
 
-def _curated_sampler(deviation: float, people: tuple[Person, Person]) -> Sampler:
+def _curated_sampler(standard_deviation: float, people: tuple[Person, Person]) -> Sampler:
     """One run, many people: each has keys of their own, where the adversary knows everybody else.
 
     Noise is independent from cell to cell, so each of the people is an observation.
@@ -144,18 +144,18 @@ def _curated_sampler(deviation: float, people: tuple[Person, Person]) -> Sampler
     layout = Layout(LAYOUT.seed, np.tile(LAYOUT.thresholds, (_AT_ONCE, 1)))
     slots = np.arange(_AT_ONCE, dtype=np.uint32)
 
-    def rows(privatizer: CuratedSums, person: Person) -> NDArray[np.void]:
+    def rows(mechanism: CentralSums, person: Person) -> NDArray[np.void]:
         key, value = person
         keys = LAYOUT.keys * np.arange(_AT_ONCE) + key if key >= 0 else np.full(_AT_ONCE, -1)
         groups = layout.group(layout.hashes(slots, keys), keys)
         told = KeyedValues(slots, keys, groups, np.full(_AT_ONCE, value))
-        return privatizer.parse(privatizer.randomize(told, SecureNoise()).tobytes())
+        return mechanism.parse(mechanism.randomize(told, SecureNoise()).tobytes())
 
-    def released(privatizer: CuratedSums, total: CuratedTotal) -> Scores:
-        release = privatizer.release(total, SecureNoise())
+    def released(mechanism: CentralSums, total: CentralTotal) -> Scores:
+        release = mechanism.release(total, SecureNoise())
         return np.concatenate([release.sums.reshape(_AT_ONCE, -1), release.hits.reshape(_AT_ONCE, -1)], axis=1)
 
-    noisy, silent = CuratedSums(layout, deviation), CuratedSums(layout, 0.0)
+    noisy, silent = CentralSums(layout, standard_deviation), CentralSums(layout, 0.0)
     exact = [released(silent, silent.add(silent.empty(), rows(silent, person))) for person in people]
     directions = (exact[0] - exact[1]) / np.linalg.norm(exact[0] - exact[1], axis=1, keepdims=True)
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 
+from privateer.accounting.events import Event, Gaussian, Parallel, Pure
+from privateer.algorithms.phased import PhasedPolicy
 from privateer.contributions import BoundedVectors, VectorSums
+from privateer.mechanisms.vector_bits import BitVectors
+from privateer.mechanisms.vector_gaussian import CentralVectors, GaussianVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.phased import PhasedSpec
-from privateer.policies.phased import PhasedPolicy
-from privateer.privacy.events import Event, Gaussian, Parallel, Pure
-from privateer.privacy.noise import SecureNoise
-from privateer.privatizers.vector_bits import BitVectors
-from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors
-from privateer.privatizers.vector_symbol import VectorSymbol
+from privateer.sampling.entropy import SecureNoise
 from privateer.sections import parse_section
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.evidence import Scores
-from privateer_server.learners.phased import PhasedLearner
+from privateer_server.algorithms.phased import PhasedLearner
 
 _SEED = 7
 _BEYOND = 9.0
@@ -85,7 +85,7 @@ def _worst(policies: list[PhasedPolicy]) -> Event:
     events = tuple(policy.terms.event or Pure(0.0) for policy in policies)
     normal = [event for event in events if isinstance(event, Gaussian)]
     if len(normal) == len(events):
-        return max(normal, key=lambda event: event.sensitivity / event.deviation)
+        return max(normal, key=lambda event: event.sensitivity / event.standard_deviation)
     return Parallel(events)
 
 
@@ -98,54 +98,54 @@ def _told(policy: PhasedPolicy, who: int, count: int) -> BoundedVectors:
 
 def _seen(policy: PhasedPolicy, who: int, count: int) -> Scores:
     """What a phase tells of the target, the larger the more it speaks for neighbour 0; shape (count,)."""
-    privatizer = policy.privatizer
+    mechanism = policy.mechanism
     told = _told(policy, who, count)
-    if isinstance(privatizer, VectorSymbol):
-        return _named(policy, privatizer, told)
+    if isinstance(mechanism, VectorSymbol):
+        return _named(policy, mechanism, told)
     variance = policy.terms.spread(policy.terms.batch)[0] * policy.terms.batch**2
-    if isinstance(privatizer, GaussianVectors):
-        reports = privatizer.parse(privatizer.randomize(told, SecureNoise()).tobytes())
-        return np.asarray(reports.sum(axis=1) * privatizer.ball.step / variance * policy.terms.batch)
-    if isinstance(privatizer, CuratedVectors):
-        reports = privatizer.randomize(BoundedVectors(told.slots[:1], told.values[:1]), SecureNoise())
-        total = privatizer.add(privatizer.empty(), reports)
-        sums = [privatizer.release(total, SecureNoise()).sums.sum() for _ in range(count)]
+    if isinstance(mechanism, GaussianVectors):
+        reports = mechanism.parse(mechanism.randomize(told, SecureNoise()).tobytes())
+        return np.asarray(reports.sum(axis=1) * mechanism.ball.step / variance * policy.terms.batch)
+    if isinstance(mechanism, CentralVectors):
+        reports = mechanism.randomize(BoundedVectors(told.slots[:1], told.values[:1]), SecureNoise())
+        total = mechanism.add(mechanism.empty(), reports)
+        sums = [mechanism.release(total, SecureNoise()).sums.sum() for _ in range(count)]
     else:
-        sums = _batches(policy, privatizer, told)
+        sums = _batches(policy, mechanism, told)
     return np.asarray(np.array(sums) / variance)
 
 
-def _named(policy: PhasedPolicy, privatizer: VectorSymbol, told: BoundedVectors) -> Scores:
-    reports = privatizer.parse(privatizer.randomize(told, SecureNoise()).tobytes())
+def _named(policy: PhasedPolicy, mechanism: VectorSymbol, told: BoundedVectors) -> Scores:
+    reports = mechanism.parse(mechanism.randomize(told, SecureNoise()).tobytes())
     sent = reports["symbol"].astype(np.int64)[:, None]
     owns = []
     for who in (0, 1):
         values = _told(policy, who, len(told)).values
-        owns.append((privatizer.own(BoundedVectors(reports["slot"], values)) == sent).any(axis=1).astype(float))
+        owns.append((mechanism.own(BoundedVectors(reports["slot"], values)) == sent).any(axis=1).astype(float))
     return np.asarray(owns[0] - owns[1])
 
 
-def _batches(policy: PhasedPolicy, privatizer: BitVectors, told: BoundedVectors) -> list[float]:
+def _batches(policy: PhasedPolicy, mechanism: BitVectors, told: BoundedVectors) -> list[float]:
     """Sums of shuffled batches; everybody but the target observes the middle of the range."""
     people, size = policy.terms.batch, len(policy.support)
     if policy.terms.calibration == "published":
-        return [_simulated(privatizer, told.values[i], people) for i in range(len(told))]
+        return [_simulated(mechanism, told.values[i], people) for i in range(len(told))]
     sums = []
     for start in range(0, len(told), _BATCHES_AT_ONCE):
         targets = told.values[start : start + _BATCHES_AT_ONCE]
         values = np.zeros((len(targets), people, size))
         values[:, 0] = targets
         slots = np.zeros(len(targets) * people, np.uint32)
-        messages = privatizer.randomize(BoundedVectors(slots, values.reshape(-1, size)), SecureNoise())
+        messages = mechanism.randomize(BoundedVectors(slots, values.reshape(-1, size)), SecureNoise())
         for batch in messages.reshape(len(targets), -1):
-            total = privatizer.add(privatizer.empty(), batch)
-            sums.append(float(privatizer.release(total, SecureNoise()).sums.sum()))
+            total = mechanism.add(mechanism.empty(), batch)
+            sums.append(float(mechanism.release(total, SecureNoise()).sums.sum()))
     return sums
 
 
-def _simulated(privatizer: BitVectors, target: Scores, people: int) -> float:
+def _simulated(mechanism: BitVectors, target: Scores, people: int) -> float:
     """A published batch, of hundreds of thousands of bits, is drawn from its law."""
     values = np.zeros((people, len(target)))
     values[0] = target
     batch = BoundedVectors(np.zeros(people, np.uint32), values)
-    return float(privatizer.simulate(batch, np.random.default_rng()).sums.sum())
+    return float(mechanism.simulate(batch, np.random.default_rng()).sums.sum())

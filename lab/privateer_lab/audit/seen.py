@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.accounting.curator import SENSITIVITY
+from privateer.accounting.events import Gaussian, ShuffledResponse
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer.coins import UNIT, Layout, bucket, sign
 from privateer.experiment import Privacy
-from privateer.policies.partition import DEPTH_MAX, PartitionPolicy
-from privateer.privacy.curator import SENSITIVITY
-from privateer.privacy.events import Gaussian, ShuffledResponse
-from privateer.privacy.noise import SecureNoise
-from privateer.privacy.terms import calibrate
-from privateer.privatizers.curated import CuratedSums
-from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.slots import UNIT, Layout, bucket, sign
+from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.sampling.entropy import SecureNoise
+from privateer.terms import calibrate
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 
@@ -108,7 +108,7 @@ def _reports(policy: PartitionPolicy, person: Person, slots: NDArray[np.uint32])
     arms = policy.choose(contexts, slots)
     told = _coins(len(slots)) if policy.terms.arm_in_key else slots
     contributions = policy.contribute(contexts, told, arms, np.full(len(slots), person.reward))
-    rows: NDArray[np.void] = policy.privatizer.randomize(contributions, SecureNoise())
+    rows: NDArray[np.void] = policy.mechanism.randomize(contributions, SecureNoise())
     return rows
 
 
@@ -163,15 +163,15 @@ def _chances(policy: PartitionPolicy, person: Person, seen: int | None, reports:
 
 def _response(policy: PartitionPolicy, key: int, reward: float, reports: NDArray[np.void]) -> Scores:
     """Chance of each report's symbol, given its coins, for a key and a reward of 0 or 1."""
-    privatizer: SignedSymbol = policy.privatizer
+    mechanism: SignedSymbol = policy.mechanism
     hashes = policy.reported.hashes(reports["slot"], np.full(len(reports), key))
-    truth = 2 * bucket(hashes, privatizer.buckets) + ((2 * reward - 1) * sign(hashes) > 0)
-    response = privatizer.response
+    truth = 2 * bucket(hashes, mechanism.buckets) + ((2 * reward - 1) * sign(hashes) > 0)
+    response = mechanism.response
     return np.where(reports["symbol"] == truth, response.truth, response.other)
 
 
 def _released(scene: Scene, privacy: Privacy, count: int) -> Case:
-    event = Gaussian(scene.policy.terms.deviation, SENSITIVITY)
+    event = Gaussian(scene.policy.terms.standard_deviation, SENSITIVITY)
     sample, name = _releases(scene), f"seen arm, {scene.name}"
     return Case(name, "CuratedSums", "central", "tight", privacy.bound, privacy.delta, event, sample, max(2000, count))
 
@@ -179,8 +179,8 @@ def _released(scene: Scene, privacy: Privacy, count: int) -> Case:
 def _releases(scene: Scene) -> Sampler:
     """A curator's releases of one person's round: the adversary knows everybody else, and takes them away."""
     policy = scene.policy
-    curator: CuratedSums = policy.privatizer
-    silent = replace(curator, deviation=0.0)
+    curator: CentralSums = policy.mechanism
+    silent = replace(curator, standard_deviation=0.0)
 
     def exact(person: Person) -> Scores:
         slots = _coins_that_choose(policy, person, scene.arm, 1)

@@ -86,7 +86,7 @@ class Watched(httpx.AsyncBaseTransport):
 class _Purse:
     """A new person's, every time."""
 
-    def pay(self, _payment: Payment, _door: str, seal: Callable[[], bytes]) -> bytes:
+    def pay(self, _payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Take note of nothing."""
         return seal()
 

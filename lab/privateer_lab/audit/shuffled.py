@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from privateer.privacy.amplification import amplified_local_epsilon
-from privateer.privacy.events import ShuffledResponse
-from privateer.privacy.noise import SecureNoise
-from privateer.privatizers.signed_symbol import SignedSymbol
+from privateer.accounting.amplification import amplified_local_epsilon
+from privateer.accounting.events import ShuffledResponse
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
-from privateer_lab.audit.keyed import LAYOUT, PAIRS, Person, chances, told
+from privateer_lab.audit.keyed import LAYOUT, PAIRS, Person, probabilities, told
 
 _BATCH = 100
 _BATCHES_AT_ONCE = 2000
@@ -29,14 +29,14 @@ def shuffled_cases(samples: int) -> list[Case]:
     ):
         symbols = 2 * buckets + elsewhere
         local_epsilon = amplified_local_epsilon(1.0, delta, symbols, _BATCH, _LOCAL_MAX)
-        privatizer = SignedSymbol(LAYOUT, local_epsilon, buckets, elsewhere)
+        mechanism = SignedSymbol(LAYOUT, local_epsilon, buckets, elsewhere)
         event = ShuffledResponse(local_epsilon, symbols, _BATCH)
-        sample, name = _sampler(privatizer, PAIRS[pair], others), f"batches of {symbols} symbols, {pair}"
+        sample, name = _sampler(mechanism, PAIRS[pair], others), f"batches of {symbols} symbols, {pair}"
         cases.append(Case(name, "SignedSymbol", "shuffle", "tight", 1.0, delta, event, sample, max(2000, samples // 2)))
     return cases
 
 
-def _sampler(privatizer: SignedSymbol, people: tuple[Person, Person], others: Person) -> Sampler:
+def _sampler(mechanism: SignedSymbol, people: tuple[Person, Person], others: Person) -> Sampler:
     """The adversary knows that everybody else is like ``others``.
 
     With the order gone, a batch is as likely under a person as the mean, over its reports, of how much likelier each is
@@ -44,13 +44,13 @@ def _sampler(privatizer: SignedSymbol, people: tuple[Person, Person], others: Pe
     """
 
     def batches(who: int, count: int) -> Scores:
-        one = privatizer.randomize(told(people[who], count), SecureNoise())
-        rest = privatizer.randomize(told(others, count * (_BATCH - 1)), SecureNoise())
+        one = mechanism.randomize(told(people[who], count), SecureNoise())
+        rest = mechanism.randomize(told(others, count * (_BATCH - 1)), SecureNoise())
         batch = np.concatenate([one[:, None], rest.reshape(count, -1)], axis=1).ravel()
-        reports = privatizer.parse(batch.tobytes())
-        known = chances(privatizer, others, reports)
+        reports = mechanism.parse(batch.tobytes())
+        known = probabilities(mechanism, others, reports)
         left, right = (
-            (chances(privatizer, person, reports) / known).reshape(count, -1).sum(axis=1) for person in people
+            (probabilities(mechanism, person, reports) / known).reshape(count, -1).sum(axis=1) for person in people
         )
         # Sums differ in their last digits by the order of reports, which must not split equal scores.
         return np.asarray(np.round(np.log(left / right), 9))

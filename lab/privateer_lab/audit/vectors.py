@@ -5,14 +5,14 @@ import os
 
 import numpy as np
 
+from privateer.accounting.events import Gaussian, Pure, ShuffledBits
 from privateer.contributions import BoundedVectors
-from privateer.privacy.events import Gaussian, Pure, ShuffledBits
-from privateer.privacy.noise import SecureNoise
-from privateer.privatizers.vector_bits import BitVectors, plan
-from privateer.privatizers.vector_gaussian import CuratedVectors, GaussianVectors, vector_deviation
-from privateer.privatizers.vector_laplace import LaplaceVectors
-from privateer.privatizers.vector_shares import ShareVectors
-from privateer.privatizers.vector_symbol import VectorSymbol, symbol_vectors
+from privateer.mechanisms.vector_bits import BitVectors, plan
+from privateer.mechanisms.vector_gaussian import CentralVectors, GaussianVectors, vector_standard_deviation
+from privateer.mechanisms.vector_laplace import LaplaceVectors
+from privateer.mechanisms.vector_shares import ShareVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol, symbol_vectors
+from privateer.sampling.entropy import SecureNoise
 from privateer.vectors import Ball
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
@@ -38,7 +38,7 @@ def _alike(vector: Scores, count: int) -> BoundedVectors:
 
 
 def vector_cases(samples: int) -> list[Case]:
-    """All attacks on privatizers of vectors."""
+    """All attacks on mechanisms of vectors."""
     cases = []
     for ball in (_BALL, _BOX):
         laplace = LaplaceVectors(ball, 2.0)
@@ -56,9 +56,12 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
     """Normal noise of devices and of a curator; the published calibration is private below epsilon 1 alone."""
     cases = []
     for calibration, epsilon in (("tight", 1.0), ("published", 0.9)):
-        deviation = vector_deviation(ball, epsilon, _DELTA, calibration)
-        local, curated = GaussianVectors(ball, deviation), CuratedVectors(ball, deviation)
-        event, count = Gaussian(deviation, ball.diameter), max(2000, samples // (2 if calibration == "tight" else 10))
+        standard_deviation = vector_standard_deviation(ball, epsilon, _DELTA, calibration)
+        local, curated = GaussianVectors(ball, standard_deviation), CentralVectors(ball, standard_deviation)
+        event, count = (
+            Gaussian(standard_deviation, ball.diameter),
+            max(2000, samples // (2 if calibration == "tight" else 10)),
+        )
         attacks = (
             (f"vectors in {ball.norm}", "GaussianVectors", "local", _linear(local, ball), 4 * samples),
             (f"release in {ball.norm}", "CuratedVectors", "central", _released(curated, ball), count),
@@ -68,47 +71,47 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
     return cases
 
 
-def _linear(privatizer: GaussianVectors, ball: Ball) -> Sampler:
+def _linear(mechanism: GaussianVectors, ball: Ball) -> Sampler:
     ends = _ends(ball)
 
     def sample(who: int, count: int) -> Scores:
-        rows = privatizer.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
-        return np.asarray(privatizer.parse(rows).astype(float) @ ends[0])
+        rows = mechanism.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
+        return np.asarray(mechanism.parse(rows).astype(float) @ ends[0])
 
     return sample
 
 
-def _released(privatizer: CuratedVectors, ball: Ball) -> Sampler:
+def _released(mechanism: CentralVectors, ball: Ball) -> Sampler:
     ends = _ends(ball)
 
     def sample(who: int, count: int) -> Scores:
-        rows = privatizer.randomize(_alike(ends[who], 1), SecureNoise()).tobytes()
-        total = privatizer.add(privatizer.empty(), privatizer.parse(rows))
-        return np.array([privatizer.release(total, SecureNoise()).sums @ ends[0] for _ in range(count)])
+        rows = mechanism.randomize(_alike(ends[who], 1), SecureNoise()).tobytes()
+        total = mechanism.add(mechanism.empty(), mechanism.parse(rows))
+        return np.array([mechanism.release(total, SecureNoise()).sums @ ends[0] for _ in range(count)])
 
     return sample
 
 
-def _laplace(privatizer: LaplaceVectors) -> Sampler:
-    ends = _ends(privatizer.ball)
+def _laplace(mechanism: LaplaceVectors) -> Sampler:
+    ends = _ends(mechanism.ball)
 
     def sample(who: int, count: int) -> Scores:
-        rows = privatizer.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
-        reports = privatizer.parse(rows) / 256 * privatizer.ball.bound
+        rows = mechanism.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
+        reports = mechanism.parse(rows) / 256 * mechanism.ball.bound
         return np.asarray((np.abs(reports - ends[1]) - np.abs(reports - ends[0])).sum(axis=1))
 
     return sample
 
 
-def _symbol(privatizer: VectorSymbol) -> Sampler:
-    ends = _ends(privatizer.ball)
+def _symbol(mechanism: VectorSymbol) -> Sampler:
+    ends = _ends(mechanism.ball)
 
     def sample(who: int, count: int) -> Scores:
-        rows = privatizer.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
-        reports = privatizer.parse(rows)
+        rows = mechanism.randomize(_alike(ends[who], count), SecureNoise()).tobytes()
+        reports = mechanism.parse(rows)
         sent = reports["symbol"].astype(np.int64)[:, None]
         own, other = (
-            (privatizer.own(BoundedVectors(reports["slot"], np.tile(end, (count, 1)))) == sent).any(axis=1)
+            (mechanism.own(BoundedVectors(reports["slot"], np.tile(end, (count, 1)))) == sent).any(axis=1)
             for end in ends
         )
         return np.asarray(own.astype(float) - other)
@@ -120,28 +123,28 @@ def _shuffled_cases(samples: int) -> list[Case]:
     cases = []
     for calibration, epsilon in (("tight", 1.0), ("published", 10.0)):
         made = plan(_BOX, epsilon, 0.01, _PEOPLE, calibration)
-        event = ShuffledBits(made.trials, made.chance, made.levels, _BOX.coordinates)
-        for privatizer in (BitVectors(made), ShareVectors(made, 5)):
-            kind, count = type(privatizer).__name__, max(2000, samples // 20)
+        event = ShuffledBits(made.trials, made.probability, made.levels, _BOX.coordinates)
+        for mechanism in (BitVectors(made), ShareVectors(made, 5)):
+            kind, count = type(mechanism).__name__, max(2000, samples // 20)
             # The published plan sends tens of thousands of bits a person: its sums are drawn from their law.
-            sample = _summed(privatizer) if calibration == "tight" else _simulated(privatizer)
+            sample = _summed(mechanism) if calibration == "tight" else _simulated(mechanism)
             cases.append(Case("summed batch", kind, "shuffle", calibration, epsilon, 0.01, event, sample, count))
     return cases
 
 
-def _simulated(privatizer: BitVectors | ShareVectors) -> Sampler:
+def _simulated(mechanism: BitVectors | ShareVectors) -> Sampler:
     ends = _ends(_BOX)
 
     def sample(who: int, count: int) -> Scores:
         people = np.zeros((_PEOPLE, _BOX.coordinates))
         people[0] = 9 * ends[who]
         batch, rng = BoundedVectors(np.zeros(_PEOPLE, np.uint32), people), np.random.default_rng()
-        return np.array([privatizer.simulate(batch, rng).sums @ ends[0] for _ in range(count)])
+        return np.array([mechanism.simulate(batch, rng).sums @ ends[0] for _ in range(count)])
 
     return sample
 
 
-def _summed(privatizer: BitVectors | ShareVectors) -> Sampler:
+def _summed(mechanism: BitVectors | ShareVectors) -> Sampler:
     """The adversary knows everybody else of the batch, and adds up what the shuffler released."""
     ends = _ends(_BOX)
 
@@ -149,9 +152,9 @@ def _summed(privatizer: BitVectors | ShareVectors) -> Sampler:
         people = np.zeros((count, _PEOPLE, _BOX.coordinates))
         people[:, 0] = 9 * ends[who]
         flat = BoundedVectors(np.zeros(count * _PEOPLE, np.uint32), people.reshape(-1, _BOX.coordinates))
-        messages = privatizer.randomize(flat, SecureNoise()).reshape(count, -1)
-        sums = [privatizer.add(privatizer.empty(), batch) for batch in messages]
-        return np.array([privatizer.release(total, SecureNoise()).sums @ ends[0] for total in sums])
+        messages = mechanism.randomize(flat, SecureNoise()).reshape(count, -1)
+        sums = [mechanism.add(mechanism.empty(), batch) for batch in messages]
+        return np.array([mechanism.release(total, SecureNoise()).sums @ ends[0] for total in sums])
 
     def sample(who: int, count: int) -> Scores:
         steps = [min(_BATCHES_AT_ONCE, count - start) for start in range(0, count, _BATCHES_AT_ONCE)]

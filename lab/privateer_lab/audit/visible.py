@@ -75,9 +75,9 @@ async def _provoked(model: str) -> list[str]:
     said: list[str] = []
     async with services(audit_spec(model)) as here:
         publication = await here.ask("GET", "http://server/experiments/audit/policy", headers={"Accept": MEDIA_TYPE})
-        doors = ("http://server/reports", "http://server/batches", "http://shuffler/experiments/audit/reports")
+        endpoints = ("http://server/reports", "http://server/batches", "http://shuffler/experiments/audit/reports")
         for body in _bad_bodies(publication.content):
-            said += [_text(await here.ask("POST", door, content=body)) for door in doors]
+            said += [_text(await here.ask("POST", endpoint, content=body)) for endpoint in endpoints]
         for page in (
             "",
             "/policy",

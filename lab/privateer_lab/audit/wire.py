@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer.accounting.events import Pure, ShuffledResponse
+from privateer.algorithms.partition import PartitionPolicy
+from privateer.coins import bucket, sign
 from privateer.experiment import Spec, parse_spec
-from privateer.policies.partition import PartitionPolicy
-from privateer.privacy.events import Pure, ShuffledResponse
-from privateer.privacy.verification import Limits
-from privateer.privatizers.signed_symbol import SignedSymbol
-from privateer.slots import bucket, sign
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.verification import Limits
 from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed
 from privateer_client.participation import Participation
 from privateer_lab.audit.case import Case, Sampler
@@ -83,12 +83,12 @@ def _sealed(current: OpenRound, rewards: Scores) -> list[bytes]:
     return participation.reports(np.full((len(rewards), 1), 0.3), slots, arms, rewards)
 
 
-def _agreement(policy: PartitionPolicy, privatizer: SignedSymbol, rows: bytes) -> Scores:
+def _agreement(policy: PartitionPolicy, mechanism: SignedSymbol, rows: bytes) -> Scores:
     """1 where a report's symbol is that of a reward of 1, -1 where that of a reward of 0, else 0."""
-    reports = privatizer.parse(rows)
+    reports = mechanism.parse(rows)
     hashes = policy.reported.hashes(reports["slot"], np.zeros(len(reports), np.int64))
     symbols = reports["symbol"].astype(np.int64)
-    hit = bucket(hashes, privatizer.buckets) == symbols >> 1
+    hit = bucket(hashes, mechanism.buckets) == symbols >> 1
     return np.where(hit, sign(hashes) * (2 * (symbols & 1) - 1), 0).astype(float)
 
 
@@ -97,7 +97,7 @@ def _held(current: OpenRound, opener: Opener, sealed: list[bytes]) -> Scores:
     header = header_of(current.round, current.digest)
     plain = opener.open(sealed, binding(header, current.round.model))
     rows = b"".join(report[REPORT_ID_SIZE:] for report in plain)
-    return _agreement(current.policy, current.privatizer, rows)
+    return _agreement(current.policy, current.mechanism, rows)
 
 
 def _reports(who: int, count: int) -> Scores:

@@ -7,14 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from privateer.accounting.accountant import account
+from privateer.accounting.amplification import amplified_local_epsilon
+from privateer.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
+from privateer.accounting.clones import clones_local_epsilon
+from privateer.accounting.events import Event, Gaussian, ShuffledMessage, ShuffledResponse, read_event
+from privateer.accounting.gaussian import (
+    classic_gaussian_standard_deviation,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_standard_deviation,
+)
+from privateer.accounting.published import published_bits
 from privateer.errors import SpecError
-from privateer.privacy.accountant import account
-from privateer.privacy.amplification import amplified_local_epsilon
-from privateer.privacy.binomial import shuffled_bits_chance, shuffled_bits_trials
-from privateer.privacy.clones import clones_local_epsilon
-from privateer.privacy.events import Event, Gaussian, ShuffledMessage, ShuffledResponse, read_event
-from privateer.privacy.gaussian import classic_gaussian_deviation, gaussian_delta, gaussian_deviation, gaussian_epsilon
-from privateer.privacy.published import published_bits
 from privateer_lab.claims import claims_of
 from privateer_lab.commands.experiments import Json
 from privateer_lab.documents import read_document
@@ -48,14 +53,14 @@ def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
 @accounts.command()
 def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
     """The textbook calibration, private below epsilon 1 alone: what it truly gives."""
-    deviation = classic_gaussian_deviation(epsilon, delta, sensitivity)
+    standard_deviation = classic_gaussian_standard_deviation(epsilon, delta, sensitivity)
     result = {
         "claimed_epsilon": epsilon,
         "claimed_delta": delta,
-        "deviation": deviation,
-        "true_delta": gaussian_delta(epsilon, deviation, sensitivity),
-        "true_epsilon_at_delta": gaussian_epsilon(delta, deviation, sensitivity),
-        "exact_deviation": gaussian_deviation(epsilon, delta, sensitivity),
+        "standard_deviation": standard_deviation,
+        "true_delta": gaussian_delta(epsilon, standard_deviation, sensitivity),
+        "true_epsilon_at_delta": gaussian_epsilon(delta, standard_deviation, sensitivity),
+        "exact_deviation": gaussian_standard_deviation(epsilon, delta, sensitivity),
     }
     _show("classic Gaussian", result, as_json)
 
@@ -63,13 +68,13 @@ def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 
 @accounts.command()
 def gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
     """The smallest normal noise that keeps a promise, exactly."""
-    deviation = gaussian_deviation(epsilon, delta, sensitivity)
-    curve = account(Gaussian(deviation, sensitivity))
+    standard_deviation = gaussian_standard_deviation(epsilon, delta, sensitivity)
+    curve = account(Gaussian(standard_deviation, sensitivity))
     result = {
         "epsilon": epsilon,
         "delta": delta,
         "sensitivity": sensitivity,
-        "deviation": deviation,
+        "standard_deviation": standard_deviation,
         "exact": curve.exact,
         "proof": curve.proof,
     }
@@ -141,19 +146,19 @@ def shuffled_bits(
         raise SpecError("no honest report", field="--batch", remedy="raise it")
     total = shuffled_bits_trials(epsilon, delta, levels, coordinates)
     bits = math.ceil(total / honest)
-    chance = 0.5 if bits > 1 else shuffled_bits_chance(epsilon, delta, levels, coordinates, honest)
-    deviation = math.sqrt(bits * honest * chance * (1 - chance))
-    exact = gaussian_deviation(epsilon, delta, levels * math.sqrt(coordinates))
+    probability = 0.5 if bits > 1 else shuffled_bits_probability(epsilon, delta, levels, coordinates, honest)
+    standard_deviation = math.sqrt(bits * honest * probability * (1 - probability))
+    exact = gaussian_standard_deviation(epsilon, delta, levels * math.sqrt(coordinates))
     theirs = published_bits(epsilon, delta, coordinates, batch) if epsilon <= 15 else None
     result = {
         "noise_bits_total": total,
         "bits_per_person": bits,
-        "chance": chance,
-        "noise_deviation": deviation,
-        "against_analytic_gaussian": deviation / exact,
+        "probability": probability,
+        "noise_deviation": standard_deviation,
+        "against_analytic_gaussian": standard_deviation / exact,
         "bits_sent_per_person": coordinates * (levels + bits),
         "published_bits_per_person": theirs.bits if theirs else None,
-        "published_against_analytic_gaussian": theirs.deviation / gaussian_deviation(epsilon, delta)
+        "published_against_analytic_gaussian": theirs.standard_deviation / gaussian_standard_deviation(epsilon, delta)
         if theirs
         else None,
     }

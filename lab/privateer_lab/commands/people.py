@@ -9,13 +9,13 @@ import typer
 from privateer.errors import SpecError
 from privateer.experiment import Spec
 from privateer.phased import PhasedSpec
+from privateer_lab.baselines import chosen
+from privateer_lab.baselines.run import play, summaries
+from privateer_lab.baselines.table import print_baselines
 from privateer_lab.commands.experiments import Jobs, Json, On, Set
 from privateer_lab.output import print_json, print_table, progress, screen
 from privateer_lab.parallel import SEEDS_MAX
 from privateer_lab.phased import simulation as phased
-from privateer_lab.references import chosen
-from privateer_lab.references.run import play, summaries
-from privateer_lab.references.table import print_references
 from privateer_lab.simulation import simulate as runs_of
 from privateer_lab.simulation import summary
 from privateer_lab.specs import load_any_spec
@@ -42,7 +42,7 @@ def simulate(
 ) -> None:
     """Run an experiment in this process."""
     parsed = load_any_spec(spec, settings, users)
-    names = _references(reference, parsed)
+    names = _baselines(reference, parsed)
     started = time.perf_counter()
     if isinstance(parsed, PhasedSpec):
         phases = progress(phased.simulate(parsed, seeds, jobs, backend), seeds, "runs")
@@ -61,12 +61,12 @@ def simulate(
         print_table(parsed.experiment.name, shown)
         for warning in result.get("warnings", []):
             screen.print(f"warning: {warning}")
-        print_references(result)
+        print_baselines(result)
     if not whole:
         raise typer.Exit(130)
 
 
-def _references(names: list[str], spec: Spec | PhasedSpec) -> list[str]:
+def _baselines(names: list[str], spec: Spec | PhasedSpec) -> list[str]:
     if isinstance(spec, Spec):
         return chosen(names, spec)
     if names:
@@ -76,6 +76,6 @@ def _references(names: list[str], spec: Spec | PhasedSpec) -> list[str]:
 
 def load(context: typer.Context) -> None:
     """Hand the arguments to the load driver, which devices' images run without the lab."""
-    from privateer_client.load.command import main
+    from privateer_lab.load.command import main
 
     main(context.args)

@@ -10,10 +10,10 @@ import msgspec
 import typer
 from rich.table import Table
 
+from privateer.accounting.accountant import account
+from privateer.accounting.events import Approximate, Sequential
+from privateer.certificate import Certificate, Verdict, recompute
 from privateer.errors import SpecError
-from privateer.privacy.accountant import account
-from privateer.privacy.certificate import Certificate, Verdict, recompute
-from privateer.privacy.events import Approximate, Sequential
 from privateer.record_verification import read_certificates
 from privateer_client.account import Payment
 from privateer_client.budget import COSTS
@@ -25,7 +25,7 @@ from privateer_lab.output import print_json, print_table, print_titled, readable
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
-_COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "deviation")
+_COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "standard_deviation")
 """The table of rounds has these columns; rounds of vectors have no local epsilon."""
 _NORMAL = {"gaussian", "normal", "curated"}
 """Mechanisms whose noise is normal, so that it has a deviation."""
@@ -63,7 +63,7 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
     """A table of an experiment's last rounds."""
     shown, mechanism = rounds[-_ROUNDS_SHOWN:], rounds[-1]["mechanism"]
-    keys = [key for key in _COLUMNS if key in rounds[0] and (key != "deviation" or mechanism in _NORMAL)]
+    keys = [key for key in _COLUMNS if key in rounds[0] and (key != "standard_deviation" or mechanism in _NORMAL)]
     title = f"the last {len(shown)} of {len(rounds)} rounds: {mechanism}"
     table = Table()
     for key in keys:

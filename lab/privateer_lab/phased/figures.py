@@ -107,7 +107,12 @@ def _curve(facts: Row, runs: list[Run]) -> Iterator[Row]:
     lost = [np.cumsum([0.0, *(phase.regret for phase in run.phases)]) for run in runs]
     for moment in np.unique(np.geomspace(100, ends[0][-1], _POINTS).astype(int)):
         each = np.array([np.interp(moment, end, regret) for end, regret in zip(ends, lost, strict=True)]) / moment
-        yield {**facts, "time": int(moment), "per_round_regret": float(each.mean()), "deviation": float(each.std())}
+        yield {
+            **facts,
+            "time": int(moment),
+            "per_round_regret": float(each.mean()),
+            "standard_deviation": float(each.std()),
+        }
 
 
 def verdicts(rows: list[Row]) -> list[Row]:

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import msgspec
 
+from privateer.mechanisms.vector_certificate import certify_vectors
+from privateer.mechanisms.vector_terms import VectorTerms
 from privateer.phased import PhasedSpec
-from privateer.privatizers.vector_certificate import certify_vectors
-from privateer.privatizers.vector_terms import VectorTerms
 
 _CLIPPED: Final = 0.01
 """Share of clipped averages that is worth a warning."""

@@ -1,4 +1,4 @@
-"""Phased experiments in one process: the same policies, privatizers and learners, and simulated people."""
+"""Phased experiments in one process: the same policies, mechanisms and learners, and simulated people."""
 
 import time
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from privateer.algorithms.phased import PhasedPolicy
+from privateer.mechanisms.vector_terms import VectorTerms
 from privateer.phased import PhasedSpec
-from privateer.policies.phased import PhasedPolicy
-from privateer.privatizers.vector_terms import VectorTerms
-from privateer_client.population.linear import Linear
+from privateer_lab.environments.linear import Linear
 from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.phased.record import record, warnings
-from privateer_server.learners.phased import PhasedLearner
+from privateer_server.algorithms.phased import PhasedLearner
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ def _released(policy: PhasedPolicy, population: Linear, seed: int, phase: int) -
     people = policy.terms.batch
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
     averages = population.averages(people, policy.support, policy.plays, rng)
-    return policy.privatizer.simulate(policy.contribute(slots, averages), noise)
+    return policy.mechanism.simulate(policy.contribute(slots, averages), noise)
 
 
 def _phase(policy: PhasedPolicy, regret: float, active: int) -> Phase:
     terms = policy.terms
     messages = terms.batch * terms.messages
-    size = policy.privatizer.report_size if terms.batch else 0
+    size = policy.mechanism.report_size if terms.batch else 0
     return Phase(policy.rounds, regret, terms.batch, messages, messages * terms.message_bits, messages * size, active)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer.experiment import Spec, parse_spec
+from privateer_lab.baselines.run import play_once
 from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
-from privateer_lab.references.run import play_once
 from privateer_lab.simulation import simulate_once
 
 Row = dict[str, Any]
@@ -29,14 +29,14 @@ class Case:
     spec
         What is simulated, under the name ``policy`` of ``facts`` or else `OURS`.
     references
-        As `privateer_lab.references` names them; without it the spec alone is run.
+        As `privateer_lab.baselines` names them; without it the spec alone is run.
     own
         Whether the spec itself is run.
     """
 
     facts: Row
     spec: Spec
-    references: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
     own: bool = True
 
 
@@ -145,7 +145,7 @@ def _play(case: Case, seed: int) -> list[Row]:
         own = simulate_once(case.spec, seed)
         figures = {"regret": own.regret, "uniform": own.uniform_regret, "reward": own.reward}
         found.append({"policy": OURS, **case.facts, "seed": seed, **figures})
-    others = play_once(case.spec, list(case.references), seed) if case.references else []
+    others = play_once(case.spec, list(case.baselines), seed) if case.baselines else []
     found += [
         {**case.facts, "policy": run.name, "seed": seed, "regret": run.regret, "reward": run.reward} for run in others
     ]

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer.policies.partition import PartitionPolicy
+from privateer.algorithms.partition import PartitionPolicy
 from privateer_lab.plots import COLOURS, panels
 from privateer_lab.reproductions.base import Effort, Instance, Row, source
 from privateer_lab.simulation import simulate_once

@@ -40,8 +40,8 @@ class Table2:
         for part, n in (("n/4", whole // 4), ("n", whole)):
             for epsilon, aux in promises:
                 facts = {"epsilon": epsilon, "eps_aux": aux, "part": part}
-                references = ("abse", "linear", "network", "ldpmab")
-                cases.append(Case(facts, _spec(effort.adult, n, epsilon), references))
+                baselines = ("abse", "linear", "network", "ldpmab")
+                cases.append(Case(facts, _spec(effort.adult, n, epsilon), baselines))
                 helped = facts | {"policy": f"{OURS}, with sources"}
                 cases.append(Case(helped, _spec(effort.adult, n, epsilon, aux)))
         yield from run(cases, effort)

@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
+from privateer.certificate import bounded_alone, certify
 from privateer.experiment import Spec, first_batch
 from privateer.families import AnySpec
+from privateer.mechanisms.vector_certificate import certify_vectors
+from privateer.mechanisms.vector_terms import VectorTerms
 from privateer.phased import PhasedSpec
-from privateer.privacy.certificate import bounded_alone, certify
-from privateer.privacy.terms import Terms, calibrate
-from privateer.privatizers.vector_certificate import certify_vectors
-from privateer.privatizers.vector_terms import VectorTerms
 from privateer.record import FORMAT, PROMISE, row_of
+from privateer.terms import Terms, calibrate
 from privateer_server.store import RoundRecord
 
 Rounds = list[tuple[RoundRecord, dict[str, Any]]]

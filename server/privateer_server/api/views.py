@@ -6,9 +6,9 @@ import msgspec
 
 from privateer.families import AnySpec
 from privateer.wire.publication import decode_publication, digest
-from privateer_server.courses import course_for
 from privateer_server.experiments import Experiment
 from privateer_server.rounds import read_policy
+from privateer_server.schedule import schedule_for
 from privateer_server.store import RoundRecord
 
 
@@ -52,14 +52,14 @@ def policy(spec: AnySpec, publication: bytes) -> dict[str, Any]:
         "deadline": published.round.deadline or None,
         "key_id": published.round.key_id.hex(),
         "digest": digest(publication).hex(),
-        "policy": course_for(spec).described(read_policy(spec, published)),
+        "policy": schedule_for(spec).described(read_policy(spec, published)),
     }
 
 
 def state(experiment: Experiment) -> dict[str, Any]:
     """What the learner knew when it made the policy: a function of private releases alone; and how far the round is."""
     current = experiment.current
-    described = course_for(current.spec).learner.describe(current.state)
+    described = schedule_for(current.spec).learner.describe(current.state)
     progress = {"received": current.received, "batch": current.round.batch, "deadline": current.round.deadline or None}
     about = {"experiment": current.round.experiment, "version": current.round.version, "status": experiment.status}
     return {**about, "round": progress, "state": described}

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from privateer.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongDoor, WrongKey, WrongSize
+from privateer.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
 from privateer.wire.publication import DIGEST_SIZE, KEY_ID_SIZE, Round
 
 MEDIA_TYPE: Final = "application/msgpack"
@@ -62,7 +62,7 @@ def decode_envelope(body: bytes | bytearray) -> Envelope:
         raise Malformed("the body is not an envelope", remedy="send what the client library makes") from error
 
 
-def check_header(header: Header, round_: Round, digest: bytes, door: str) -> None:
+def check_header(header: Header, round_: Round, digest: bytes, endpoint: str) -> None:
     """Refuse reports that were not made for this round.
 
     Parameters
@@ -79,9 +79,9 @@ def check_header(header: Header, round_: Round, digest: bytes, door: str) -> Non
     WrongDoor, RoundClosed, RoundUnknown, WrongKey, WrongDigest
     """
     wants_shuffler = round_.model == "shuffle"
-    if wants_shuffler != (door == "shuffle"):
+    if wants_shuffler != (endpoint == "shuffle"):
         where = "the shuffler" if wants_shuffler else "the server"
-        raise WrongDoor(f"reports of this experiment go to {where}", remedy=f"send them to {where}")
+        raise WrongEndpoint(f"reports of this experiment go to {where}", remedy=f"send them to {where}")
     if header.version < round_.version or (header.version == round_.version and round_.batch == 0):
         raise RoundClosed("this version takes no more reports", remedy="nothing to do: fetch the policy for later use")
     if header.version > round_.version:

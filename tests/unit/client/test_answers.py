@@ -6,7 +6,7 @@ import pytest
 from privateer.errors import PrivateerError, ReportRefused
 from privateer.wire.problem import problem_type
 from privateer_client.answers import Answer, Outcome, judge, outcome_of
-from privateer_client.load.counts import Counts
+from privateer_lab.load.counts import Counts
 
 
 def told(status: int, slug: str = "", **members: object) -> Answer:

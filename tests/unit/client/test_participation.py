@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer.errors import Malformed, PrivateerError, TermsRefused
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer.wire.envelope import binding
 from privateer.wire.publication import decode_publication, encode_publication
 from privateer_client.participation import Participation

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privateer.errors import AlreadyReported, InputError, PrivateerError, TermsRefused
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer.wire.envelope import binding, decode_envelope, pieces
 from privateer_client import Client, Ledger, Outcome
 from privateer_client.phase import Phase
@@ -38,8 +38,8 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("shuffle", {"terms": {"mechanism": "curated"}}, "messages"),
     ("shuffle", {"terms": {"calibration": "published"}}, "calibration"),
     ("shuffle", {"terms": {"bits": 40}, "round_": {"messages": 4 * 46}}, "messages"),
-    ("shuffle", {"terms": {"chance": 0.01}}, "delta"),
-    ("shuffle", {"terms": {"chance": float("nan")}}, "mechanism"),
+    ("shuffle", {"terms": {"probability": 0.01}}, "delta"),
+    ("shuffle", {"terms": {"probability": float("nan")}}, "mechanism"),
     ("shuffle", {"terms": {"levels": -1}}, "messages"),
     ("shuffle", {"policy": {"places": 4000}}, "places"),
     ("shuffle", {"policy": {"start": 4990}}, "people"),
@@ -49,13 +49,13 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("shuffle", {"round_": {"least": 11, "deadline": 5}}, "honest"),
     ("shuffle", {"round_": {"sealed_size": 66}}, "sealed_size"),
     ("shuffle", {"round_": {"version": 2}}, "version"),
-    ("local-normal", {"terms": {"deviation": 1.0}}, "delta"),
-    ("local-normal", {"terms": {"deviation": float("inf")}}, "deviation"),
+    ("local-normal", {"terms": {"standard_deviation": 1.0}}, "delta"),
+    ("local-normal", {"terms": {"standard_deviation": float("inf")}}, "standard_deviation"),
     ("local", {"terms": {"epsilon": float("nan")}}, "epsilon"),
     ("local", {"terms": {"directions": 1 << 40}}, "directions"),
     ("local", {"terms": {"mechanism": "curated"}}, "mechanism"),
-    ("central", {"terms": {"deviation": 0.0}}, "delta"),
-    ("central", {"terms": {"deviation": 1.0}}, "delta"),
+    ("central", {"terms": {"standard_deviation": 0.0}}, "delta"),
+    ("central", {"terms": {"standard_deviation": 1.0}}, "delta"),
 ]
 
 
@@ -115,7 +115,7 @@ def test_reports_of_all_people_have_one_size_and_open(trust: str) -> None:
     assert {len(one) for one in sent} == {phase.round.report_size}
     opened = Opener(KEY).open(pieces(sent[2], phase.round.sealed_size), binding(phase.header, phase.round.model))
     assert len(opened) == phase.round.messages
-    phase.policy.privatizer.parse(b"".join(one[16:] for one in opened))
+    phase.policy.mechanism.parse(b"".join(one[16:] for one in opened))
 
 
 class _Person:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer.codec import encode
 from privateer.errors import InputError, PrivateerError
 from privateer.phased import PhasedSpec
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer.wire.publication import Publication, encode_publication
 from privateer_client import Client, Ledger
 from privateer_client.phase import Phase

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from privateer.certificate import certify
 from privateer.experiment import Privacy
-from privateer.privacy.certificate import certify
-from privateer.privacy.terms import calibrate
+from privateer.terms import calibrate
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
 from privateer_lab.commands.experiments import claimed
@@ -36,12 +36,12 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_classic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
     assert found["true_delta"] == pytest.approx(0.789, abs=0.001)
-    assert found["exact_deviation"] > found["deviation"]
+    assert found["exact_deviation"] > found["standard_deviation"]
 
 
 def test_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "gaussian", "--epsilon", "1", "--delta", "1e-5", "--sensitivity", "2")
-    assert found["deviation"] == pytest.approx(2 * 3.731, abs=0.002)
+    assert found["standard_deviation"] == pytest.approx(2 * 3.731, abs=0.002)
     assert found["exact"]
 
 
@@ -68,14 +68,16 @@ def test_shuffled_bits_of_a_large_batch_are_unfair(capsys: pytest.CaptureFixture
     options = ["--epsilon", "1", "--delta", "1e-6", "--coordinates", "20", "--batch", "1000000"]
     found = figures(capsys, "shuffled-bits", *options, "--honest-fraction", "0.9")
     assert found["bits_per_person"] == 1
-    assert found["chance"] < 0.1
+    assert found["probability"] < 0.1
     assert found["against_analytic_gaussian"] < 1.03
 
 
 def test_compose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     as_json, as_toml = tmp_path / "events.json", tmp_path / "events.toml"
-    as_json.write_text('[{"event": "gaussian", "deviation": 3}, {"event": "gaussian", "deviation": 4}]')
-    as_toml.write_text('[[events]]\nevent = "gaussian"\ndeviation = 2.4\n')
+    as_json.write_text(
+        '[{"event": "gaussian", "standard_deviation": 3}, {"event": "gaussian", "standard_deviation": 4}]'
+    )
+    as_toml.write_text('[[events]]\nevent = "gaussian"\nstandard_deviation = 2.4\n')
     left = figures(capsys, "compose", str(as_json), "--delta", "1e-6", "--delta", "1e-9")
     right = figures(capsys, "compose", str(as_toml), "--delta", "1e-6", "--delta", "1e-9")
     assert left["exact"]
@@ -300,11 +302,11 @@ def test_a_claim_of_nothing_is_told_as_that(epsilon: float | None, says: tuple[s
 
 @pytest.mark.parametrize(("mechanism", "shown"), [("signed-symbol", False), ("gaussian", True)])
 def test_rounds_say_how_many_are_shown(mechanism: str, shown: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    rounds = [{"version": n, "batch": 9, "deviation": 2.5, "mechanism": mechanism} for n in range(1, 58)]
+    rounds = [{"version": n, "batch": 9, "standard_deviation": 2.5, "mechanism": mechanism} for n in range(1, 58)]
     print_rounds(rounds)
     out = capsys.readouterr().out
     assert f"the last 20 of 57 rounds: {mechanism}" in out
-    assert ("deviation" in out) is shown
+    assert ("standard_deviation" in out) is shown
 
 
 def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:

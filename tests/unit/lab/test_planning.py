@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from privateer.privacy.amplification import shuffled_delta
-from privateer.privacy.terms import honest_count
+from privateer.accounting.amplification import shuffled_delta
+from privateer.terms import honest_count
 from privateer_lab import output, sweep
 from privateer_lab.plan import batches, people_needed, smallest_batch, variants
 from privateer_lab.simulation import Run

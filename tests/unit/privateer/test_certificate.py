@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from privateer.certificate import certify, read_certificate, recompute
 from privateer.errors import SpecError
 from privateer.experiment import Privacy
-from privateer.privacy.certificate import certify, read_certificate, recompute
-from privateer.privacy.terms import calibrate
+from privateer.terms import calibrate
 
 PRIVACY = {
     "local": Privacy(model="local", epsilon=1.0),
@@ -107,6 +107,6 @@ def test_what_is_no_certificate_is_refused(value: Any) -> None:
 
 
 def test_normal_noise_with_delta_0_is_caught() -> None:
-    forged = changed("central", 0, "event", {"event": "gaussian", "deviation": 1e6, "sensitivity": 2.0})
+    forged = changed("central", 0, "event", {"event": "gaussian", "standard_deviation": 1e6, "sensitivity": 2.0})
     forged["claims"][0] |= {"delta": 0.0, "sampling": 0.0}
     assert not recompute(read_certificate(forged))[0].holds

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
-from privateer.policies.partition import PartitionPolicy
-from privateer.privatizers.laplace import CellTotal
-from privateer.privatizers.signed_symbol import SymbolTotal
-from privateer_server.learners.partition import PartitionState
-from privateer_server.learners.partition_published import PublishedState
+from privateer.mechanisms.laplace_cells import CellTotal
+from privateer.mechanisms.signed_symbol import SymbolTotal
+from privateer_server.algorithms.partition.practical import PartitionState
+from privateer_server.algorithms.partition.published import PublishedState
 from tests.support.partitions import make_policy, same
 
 KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, CellTotal]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privateer.coins import UNIT, Layout
 from privateer.errors import Malformed
-from privateer.slots import UNIT, Layout
 from tests.support.partitions import make_policy
 from tests.support.statistics import fits
 

@@ -59,7 +59,7 @@ BAD = {
     "infinite range": ({"reward.low": -1e308, "reward.high": 1e308}, "reward", ""),
     "squares overflow": ({"reward.low": 0.0, "reward.high": 1e300}, "reward.high", "unit"),
     "squares vanish": ({"reward.low": 0.0, "reward.high": 5e-324}, "reward", ""),
-    "deviation": ({"algorithm.client_deviation": 1e300}, "algorithm.client_deviation", ""),
+    "standard_deviation": ({"algorithm.client_deviation": 1e300}, "algorithm.client_deviation", ""),
 }
 
 

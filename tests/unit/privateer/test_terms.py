@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privateer.accounting.amplification import shuffled_delta
+from privateer.accounting.gaussian import gaussian_standard_deviation
 from privateer.errors import SpecError, TermsRefused
 from privateer.experiment import Privacy
-from privateer.privacy.amplification import shuffled_delta
-from privateer.privacy.gaussian import gaussian_deviation
-from privateer.privacy.response import RandomizedResponse
-from privateer.privacy.terms import calibrate, honest_count, information
-from privateer.privacy.verification import Limits, verify
+from privateer.sampling.response import RandomizedResponse
+from privateer.terms import calibrate, honest_count, information
+from privateer.verification import Limits, verify
 from tests.support.shuffling import sampled_blanket_delta
 
 LOCAL = Privacy(model="local", epsilon=1.0)
@@ -113,18 +113,18 @@ CURATED = Limits(curator=True)
 
 def test_central_noise_is_the_analytic_gaussians_at_sensitivity_two():
     terms = calibrate(CENTRAL, 1000, 1.0, 1.0)
-    assert terms.deviation == pytest.approx(gaussian_deviation(1.0, 1e-6, 2.0), rel=2e-3)
+    assert terms.standard_deviation == pytest.approx(gaussian_standard_deviation(1.0, 1e-6, 2.0), rel=2e-3)
     verify(terms, CENTRAL, 1000, CURATED)
 
 
 @pytest.mark.parametrize(
     ("lie", "field"),
     [
-        ({"deviation": 8.4}, "delta"),
-        ({"deviation": 0.0}, "deviation"),
-        ({"deviation": -9.0}, "deviation"),
-        ({"deviation": math.nan}, "deviation"),
-        ({"deviation": math.inf}, "deviation"),
+        ({"standard_deviation": 8.4}, "delta"),
+        ({"standard_deviation": 0.0}, "standard_deviation"),
+        ({"standard_deviation": -9.0}, "standard_deviation"),
+        ({"standard_deviation": math.nan}, "standard_deviation"),
+        ({"standard_deviation": math.inf}, "standard_deviation"),
         ({"epsilon": 0.5}, "epsilon"),
         ({"delta": 1e-5}, "delta"),
         ({"mechanism": "none"}, "mechanism"),

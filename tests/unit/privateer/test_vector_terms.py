@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer.accounting.accountant import account
+from privateer.accounting.gaussian import gaussian_standard_deviation
+from privateer.certificate import read_certificate, recompute
 from privateer.codec import decode, encode
 from privateer.contributions import BoundedVectors
 from privateer.errors import SpecError
+from privateer.mechanisms.vector_bits import fine_plan
+from privateer.mechanisms.vector_certificate import certify_vectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
+from privateer.mechanisms.vector_terms import VectorTerms, calibrate_vectors
 from privateer.phased import VectorPrivacy
-from privateer.privacy.accountant import account
-from privateer.privacy.certificate import read_certificate, recompute
-from privateer.privacy.gaussian import gaussian_deviation
-from privateer.privatizers.vector_bits import fine_plan
-from privateer.privatizers.vector_certificate import certify_vectors
-from privateer.privatizers.vector_symbol import VectorSymbol
-from privateer.privatizers.vector_terms import VectorTerms, calibrate_vectors
 from privateer.vectors import Ball
 from tests.support.phased import TRUST
 from tests.support.statistics import FALSE_ALARM
@@ -38,7 +38,7 @@ def test_tight_terms_keep_the_promise_and_not_much_more(trust, people):
     assert terms.holds
     assert terms.true_delta <= terms.delta
     if terms.mechanism != "symbol":
-        weaker = replace(terms, deviation=0.97 * terms.deviation, bits=math.floor(0.9 * terms.bits))
+        weaker = replace(terms, standard_deviation=0.97 * terms.standard_deviation, bits=math.floor(0.9 * terms.bits))
         assert not weaker.holds, "planted: a little less noise"
 
 
@@ -46,13 +46,16 @@ def test_published_terms_and_their_true_delta():
     """Paper 5's normal noise at (4, 1e-6) in truth; its bits are hundreds of times too many."""
     for trust in ("central-published", "local-published"):
         terms = terms_of(trust)
-        half, slope = terms.ball.diameter / terms.deviation / 2, terms.epsilon * terms.deviation / terms.ball.diameter
+        half, slope = (
+            terms.ball.diameter / terms.standard_deviation / 2,
+            terms.epsilon * terms.standard_deviation / terms.ball.diameter,
+        )
         exact = stats.norm.cdf(half - slope) - math.exp(terms.epsilon) * stats.norm.cdf(-half - slope)
         assert terms.true_delta == pytest.approx(exact + terms.sampling, rel=1e-6)
         assert terms.holds == (exact <= 1e-6)
     classic = replace(terms_of("central-published"), epsilon=10.0, delta=0.25)
-    deviation = classic.ball.diameter * math.sqrt(2 * math.log(1.25 / 0.25)) / 10
-    loose = replace(classic, deviation=deviation)
+    standard_deviation = classic.ball.diameter * math.sqrt(2 * math.log(1.25 / 0.25)) / 10
+    loose = replace(classic, standard_deviation=standard_deviation)
     assert loose.true_delta == pytest.approx(0.789, abs=0.001)
     assert not loose.holds
     assert terms_of("shuffle-published").true_delta < 1e-12
@@ -70,9 +73,9 @@ def test_terms_of_nobody_and_of_no_privacy():
 def test_terms_travel(trust):
     terms = terms_of(trust)
     assert decode(encode(terms), VectorTerms) == terms
-    assert terms.privatizer() == decode(encode(terms), VectorTerms).privatizer()
+    assert terms.mechanism() == decode(encode(terms), VectorTerms).mechanism()
     assert terms.messages >= 1
-    assert terms.message_bits in (1, 8 * terms.privatizer().report_size)
+    assert terms.message_bits in (1, 8 * terms.mechanism().report_size)
 
 
 def test_too_few_honest_people():
@@ -83,7 +86,7 @@ def test_too_few_honest_people():
 def errors(terms, draws, seed):
     """Errors of released averages along the diagonal, for the vectors for which they are largest."""
     rng = np.random.default_rng(seed)
-    privatizer = terms.privatizer()
+    mechanism = terms.mechanism()
     direction = np.ones(terms.coordinates) / math.sqrt(terms.coordinates)
     corner = terms.bound * np.ones(terms.coordinates)
     found = []
@@ -91,7 +94,7 @@ def errors(terms, draws, seed):
         people = np.tile(share * corner, (PEOPLE, 1))
         for _ in range(draws):
             slots = rng.integers(0, 2**32, PEOPLE, dtype=np.uint32)
-            release = privatizer.simulate(BoundedVectors(slots, people), rng)
+            release = mechanism.simulate(BoundedVectors(slots, people), rng)
             found.append((release.sums / PEOPLE - share * corner) @ direction)
     return np.array(found).reshape(3, draws)
 
@@ -126,16 +129,16 @@ def test_errors_beyond_the_width_are_as_rare_as_stated(trust, beta):
     assert stats.binom.sf((np.abs(found) > width / 3).sum() - 1, found.size, 2 * beta) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("chance", [0.05, 0.2, 0.4])
-def test_unfair_bits_have_kearns_and_sauls_spread(chance):
+@pytest.mark.parametrize("probability", [0.05, 0.2, 0.4])
+def test_unfair_bits_have_kearns_and_sauls_spread(probability):
     """The logarithm of the mean of exp(l (bit - chance)) is at most l^2/2 times the variance, and touches it."""
-    unit = replace(terms_of("shuffle"), bits=1, chance=chance)
-    fair = replace(terms_of("shuffle"), bits=1, chance=0.5)
+    unit = replace(terms_of("shuffle"), bits=1, probability=probability)
+    fair = replace(terms_of("shuffle"), bits=1, probability=0.5)
     step = (2 * unit.bound / unit.levels) ** 2
     variance = unit.spread(1)[0] / step - 0.25
     assert fair.spread(1)[0] / step - 0.25 == pytest.approx(0.25)
     rates = np.linspace(-8, 8, 4001)
-    cumulant = np.log1p(chance * np.expm1(rates)) - rates * chance
+    cumulant = np.log1p(probability * np.expm1(rates)) - rates * probability
     excess = cumulant - rates**2 / 2 * variance
     assert excess.max() <= 1e-12
     assert (cumulant - rates**2 / 2 * 0.97 * variance).max() > 0
@@ -148,7 +151,7 @@ def test_fine_plans_hide_as_a_curator_does(epsilon, delta, people):
     made = fine_plan(ball, epsilon, delta, people)
     noise = math.sqrt(people * made.bits / 4) * made.unit
     rounding = people * made.unit**2 / 4
-    assert noise <= 1.03 * 2 * math.sqrt(25) * gaussian_deviation(epsilon, delta)
+    assert noise <= 1.03 * 2 * math.sqrt(25) * gaussian_standard_deviation(epsilon, delta)
     assert rounding <= noise**2 / 32 or made.levels == 4
     event = replace(
         terms_of("shuffle", people), coordinates=25, honest=people, levels=made.levels, bits=made.bits
@@ -187,8 +190,8 @@ def test_certificates_hold_and_say_what_is_true(trust):
 
 def test_a_certificate_of_more_than_is_true_does_not_hold():
     """Planted: the noise of a weaker promise."""
-    weak = replace(terms_of("central"), deviation=0.9 * terms_of("central").deviation)
-    claims = certify_vectors("test", [replace(terms_of("central"), deviation=weak.deviation)]).claims
+    weak = replace(terms_of("central"), standard_deviation=0.9 * terms_of("central").standard_deviation)
+    claims = certify_vectors("test", [replace(terms_of("central"), standard_deviation=weak.standard_deviation)]).claims
     assert claims[0].delta > terms_of("central").delta
     forged = replace_claim(certify_vectors("test", [weak]), terms_of("central").delta)
     assert not recompute(forged)[0].holds

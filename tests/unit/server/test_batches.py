@@ -180,7 +180,7 @@ async def test_signed_bodies_that_are_no_batch_are_refused(api: Api, shuffler_ke
 async def test_batches_for_a_local_experiment_are_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    assert_problem(await deliver(api, body_of(body, sealed_reports(body, 20)), shuffler_key), 400, "wrong-door")
+    assert_problem(await deliver(api, body_of(body, sealed_reports(body, 20)), shuffler_key), 400, "wrong-endpoint")
 
 
 async def test_a_shuffler_that_starts_later_is_trusted(api: Api, settings: Settings) -> None:

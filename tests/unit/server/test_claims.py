@@ -98,5 +98,5 @@ async def test_claims_need_a_trusted_signature_for_this_experiment(api: Api, shu
     assert_problem(await api.client.post("/experiments/test/shuffler"), 403, "batch-refused")
     headers = {SIGNATURE_HEADER: sign_claim("other", shuffler_key)}
     assert_problem(await api.client.post("/experiments/test/shuffler", headers=headers), 403, "batch-refused")
-    assert_problem(await claim(api, shuffler_key, "local"), 400, "wrong-door")
+    assert_problem(await claim(api, shuffler_key, "local"), 400, "wrong-endpoint")
     assert_problem(await claim(api, shuffler_key, "nobody"), 404, "not-found")

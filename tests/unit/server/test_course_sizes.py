@@ -8,7 +8,7 @@ import numpy as np
 from privateer.contributions import VectorSums
 from privateer.phased import PhasedSpec
 from privateer.sections import parse_section
-from privateer_server.courses import PhasedCourse
+from privateer_server.schedule import PhasedSchedule
 
 
 def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
@@ -17,8 +17,8 @@ def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
     spec = parse_section(PhasedSpec, tables)
     rng = np.random.default_rng(2)
     theta = rng.normal(size=20)
-    course = PhasedCourse(spec)
-    step = first = course.first()
+    schedule = PhasedSchedule(spec)
+    step = first = schedule.first()
     carried, played = [], []
     while step.batch:
         policy = step.policy
@@ -26,7 +26,7 @@ def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
         played.append(len(policy.support))
         averages = spec.actions.matrix[policy.support] @ (theta / np.linalg.norm(theta))
         noisy = averages + rng.normal(size=len(averages)) * 0.1 / np.sqrt(step.batch)
-        learned = course.learner.learn(step.state, policy, VectorSums(step.batch, step.batch * noisy, 0.0))
-        step = course.following(step, learned, step.batch, step.policy.version + 1)
+        learned = schedule.learner.learn(step.state, policy, VectorSums(step.batch, step.batch * noisy, 0.0))
+        step = schedule.following(step, learned, step.batch, step.policy.version + 1)
     assert max(played) > played[0]  # or the test shows nothing
-    assert all(now <= expected.messages for now, expected in zip(carried, course.bulk(first), strict=False))
+    assert all(now <= expected.messages for now, expected in zip(carried, schedule.bulk(first), strict=False))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.privacy.verification import Limits
+from privateer.verification import Limits
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
 from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client.phase import Phase

@@ -9,17 +9,17 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.privacy.certificate import recompute
+from privateer.certificate import recompute
 from privateer.record_verification import read_certificates
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
 from privateer.wire.publication import Round, decode_publication
 from privateer_server import rounds
+from privateer_server.accumulator import Accumulator
 from privateer_server.app import create_app
 from privateer_server.deadlines import Deadlines
 from privateer_server.opening import Opener
 from privateer_server.rounds import first_round, round_after_none
 from privateer_server.settings import Settings
-from privateer_server.tally import Tally
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
@@ -303,11 +303,11 @@ def test_what_is_over_is_not_closed_again(clock: Hands) -> None:
     opener = Opener(KEY)
     open_ = first_round(small_spec("local", {"asking.seconds": 60}), opener.public_key, clock.now())
     for current in (open_, round_after_none(open_, lambda: opener.public_key, clock.now())):
-        tally = Tally(current, set(), opener, clock)
-        tally.expire()
-        after, change = tally.close()
+        accumulator = Accumulator(current, set(), opener, clock)
+        accumulator.expire()
+        after, change = accumulator.close()
         assert (after, change.following, change.taken) == (current, None, False)
-        assert not tally.ends_round
+        assert not accumulator.ends_round
 
 
 async def test_a_database_that_cannot_write_leaves_the_phase_open(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privateer.privacy.certificate import read_certificate, recompute
+from privateer.certificate import read_certificate, recompute
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode
 from privateer.experiment import Spec
-from privateer.policies.partition import PartitionPolicy
-from privateer.privacy.verification import Limits, verify
+from privateer.verification import Limits, verify
 from privateer.wire.publication import decode_publication, digest
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL, Api, assert_problem

@@ -174,7 +174,7 @@ async def test_one_bad_report_does_not_cost_the_others(api: Api) -> None:
 async def test_reports_for_the_shuffler(api: Api) -> None:
     await api.create(SHUFFLED)
     body = await api.publication()
-    await refused(api, body_of(body, sealed_reports(body, 1)), 400, "wrong-door")
+    await refused(api, body_of(body, sealed_reports(body, 1)), 400, "wrong-endpoint")
 
 
 async def test_bodies_above_the_limit(api: Api) -> None:

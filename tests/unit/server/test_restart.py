@@ -20,8 +20,8 @@ from privateer.errors import SpecError
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
 from privateer.wire.publication import decode_publication
 from privateer_lab.services import free_port
+from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.app import create_app
-from privateer_server.learners.partition import PartitionLearner
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving

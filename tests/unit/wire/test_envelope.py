@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongDoor, WrongKey, WrongSize
+from privateer.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
 from privateer.wire.envelope import (
     REPORTS_PER_BODY_MAX,
     Envelope,
@@ -122,9 +122,9 @@ def test_an_experiment_that_is_over_takes_nothing():
 
 
 @pytest.mark.parametrize(("model", "door"), [("shuffle", "direct"), ("local", "shuffle"), ("central", "shuffle")])
-def test_every_report_has_one_door(model, door):
-    with pytest.raises(WrongDoor):
-        check_header(HEADER, msgspec.structs.replace(ROUND, model=model), DIGEST, door)
+def test_every_report_has_one_door(model, endpoint):
+    with pytest.raises(WrongEndpoint):
+        check_header(HEADER, msgspec.structs.replace(ROUND, model=model), DIGEST, endpoint)
 
 
 @given(st.integers(1, 20))

@@ -1,7 +1,0 @@
-"""Simulated people over HTTP: the real client code, a light transport, and what they learned."""
-
-from privateer_client.load.people import LoadResult
-from privateer_client.load.phases import PhaseResult
-from privateer_client.load.run import run_load, run_phases
-
-__all__ = ["LoadResult", "PhaseResult", "run_load", "run_phases"]

@@ -1,0 +1,24 @@
+"""References beside the experiment's own policy, for people."""
+
+from typing import Any
+
+from rich.table import Table
+
+from privateer_lab.output import readable, screen
+
+
+def print_baselines(result: dict[str, Any]) -> None:
+    """A row for each of a simulation's ``references``, under one for the policy itself; nothing without references."""
+    rows = result.get("references")
+    if not rows:
+        return
+    table = Table(title="references", title_justify="left")
+    table.add_column("policy", style="bold")
+    for heading in ("regret", "95 % interval", "worst seed", "reward"):
+        table.add_column(heading, justify="right")
+    for name, row in {result["experiment"]: {**result, "leaks": False}, **rows}.items():
+        interval = "" if row["regret_ci95"] is None else f"± {readable(row['regret_ci95'])}"
+        label = f"{name} [red](leaks: not private)[/]" if row["leaks"] else name
+        figures = (readable(row["regret_mean"]), interval, readable(row["regret_worst"]), readable(row["reward_mean"]))
+        table.add_row(label, *figures)
+    screen.print(table)

@@ -1,0 +1,110 @@
+"""The door of a load run: whether a shuffler stands there, and what it says while it decides nothing."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from privateer.errors import NotFound, PrivateerError, Unavailable
+from privateer.text import printable
+
+PATIENCE: Final = 5.0
+"""Seconds that services may take to start, or to decide, before anybody is told."""
+_ANSWER_BYTES: Final = 1 << 16
+_ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of an answer; empty if it holds none."""
+    try:
+        answer = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def no_url(field: str) -> Unavailable:
+    """The error of an address that is none."""
+    return Unavailable("not a URL", field=field, remedy="write http://host:port")
+
+
+async def meet(http: aiohttp.ClientSession, shuffler: str, name: str) -> None:
+    """See that a shuffler takes an experiment's reports; it has some seconds to start.
+
+    Raises
+    ------
+    PrivateerError
+        If nobody answers, it refuses the experiment, or it is no shuffler.
+    """
+    latest = time.monotonic() + PATIENCE
+    while (error := await _refusal(http, shuffler, name)) is not None:
+        if not isinstance(error, Unavailable) or time.monotonic() >= latest:
+            raise error
+        await asyncio.sleep(0.2)
+
+
+async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> PrivateerError | None:
+    try:
+        async with http.get(f"{shuffler}/experiments/{name}", timeout=_ANSWER_SECONDS) as response:
+            status, answer = response.status, read_object(await _bounded(response.content))
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        raise no_url("--shuffler") from None
+    except (aiohttp.ClientError, TimeoutError):
+        return Unavailable("no answer", field="--shuffler", remedy="is the shuffler running?")
+    if status == 200 and answer.get("experiment") == name and "batch" in answer:
+        return None
+    if status == 200 or not isinstance(answer.get("detail"), str) or answer["detail"] == "no such page":
+        remedy = "its public port is 8001 unless you changed it"
+        return NotFound("this is not a shuffler", field="--shuffler", remedy=remedy)
+    kind = Unavailable if status >= 500 else PrivateerError
+    advice = printable(str(answer.get("remedy") or "")) or None
+    return kind(printable(answer["detail"]), field="--shuffler", remedy=advice)
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    try:
+        return await content.readexactly(_ANSWER_BYTES)
+    except asyncio.IncompleteReadError as whole:
+        return whole.partial
+
+
+class Waiting:
+    """Says once in a run, on standard error, that a door keeps people waiting.
+
+    Attributes
+    ----------
+    door
+        Whose it is.
+    why
+        What it said last.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.why = f"no answer (is the {endpoint} running?)"
+        self._told = False
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Within the block somebody waits for a decision."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, self._tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def note(self, status: int, body: bytes) -> None:
+        """Keep what the door said."""
+        answer = read_object(body)
+        detail, remedy = (printable(str(answer.get(key) or "")) for key in ("detail", "remedy"))
+        self.why = (detail or f"HTTP {status}") + (f" ({remedy})" if remedy else "")
+
+    def _tell(self) -> None:
+        if not self._told:
+            print(f"waiting for the {self.endpoint}: {self.why}", file=sys.stderr)
+        self._told = True

@@ -1,0 +1,144 @@
+"""What load drivers send and fetch: until somebody answers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import aiohttp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.errors import NotFound, SenderRefused, TermsRefused, Unavailable
+from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
+from privateer.wire.problem import slug_of
+from privateer.wire.upload import SENDER_HEADER, sign_upload
+from privateer_client.answers import Answer
+from privateer_lab.load.counts import Counts
+from privateer_lab.load.endpoint import Waiting, meet, no_url
+
+_WAIT: Final = 10
+"""Seconds of a long poll for the next policy."""
+TRIES: Final = 60
+
+
+@dataclass
+class Wire:
+    """One experiment's services.
+
+    Attributes
+    ----------
+    name, server, shuffler
+        The experiment, and where it is; a shuffler only under shuffle privacy.
+    sender
+        The key that signs uploads of several people's reports, if there is one.
+    sent
+        Bytes of the bodies that were answered.
+    """
+
+    name: str
+    server: str
+    shuffler: str | None
+    http: aiohttp.ClientSession
+    sender: Ed25519PrivateKey | None = None
+    sent: int = 0
+    _met: bool = False
+    _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _waiting: dict[str, Waiting] = field(default_factory=dict)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, name: str, server: str, shuffler: str | None, concurrency: int, sender: Ed25519PrivateKey | None = None
+    ) -> AsyncIterator[Self]:
+        """Connections to the services, until the context is left."""
+        timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
+        connector = aiohttp.TCPConnector(limit=concurrency + 1)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
+            yield cls(name, server.rstrip("/"), shuffler, http, sender)
+
+    async def send(self, header: Header, sealed: bytes, people: int, model: str) -> tuple[int, dict[str, int]]:
+        """Upload until somebody answers; the same bytes each time, so that nothing counts twice.
+
+        Returns
+        -------
+        How many were accepted, and the others by reason.
+
+        Raises
+        ------
+        SenderRefused
+            If the services do not trust the sender of several people's reports.
+        PrivateerError
+            Before the first upload, if the shuffler is none, or does not take the experiment's reports.
+        """
+        endpoint = self._endpoint(model)
+        if model == "shuffle":
+            await self._meet()
+        whose = "shuffler" if model == "shuffle" else "server"
+        waiting = self._waiting.setdefault(whose, Waiting(whose))
+        with waiting.limited():
+            return await self._decided(endpoint, encode_envelope(Envelope(header, sealed)), people, waiting)
+
+    async def _meet(self) -> None:
+        async with self._meeting:
+            if not self._met and self.shuffler is not None:
+                await meet(self.http, self.shuffler.rstrip("/"), self.name)
+            self._met = True
+
+    async def _decided(self, endpoint: str, body: bytes, people: int, waiting: Waiting) -> tuple[int, dict[str, int]]:
+        counts = Counts(people)
+        for attempt in range(TRIES):
+            try:
+                async with self.http.post(endpoint, data=body, headers=self._headers(body, people)) as response:
+                    answer = await response.read()
+                    if slug_of(answer) == SenderRefused.slug:
+                        remedy = "name one with --sender-key, or send people one by one with --batch 1"
+                        raise SenderRefused("the services trust no such key", field="--sender-key", remedy=remedy)
+                    counts.hear(Answer(response.status, answer), attempt > 0)
+                    waiting.note(response.status, answer)
+            except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+                raise no_url("--url") from None
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            if not counts.pending:
+                self.sent += len(body)
+                break
+            await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
+        return counts.accepted, counts.refused
+
+    def _headers(self, body: bytes, people: int) -> dict[str, str]:
+        headers = {"Content-Type": MEDIA_TYPE}
+        if self.sender is not None and people > 1:
+            headers[SENDER_HEADER] = sign_upload(body, self.sender)
+        return headers
+
+    def _endpoint(self, model: str) -> str:
+        if model != "shuffle":
+            return f"{self.server}/reports"
+        if self.shuffler is None:
+            raise TermsRefused("the experiment needs a shuffler", field="--shuffler", remedy="give its URL")
+        return f"{self.shuffler.rstrip('/')}/experiments/{self.name}/reports"
+
+    async def fetch(self, old: bytes | None) -> bytes | None:
+        """The publication; None if it still is the one of digest ``old`` some seconds later, or nobody answers.
+
+        Raises
+        ------
+        NotFound, Unavailable
+            If there is no such experiment, or no answer to the first question.
+        """
+        headers, query = {"Accept": MEDIA_TYPE}, ""
+        if old is not None:
+            headers["If-None-Match"], query = f'"{old.hex()}"', f"?wait={_WAIT}"
+        try:
+            url = f"{self.server}/experiments/{self.name}/policy{query}"
+            async with self.http.get(url, headers=headers) as response:
+                if response.status == 404:
+                    raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
+                return await response.read() if response.status == 200 else None
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+            raise no_url("--url") from None
+        except (aiohttp.ClientError, TimeoutError):
+            if old is None:
+                raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
+            return None

@@ -1,0 +1,285 @@
+"""Counting what a group of requests brings to one round."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from privateer.clock import Clock, SystemClock
+from privateer.codec import encode
+from privateer.errors import (
+    BatchRefused,
+    DuplicateReport,
+    OutOfRange,
+    ReportRefused,
+    RoundClosed,
+    Unopenable,
+)
+from privateer.wire.batch import BatchAnswer
+from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
+from privateer_server.opening import REPORT_ID_SIZE, Opener
+from privateer_server.rounds import CLOCKS_APART, OpenRound
+from privateer_server.schedule import schedule_for
+from privateer_server.store import Change
+
+_CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
+_UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
+_DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
+_OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A batch as it came from a shuffler.
+
+    Attributes
+    ----------
+    envelope
+        Its reports.
+    digest
+        SHA-256 of its bytes, by which it is known when it comes again.
+    shuffler, signed_at
+        Id of the key that signed it, and when that was, in seconds since 1970.
+    """
+
+    envelope: Envelope
+    digest: bytes
+    shuffler: str
+    signed_at: float
+
+
+@dataclass
+class Outcome:
+    """What became of the reports of one request.
+
+    Attributes
+    ----------
+    accepted, refused
+        Reports counted, and turned away by reason.
+    problem
+        Of the first report turned away.
+    closed
+        Whether the round takes no further batch.
+    again
+        Whether this is a batch that was counted before, and the answer that was given then.
+    """
+
+    accepted: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    problem: ReportRefused | None = None
+    closed: bool = False
+    again: bool = False
+
+    @classmethod
+    def of(cls, answer: bytes) -> "Outcome":
+        """The outcome that an earlier delivery of the same batch had."""
+        told = msgspec.json.decode(answer, type=BatchAnswer)
+        return cls(told.accepted, Counter(told.refused), closed=told.closed, again=True)
+
+    @property
+    def answer(self) -> bytes:
+        """What the shuffler is told (JSON)."""
+        return msgspec.json.encode(BatchAnswer(self.accepted, dict(self.refused), self.closed))
+
+    def refuse(self, problem: ReportRefused, count: int) -> None:
+        """Note ``count`` reports as refused."""
+        if count:
+            self.refused[problem.slug] += count
+            self.problem = self.problem or problem
+
+
+class Accumulator:
+    """Reports for one round, from several requests, before they are committed: the round itself stays as it was.
+
+    Parameters
+    ----------
+    current
+        The round.
+    seen
+        Ids of the reports counted in it so far.
+    opener
+        What decrypts; None if the round asks nobody.
+    clock
+        What tells when a round is due.
+    answered
+        The answer to a batch of this experiment, by version and digest, if it was counted before.
+    """
+
+    def __init__(
+        self,
+        current: OpenRound,
+        seen: Set[bytes],
+        opener: Opener | None,
+        clock: Clock | None = None,
+        answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        self.report_ids: dict[bytes, None] = {}
+        self._current, self._seen, self._opener = current, seen, opener
+        self._clock = clock or SystemClock()
+        self._answered = answered
+        self._answers: dict[bytes, bytes] = {}
+        self._rows: list[bytes] = []
+        self._closed, self._given_up, self._asked = current.taken, False, False
+
+    @property
+    def accepted(self) -> int:
+        """People whose reports this tally counts; one of whom a message is missing counts."""
+        return self._people(len(self._rows))
+
+    @property
+    def taken(self) -> bool:
+        """Whether the round takes no more reports; what it has is learned from if it is enough for the promise."""
+        return self._closed or 0 < self._current.round.batch <= self._received
+
+    @property
+    def _received(self) -> int:
+        return self._current.received + self.accepted
+
+    def take(self, envelope: Envelope) -> Outcome:
+        """Count the reports of an envelope from devices."""
+        outcome = Outcome()
+        try:
+            check_header(envelope.header, self._current.round, self._current.digest, "direct")
+            sealed = split_sealed(envelope, self._current.round)
+        except ReportRefused as problem:
+            outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.report_size))
+        else:
+            room = 0 if self._closed or self._given_up else max(0, self._current.round.batch - self._received)
+            self._count(sealed, room * self._current.round.messages, envelope, outcome)
+        self.refused.update(outcome.refused)
+        return outcome
+
+    def take_batch(self, delivery: Delivery) -> Outcome:
+        """Count the reports of a shuffler's batch.
+
+        The round closes if as many opened, over all its batches, as its promise counts on. Otherwise it waits for
+        another batch, or a phase asks other people: what does not open costs the experiment nothing.
+
+        Raises
+        ------
+        BatchRefused
+            If it is not a batch of exactly this round.
+        ReportRefused
+            If its header belongs to another publication, or its round is over.
+        """
+        envelope, facts = delivery.envelope, self._current.round
+        if earlier := self._answer(envelope.header.version, delivery.digest):
+            return Outcome.of(earlier)
+        check_header(envelope.header, facts, self._current.digest, "shuffle")
+        if self.taken or self._given_up:
+            raise RoundClosed("this round is over", remedy="nothing to do: what was sent is not used")
+        self._check_size(envelope)
+        outcome = Outcome()
+        sealed = pieces(envelope.sealed, facts.sealed_size)
+        self._count(sealed, len(sealed), envelope, outcome)
+        self._closed = self._received >= self._current.enough or schedule_for(self._current.spec).repeats
+        outcome.closed = self._closed
+        self.refused.update(outcome.refused)
+        self._answers[delivery.digest] = outcome.answer
+        return outcome
+
+    def _answer(self, version: int, digest: bytes) -> bytes | None:
+        return self._answers.get(digest) or self._answered(version, digest)
+
+    def _check_size(self, envelope: Envelope) -> None:
+        facts = self._current.round
+        people, rest = divmod(len(envelope.sealed), facts.report_size)
+        latest = self._clock.monotonic() + CLOCKS_APART
+        if rest or people > facts.batch or not self._current.may_close(latest, people):
+            raise BatchRefused(
+                f"the batch of this round is the reports of {facts.batch} people of {facts.report_size} bytes each, or "
+                f"of {facts.fewest} and more after its deadline",
+                remedy="send a whole batch at once",
+            )
+
+    def expire(self) -> Outcome:
+        """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
+        now = self._clock.monotonic()
+        self._asked = True
+        if self._current.is_due(now, self._received):
+            self._closed = True
+        else:
+            self._given_up = not self.taken and self._current.is_given_up(now)
+        return Outcome()
+
+    def _count(self, sealed: list[bytes], room: int, envelope: Envelope, outcome: Outcome) -> None:
+        """Count messages, at most ``room`` of them."""
+        if not room or self._opener is None:
+            outcome.refuse(_CLOSED, self._people(len(sealed)))
+            return
+        opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
+        outcome.refuse(_UNOPENABLE, self._people(len(sealed) - len(opened)))
+        fresh = self._fresh(opened)
+        outcome.refuse(_DUPLICATE, self._people(len(opened) - len(fresh)))
+        good = self._in_range(fresh)
+        outcome.refuse(_OUT_OF_RANGE, self._people(len(fresh) - len(good)))
+        fitting = good[:room]
+        outcome.refuse(_CLOSED, self._people(len(good) - len(fitting)))
+        outcome.accepted = self._people(len(fitting))
+        for report in fitting:
+            self.report_ids[report[:REPORT_ID_SIZE]] = None
+            self._rows.append(report[REPORT_ID_SIZE:])
+
+    def _people(self, messages: int) -> int:
+        """How many people send so many messages, at least."""
+        return math.ceil(messages / self._current.round.messages)
+
+    def _fresh(self, opened: list[bytes]) -> list[bytes]:
+        """Reports with ids that were not counted before, nor appear earlier in the same request."""
+        first: dict[bytes, bytes] = {}
+        for report in opened:
+            first.setdefault(report[:REPORT_ID_SIZE], report)
+        return [
+            report
+            for report_id, report in first.items()
+            if report_id not in self._seen and report_id not in self.report_ids
+        ]
+
+    def _in_range(self, reports: list[bytes]) -> list[bytes]:
+        """Those that parse; few do not, so halves without any of them are told at once."""
+        if not reports or self._parses(reports):
+            return reports
+        half = len(reports) // 2
+        return self._in_range(reports[:half]) + self._in_range(reports[half:]) if half else []
+
+    def _parses(self, reports: list[bytes]) -> bool:
+        try:
+            self._current.mechanism.parse(b"".join(report[REPORT_ID_SIZE:] for report in reports))
+        except OutOfRange:
+            return False
+        return True
+
+    @property
+    def ends_round(self) -> bool:
+        """Whether the round is to be closed now: it was given up, became full, or waits for it since an earlier try."""
+        return self._given_up or (self.taken and (self._asked or not self._current.taken))
+
+    def close(self) -> tuple[OpenRound, Change]:
+        """The round after this tally, and the change that makes it durable; the next round is none of its business."""
+        filled = self._filled()
+        change = Change(
+            experiment=filled.round.experiment,
+            version=filled.round.version,
+            received=filled.received,
+            taken=filled.taken,
+            total=self._protected(filled.total) if self._rows else None,
+            report_ids=() if filled.taken else tuple(self.report_ids),
+            refused=self.refused,
+            answers=self._answers,
+        )
+        return filled, change
+
+    def _protected(self, total: Any) -> bytes:
+        assert self._opener is not None, "its reports were opened"
+        return self._opener.protect(encode(total), self._current.digest)
+
+    def _filled(self) -> OpenRound:
+        current = self._current
+        total = current.total
+        if self._rows:
+            total = current.mechanism.add(total, current.mechanism.parse(b"".join(self._rows)))
+        return replace(current, received=current.received + self.accepted, total=total, taken=self.taken)

@@ -1,0 +1,1 @@
+"""What learns in the partition bandit (paper 1)."""

@@ -1,0 +1,89 @@
+"""What sums over bins say about every arm's values, bin by bin, when values vary smoothly."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+
+Array = NDArray[np.float64]
+
+_USUAL_LENGTH: Final = 0.5
+_USUAL_SPREAD: Final = 0.5
+_LENGTH_SPREAD: Final = 1.0
+_SPREAD_SPREAD: Final = 0.5
+"""Lengths and spreads are log-normal beforehand, with these medians and deviations."""
+_SWEEPS: Final = 2
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Independent normal observations of arms' values: of averages over bins, and over unions of bins.
+
+    Attributes
+    ----------
+    lower, upper
+        Shape (bins, d): corners.
+    information
+        Shape (arms, bins, bins): precision matrices of the observations.
+    weighted
+        Shape (arms, bins): what they observed, times its precision.
+    """
+
+    lower: Array
+    upper: Array
+    information: Array
+    weighted: Array
+
+    def posterior(self, smoothness: Smoothness) -> tuple[Array, Array]:
+        """Means and variances of the bins' averages, shape (bins, arms) each."""
+        prior = np.linalg.inv(smoothness.covariance(self.lower, self.upper))
+        known = np.linalg.inv(prior + self.information)
+        means = np.einsum("kij,kj->ik", known, self.weighted)
+        return means, np.diagonal(known, axis1=1, axis2=2).T
+
+    def likelihood(self, smoothness: Smoothness) -> float:
+        """Logarithm of the observations' density, but for a constant, plus that of the smoothness beforehand."""
+        covariance = smoothness.covariance(self.lower, self.upper)
+        factors = np.linalg.cholesky(np.linalg.inv(covariance) + self.information)
+        solved = np.linalg.solve(factors, self.weighted[..., None])
+        determinants = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
+        prior = len(factors) * np.log(np.diagonal(np.linalg.cholesky(covariance))).sum()
+        return float((solved**2).sum() / 2 - determinants - prior) + _plausibility(smoothness)
+
+    def fitted(self, start: Smoothness) -> Smoothness:
+        """The most likely smoothness near ``start``, feature by feature on the grids."""
+        best, value = start, self.likelihood(start)
+        for _ in range(_SWEEPS):
+            before = best
+            for move in range(2 * (len(start.lengths) + 1)):
+                best, value = self._climbed(best, value, move)
+            if best is before:
+                break
+        return best
+
+    def _climbed(self, best: Smoothness, value: float, move: int) -> tuple[Smoothness, float]:
+        while (step := _moved(best, move)) is not None:
+            reached = self.likelihood(step)
+            if reached <= value:
+                break
+            best, value = step, reached
+        return best, value
+
+
+def _moved(smoothness: Smoothness, move: int) -> Smoothness | None:
+    """The neighbour on the grids, up or down along a feature's length or the spread; none beyond the ends."""
+    which, by = move // 2, 1 - 2 * (move % 2)
+    if which == len(smoothness.lengths):
+        spread = smoothness.spread + by
+        return replace(smoothness, spread=spread) if 0 <= spread < len(SPREADS) else None
+    lengths = smoothness.lengths + by * (np.arange(len(smoothness.lengths)) == which)
+    return replace(smoothness, lengths=lengths) if 0 <= lengths[which] < len(LENGTHS) else None
+
+
+def _plausibility(smoothness: Smoothness) -> float:
+    lengths = np.log(LENGTHS[smoothness.lengths] / _USUAL_LENGTH) / _LENGTH_SPREAD
+    spread = np.log(SPREADS[smoothness.spread] / _USUAL_SPREAD) / _SPREAD_SPREAD
+    return -float((lengths**2).sum() + spread**2) / 2

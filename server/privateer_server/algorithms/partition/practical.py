@@ -1,0 +1,334 @@
+"""The partition bandit, tight: one signed symbol a person, and bins that learn from their neighbours."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, corners
+from privateer.coins import Layout
+from privateer.contributions import KeyedSums
+from privateer.experiment import Spec
+from privateer.terms import calibrate
+from privateer_server.algorithms.partition.cells import by_cell, cells, key_shares, keys_told
+from privateer_server.algorithms.partition.description import describe
+from privateer_server.algorithms.partition.field import Evidence
+from privateer_server.algorithms.partition.halving import ancestry, halved
+from privateer_server.algorithms.partition.masses import weighed
+from privateer_server.algorithms.partition.shares import best_chances, thresholds
+from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+
+Array = NDArray[np.float64]
+
+_EXPLORATION: Final = 0.5
+_WIDE_EXPLORATION: Final = 0.9
+"""Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left; with
+more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
+_LEAST_EXPLORATION: Final = 0.05
+_DROP: Final = 2.2
+_DROP_IN_KEY: Final = 1.8
+"""Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
+counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
+_USUAL_LENGTH: Final = 5
+_USUAL_SPREAD: Final = 2
+"""Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
+_NARROW: Final = 0.25
+"""Bins of this width or less are not wide: they are as even as was fitted."""
+_SPLIT: Final = 0.5
+_HALF_KNOWN: Final = 0.6
+"""Deviation of a half's share of people from one half, relative to it, before people are counted."""
+_POOL: Final = 100.0
+"""Reports with which the average over keys counts in a key's own share of scored reports."""
+_NEWS: Final = 1.03
+"""Posteriors are computed again when this many times as many people have reported."""
+_FITTED: Final = 1.25
+"""Smoothness is fitted again when this many times as many people have reported."""
+_FITTED_BINS: Final = 128
+_TOGETHER: Final = 256
+"""Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """What the server knows of the bins. Values are 2 mean reward - 1, averaged over a bin.
+
+    Attributes
+    ----------
+    rounds, seen, own
+        Closed rounds, people who reported, and those among them who belong to no source.
+    axes
+        Shape (levels,): dimension that each level halves, as far as bins have been halved.
+    depths, paths
+        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
+    active
+        Shape (bins, arms): arms that are tried.
+    precision, moment
+        Shape (bins, arms): what reports on the bin say of its values: precision, and precision times mean.
+    past_depths, past_paths, past_precision, past_moment
+        The same of bins that were halved since, shapes (past,) and (past, arms).
+    mass, mass_precision
+        Shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that; own people first.
+    lengths, spread
+        The smoothness in use (`Smoothness`).
+    mean, variance
+        Shape (bins, arms): posterior of the values when ``computed`` people had reported.
+    computed, fitted
+        People who had reported when posteriors were computed and when smoothness was fitted, last.
+    """
+
+    rounds: int
+    seen: int
+    own: int
+    axes: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    precision: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    past_depths: NDArray[np.int64]
+    past_paths: NDArray[np.int64]
+    past_precision: NDArray[np.float64]
+    past_moment: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    mass_precision: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    spread: int
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    computed: int
+    fitted: int
+
+    @property
+    def smoothness(self) -> Smoothness:
+        """How values vary over the space."""
+        return Smoothness(self.lengths, self.spread)
+
+
+class PartitionLearner:
+    """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures)."""
+
+    state_type = PartitionState
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._cohorts = ["", *(source.name for source in spec.sources)]
+
+    def start(self) -> PartitionState:
+        """One bin, all arms."""
+        arms, cohorts = self.spec.arm_count, len(self._cohorts)
+        none = np.zeros(0, np.int64)
+        length, spread = int(np.argmin(np.abs(LENGTHS - 0.5))), int(np.argmin(np.abs(SPREADS - 0.5)))
+        return PartitionState(
+            rounds=0,
+            seen=0,
+            own=0,
+            axes=none,
+            depths=np.zeros(1, np.int64),
+            paths=np.zeros(1, np.int64),
+            active=np.ones((1, arms), bool),
+            precision=np.zeros((1, arms)),
+            moment=np.zeros((1, arms)),
+            past_depths=none,
+            past_paths=none,
+            past_precision=np.zeros((0, arms)),
+            past_moment=np.zeros((0, arms)),
+            mass=np.ones((cohorts, 1)),
+            mass_precision=np.full((cohorts, 1), math.inf),
+            lengths=np.full(self.spec.dimension, length),
+            spread=spread,
+            mean=np.zeros((1, arms)),
+            variance=np.ones((1, arms)),
+            computed=0,
+            fitted=0,
+        )
+
+    def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+        """Bins with several active arms ask their people; slots are shared out by Thompson sampling.
+
+        At the end (``batch`` 0) every bin plays its best arm.
+        """
+        active = state.active if batch else _best_only(state)
+        bins = np.flatnonzero(active.sum(axis=1) > 1)
+        standard_deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
+        shares = best_chances(state.mean[bins], standard_deviation, active[bins])
+        promise = self.spec.privacy_of(cohort)
+        masses = state.mass[self._cohorts.index(cohort), bins, None] * key_shares(self.spec, shares, cohort)
+        undecided = min(1.0, float(masses.sum()))
+        key_share = float(np.max(masses, initial=0.0))
+        terms = calibrate(promise, batch or self.spec.privacy.min_batch, undecided, key_share)
+        return PartitionPolicy(
+            version=version,
+            dimension=self.spec.dimension,
+            axes=self._axes(state),
+            depths=state.depths,
+            paths=state.paths,
+            active=active,
+            bins=bins,
+            layout=Layout(seed, thresholds(shares, active[bins])),
+            terms=replace(terms, batch=batch),
+            cohort=cohort,
+        )
+
+    def _exploration(self, state: PartitionState) -> Array:
+        """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
+        left = max(0, self.spec.experiment.horizon - state.own)
+        usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
+        return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, state.own))))
+
+    def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
+        lower, upper = self._corners(state)
+        return np.asarray((upper - lower).max(axis=1) > _NARROW)
+
+    def _corners(self, state: PartitionState) -> tuple[Array, Array]:
+        return corners(state.depths, state.paths, state.axes, self.spec.dimension)
+
+    def _axes(self, state: PartitionState) -> NDArray[np.int64]:
+        rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
+        return np.concatenate([state.axes, rest])
+
+    def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
+        state = self._observed(self._counted(state, policy, release), policy, release)
+        if not _news(state, state.computed, _NEWS):
+            return state
+        if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:
+            state = self._fitted(state)
+        state = self._halved(self._sifted(self._computed(state)))
+        return replace(state, computed=state.seen)
+
+    def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Masses of the bins, where a round's scores tell them."""
+        cohort, bins = self._cohorts.index(policy.cohort), policy.bins
+        mass, precision = state.mass.copy(), state.mass_precision.copy()
+        known = weighed(mass[cohort, bins], precision[cohort, bins], *keys_told(self.spec, policy), release)
+        mass[cohort, bins], precision[cohort, bins] = known
+        return replace(state, mass=mass, mass_precision=precision)
+
+    def _observed(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Add the round to what is known of values, by inverse variance.
+
+        A source's sums are in proportion to the share of its people who played the arm, eq. (26) with weights by
+        inverse variance.
+        """
+        bins, cohort = policy.bins, self._cohorts.index(policy.cohort)
+        found = cells(self.spec, policy, release)
+        gain = found.gain * state.mass[cohort, bins, None]
+        # A curator's noise is added once to a sum: a report bears its share of it.
+        variance = by_cell(policy, _variance(release), 1.0) + release.noise / np.maximum(1, found.reports)
+        weight = gain / variance
+        precision, moment = state.precision.copy(), state.moment.copy()
+        precision[bins] += gain * weight * found.reports
+        moment[bins] += weight * found.sums
+        return replace(
+            state,
+            rounds=state.rounds + 1,
+            seen=state.seen + release.reports,
+            own=state.own + (0 if policy.cohort else release.reports),
+            precision=precision,
+            moment=moment,
+        )
+
+    def _evidence(self, state: PartitionState) -> list[tuple[slice, Evidence]]:
+        """What is known of values, by groups of bins that learn from each other."""
+        lower, upper = self._corners(state)
+        groups = []
+        for some, past, inside in ancestry(state.depths, state.paths, state.past_depths, state.past_paths, _TOGETHER):
+            shares = inside * state.mass[0, some]
+            shares = shares / shares.sum(axis=1, keepdims=True)
+            information = np.einsum("pi,pk,pj->kij", shares, state.past_precision[past], shares, optimize=True)
+            size = np.arange(some.stop - some.start)
+            information[:, size, size] += state.precision[some].T
+            weighted = state.moment[some].T + state.past_moment[past].T @ shares
+            groups.append((some, Evidence(lower[some], upper[some], information, weighted)))
+        return groups
+
+    def _fitted(self, state: PartitionState) -> PartitionState:
+        [(_, evidence)] = self._evidence(state)
+        found = evidence.fitted(state.smoothness)
+        return replace(state, lengths=found.lengths, spread=found.spread, fitted=state.seen)
+
+    def _computed(self, state: PartitionState) -> PartitionState:
+        found = [evidence.posterior(state.smoothness) for _, evidence in self._evidence(state)]
+        means, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return replace(state, mean=means, variance=variances)
+
+    def _sifted(self, state: PartitionState) -> PartitionState:
+        """Active arms are those that may be the best at some place of the bin, as far as is known now.
+
+        No wide bin counts as more even than usual, whatever was fitted: it does not show what is hidden in it. An arm
+        that was dropped comes back when what its neighbours learn makes it likely again.
+        """
+        leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
+        lower, upper = self._corners(state)
+        usual = Smoothness(np.full(self.spec.dimension, _USUAL_LENGTH), _USUAL_SPREAD)
+        within = state.smoothness.within(lower, upper)
+        within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
+        variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
+        gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
+        most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        return replace(state, active=~(gap > most * np.sqrt(variance)))
+
+    def _halved(self, state: PartitionState) -> PartitionState:
+        """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
+        lower, upper = self._corners(state)
+        differences = state.smoothness.halves(lower, upper)
+        leader = state.mean.argmax(axis=1)[:, None]
+        known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
+        ready = known & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        if not ready.any():
+            return state
+        deepest = ready & (state.depths == len(state.axes))
+        if deepest.any():
+            # A new level halves the dimension along which its bins differ most.
+            state = replace(state, axes=np.append(state.axes, differences[deepest].mean(axis=0).argmax()))
+        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
+        mass = state.mass[:, copies] / (1 + fresh)
+        return self._computed(
+            replace(
+                state,
+                depths=depths,
+                paths=paths,
+                active=state.active[copies],
+                precision=state.precision[copies] * ~fresh[:, None],
+                moment=state.moment[copies] * ~fresh[:, None],
+                past_depths=np.append(state.past_depths, state.depths[ready]),
+                past_paths=np.append(state.past_paths, state.paths[ready]),
+                past_precision=np.concatenate([state.past_precision, state.precision[ready]]),
+                past_moment=np.concatenate([state.past_moment, state.moment[ready]]),
+                mass=mass,
+                mass_precision=np.where(fresh, (_HALF_KNOWN * mass) ** -2, state.mass_precision[:, copies]),
+            )
+        )
+
+    def describe(self, state: PartitionState) -> dict[str, Any]:
+        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
+        low, high = self.spec.reward.low, self.spec.reward.high
+        means = low + (high - low) * (state.mean + 1) / 2
+        errors = (high - low) * np.sqrt(state.variance) / 2
+        return describe(state, means, errors, self.spec.experiment.arms)
+
+
+def _news(state: PartitionState, before: int, times: float) -> bool:
+    """Whether ``times`` as many people have reported as ``before``.
+
+    Sources do not count once own people report: many who told little must not hold up what few tell well.
+    """
+    others = state.seen - state.own if state.own else 0
+    return state.seen - others >= times * max(0, before - others)
+
+
+def _variance(release: KeyedSums) -> Array:
+    """Variance of one report's score at each key, estimated from the hits."""
+    if not len(release.hits):
+        return np.ones(0)
+    reports = max(1, release.reports)
+    floor = max(release.hit_other / 4, release.hit_none / 4, 1 / reports)
+    pooled = max(floor, float(release.hits.mean()) / reports)
+    return np.asarray(np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL)))
+
+
+def _best_only(state: PartitionState) -> NDArray[np.bool_]:
+    best = np.where(state.active, state.mean, -np.inf).argmax(axis=1)
+    return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])

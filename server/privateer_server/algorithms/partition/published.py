@@ -1,0 +1,162 @@
+"""The partition bandit as published: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer.coins import UNIT, Layout
+from privateer.contributions import CellSums
+from privateer.experiment import Spec
+from privateer.terms import calibrate
+
+_CONFIDENCE: Final = 2.0
+"""C_n of eq. (14) is 2 log2(n), as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class PublishedState:
+    """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
+
+    ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
+    ``counts`` are (cohorts, bins, arms).
+    """
+
+    rounds: int
+    seen: int
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    people: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+
+class PublishedPartitionLearner:
+    """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
+
+    C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
+    that; a bin is refined when all its active arms are narrow, where the paper asks for one.
+    """
+
+    state_type = PublishedState
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._cohorts = ["", *(source.name for source in spec.sources)]
+        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
+        told = sum(source.people for source in spec.sources)
+        self._log = math.log2(max(2, spec.experiment.horizon, told))
+
+    def start(self) -> PublishedState:
+        """One bin, all arms."""
+        arms, cohorts = self.spec.arm_count, len(self._cohorts)
+        zero = np.zeros(1, np.int64)
+        sums = np.zeros((cohorts, 1, arms))
+        return PublishedState(0, 0, zero, zero, np.ones((1, arms), bool), np.zeros((cohorts, 1), np.int64), sums, sums)
+
+    def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+        """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
+
+        At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
+        """
+        active = state.active if batch else self._best(state)
+        shares = self._shares(state) if batch else active
+        edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
+        return PartitionPolicy(
+            version=version,
+            dimension=self.spec.dimension,
+            axes=np.arange(DEPTH_MAX) % self.spec.dimension,
+            depths=state.depths,
+            paths=state.paths,
+            active=active,
+            bins=np.arange(len(state.depths)),
+            layout=Layout(seed, edges),
+            terms=replace(calibrate(self.spec.privacy_of(cohort), batch, 1.0, 1.0), batch=batch),
+            cohort=cohort,
+        )
+
+    def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
+        """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
+        which = np.arange(len(self._cohorts)) == self._cohorts.index(policy.cohort)
+        state = replace(
+            state,
+            rounds=state.rounds + 1,
+            seen=state.seen + release.reports,
+            people=state.people + which[:, None] * release.reports,
+            rewards=state.rewards + which[:, None, None] * release.rewards,
+            counts=state.counts + which[:, None, None] * release.counts,
+        )
+        mean, radius = self._estimates(state)
+        state = replace(state, active=self._surviving(state, mean, radius))
+        return self._refined(state, radius)
+
+    def _shares(self, state: PublishedState) -> NDArray[np.float64]:
+        """Chance of every arm in each bin, eq. (8)."""
+        return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
+
+    def _surviving(
+        self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Active arms less those that eq. (16) and (29) drop."""
+        lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
+        return np.asarray(state.active & ~(lower > mean + 2 * radius))
+
+    def _best(self, state: PublishedState) -> NDArray[np.bool_]:
+        mean = np.where(state.active, self._estimates(state)[0], -np.inf)
+        return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
+
+    def _estimates(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
+
+        A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
+        of noise are wild; the radius is infinite where the weighted count is not positive.
+        """
+        explored = state.people >= self._log**2
+        people = np.maximum(state.people, 1)
+        weights = np.minimum(np.abs((self._epsilons**2 / people)[..., None] * state.counts), explored[..., None])
+        count = (weights * state.counts).sum(axis=0)
+        some = count > 0
+        count = np.where(some, count, 1.0)
+        spread = np.maximum((people / self._epsilons**2)[..., None], state.counts)
+        radius = np.sqrt(_CONFIDENCE * self._log * (weights**2 * spread).sum(axis=0)) / count
+        mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
+        return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
+
+    def _refined(self, state: PublishedState, radius: NDArray[np.float64]) -> PublishedState:
+        tau = 2.0 ** (-state.depths / self.spec.dimension)
+        narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
+        ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        copies = np.repeat(np.arange(len(ready)), 1 + ready)
+        fresh = ready[copies]
+        second = np.concatenate([[False], copies[1:] == copies[:-1]])
+        keep = ~fresh
+        return replace(
+            state,
+            depths=state.depths[copies] + fresh,
+            paths=np.where(fresh, 2 * state.paths[copies] + second, state.paths[copies]),
+            active=state.active[copies],
+            people=state.people[:, copies] * keep,
+            rewards=state.rewards[:, copies] * keep[:, None],
+            counts=state.counts[:, copies] * keep[:, None],
+        )
+
+    def describe(self, state: PublishedState) -> dict[str, Any]:
+        """The state for people: estimate and radius of each active arm, bin by bin."""
+        mean, radius = self._estimates(state)
+        names = self.spec.experiment.arms
+        rows = [
+            {
+                "depth": int(state.depths[b]),
+                "path": int(state.paths[b]),
+                "arms": {
+                    names[k]: {"mean": float(mean[b, k]), "radius": float(min(radius[b, k], 1e9))}
+                    for k in np.flatnonzero(state.active[b])
+                },
+            }
+            for b in range(len(state.depths))
+        ]
+        return {"rounds": state.rounds, "seen": state.seen, "bins": rows}

@@ -1,0 +1,31 @@
+"""How the slots of a bin are shared out over its arms."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from privateer.coins import UNIT
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+
+
+def best_chances(
+    mean: NDArray[np.float64], standard_deviation: NDArray[np.float64], active: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Chance that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
+    draws = mean[:, :, None] + standard_deviation[:, :, None] * _NODES[None, None, :]
+    below = np.ones_like(draws)
+    for rival in range(mean.shape[1]):
+        beaten = ndtr((draws - mean[:, rival, None, None]) / standard_deviation[:, rival, None, None])
+        beaten[:, rival] = 1.0
+        below *= np.where(active[:, rival, None, None], beaten, 1.0)
+    probabilities = (below @ _WEIGHTS) * active
+    return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
+
+
+def thresholds(shares: NDArray[np.float64], active: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """Slot thresholds of a layout, (bins, arms - 1), for shares (bins, arms), 0 for arms that are not active."""
+    edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
+    # Rounding must not leave a slot to a dropped last arm.
+    last = active.shape[1] - 1 - active[:, ::-1].argmax(axis=1)
+    return np.where(np.arange(active.shape[1] - 1)[None, :] >= last[:, None], np.uint32(UNIT), edges)

@@ -1,0 +1,1 @@
+"""What privacy costs: events describe what happens to a person's record, and the accountant computes the price."""

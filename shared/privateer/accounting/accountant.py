@@ -1,0 +1,211 @@
+"""From an event to its curve: delta for every epsilon, and what proves it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from privateer.accounting.amplification import shuffled_delta
+from privateer.accounting.binomial import shuffled_bits_delta
+from privateer.accounting.clones import clones_delta
+from privateer.accounting.events import (
+    EPSILON_MAX,
+    Approximate,
+    Event,
+    Gaussian,
+    Laplace,
+    Parallel,
+    Pure,
+    Repeated,
+    Sequential,
+    ShuffledBits,
+    ShuffledMessage,
+    ShuffledResponse,
+    check_event,
+)
+from privateer.accounting.gaussian import gaussian_delta
+from privateer.accounting.loss import Composition, from_curve
+from privateer.errors import SpecError
+
+_GRID: Final = 600
+"""Grid points between 0 and the largest epsilon of a composed curve."""
+_EPSILON_DIGITS: Final = 1e-9
+_ROUNDING: Final = 1 + 1e-9
+_LEAST: Final = 1e-9
+"""Bounds of shuffled messages are for epsilon above 0."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Privacy of an event.
+
+    Attributes
+    ----------
+    exact
+        Whether `delta` is exact (up to floating point, rounded up), or a certified upper bound.
+    proof
+        Why it holds.
+    """
+
+    exact: bool
+    proof: str
+    _delta: Callable[[float], float]
+
+    def delta(self, epsilon: float) -> float:
+        """Delta at ``epsilon``, at least 0.
+
+        Raises
+        ------
+        SpecError
+            If ``epsilon`` is out of range.
+        """
+        if not 0 <= epsilon <= EPSILON_MAX:
+            raise SpecError(f"must be 0 to {EPSILON_MAX:g}", field="epsilon", remedy="choose another value")
+        return self._delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon at ``delta``, rounded up; infinite if no epsilon up to 64 reaches it.
+
+        Raises
+        ------
+        SpecError
+            If ``delta`` is not in [0, 1).
+        """
+        if not 0 <= delta < 1:
+            raise SpecError("must be at least 0 and below 1", field="delta", remedy="choose another value")
+        if self._delta(0.0) <= delta:
+            return 0.0
+        if self._delta(EPSILON_MAX) > delta:
+            return math.inf
+        low, high = 0.0, EPSILON_MAX
+        while high - low > _EPSILON_DIGITS * max(1.0, low):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._delta(middle) <= delta else (middle, high)
+        return high
+
+
+def account(event: Event) -> Curve:
+    """The curve of an event.
+
+    Raises
+    ------
+    SpecError
+        If anything in it is unknown or out of range: nothing is computed then.
+    """
+    check_event(event)
+    return _curve(event)
+
+
+def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
+    match event:
+        case Pure(epsilon):
+            proof = "worst pair of pure epsilon: randomized response (Kairouz, Oh and Viswanath 2015)"
+            return Curve(True, proof, lambda e: _pure_delta(e, epsilon))
+        case Gaussian(standard_deviation, sensitivity):
+            proof = "analytic Gaussian (Balle and Wang 2018, Theorem 8)"
+            return Curve(
+                True, proof, lambda e: min(1.0, _ROUNDING * gaussian_delta(e, standard_deviation, sensitivity))
+            )
+        case Laplace(scale, sensitivity):
+            return Curve(
+                True, "Laplace noise on one number, in closed form", lambda e: _laplace_delta(e, sensitivity / scale)
+            )
+        case ShuffledResponse(local_epsilon, symbols, honest):
+            proof = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
+            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
+        case ShuffledMessage(local_epsilon, honest):
+            proof = "clones (Feldman, McMillan and Talwar, FOCS 2021, Theorem 3.2)"
+            return Curve(False, proof, lambda e: _shuffled(clones_delta, e, local_epsilon, honest))
+        case ShuffledBits(trials, probability, levels, coordinates):
+            proof = "binomial privacy loss distribution, losses shared out upwards"
+            return Curve(False, proof, lambda e: shuffled_bits_delta(e, trials, probability, levels, coordinates))
+        case Approximate(epsilon, delta):
+            proof = "worst pair of (epsilon, delta) (Kairouz, Oh and Viswanath 2015)"
+            return Curve(False, proof, lambda e: min(1.0, delta + (1 - delta) * _pure_delta(e, epsilon)))
+        case Parallel(events):
+            curves = [_curve(one) for one in events]
+            proof = "parallel: the worst of " + "; ".join(sorted({curve.proof for curve in curves}))
+            return Curve(all(curve.exact for curve in curves), proof, lambda e: max(curve.delta(e) for curve in curves))
+        case Repeated(of, count):
+            return _composed(_flattened(of) * count)
+        case Sequential():
+            return _composed(_flattened(event))
+    raise SpecError("an event of no known kind", field="event", remedy="see docs/accounting.md")
+
+
+def _shuffled(bound: Callable[..., float], epsilon: float, local_epsilon: float, *facts: int) -> float:
+    """A bound for epsilon above 0, capped by what the message promises alone."""
+    alone = _pure_delta(epsilon, local_epsilon)
+    # A curve falls by at most as much as e^epsilon grows.
+    below = math.expm1(_LEAST) if epsilon < _LEAST else 0.0
+    return min(alone, bound(max(epsilon, _LEAST), local_epsilon, *facts) + below)
+
+
+def _pure_delta(epsilon: float, pure: float) -> float:
+    """Of randomized response, which dominates whatever has pure epsilon: (e^pure - e^epsilon)_+ / (e^pure + 1)."""
+    return 0.0 if epsilon >= pure else min(1.0, _ROUNDING * -math.expm1(epsilon - pure) / (1 + math.exp(-pure)))
+
+
+def _laplace_delta(epsilon: float, pure: float) -> float:
+    return 0.0 if epsilon >= pure else _ROUNDING * -math.expm1((epsilon - pure) / 2)
+
+
+def _flattened(event: Event) -> list[Event]:
+    match event:
+        case Sequential(events):
+            return [leaf for one in events for leaf in _flattened(one)]
+        case Repeated(of, count):
+            return _flattened(of) * count
+        case _:
+            return [event]
+
+
+def _composed(events: list[Event]) -> Curve:
+    """Adaptive sequential composition: exact for normal noise, by loss distributions else."""
+    if len(events) == 1:
+        return _curve(events[0])
+    normal = [event for event in events if isinstance(event, Gaussian)]
+    rest = [event for event in events if not isinstance(event, Gaussian)]
+    merged: list[Event] = list(rest)
+    if normal:
+        ratio = math.sqrt(sum((event.sensitivity / event.standard_deviation) ** 2 for event in normal))
+        merged.append(Gaussian(1.0, ratio))
+    if not rest:
+        gaussian = _curve(merged[0])
+        return Curve(True, f"composition of normal noise; {gaussian.proof}", gaussian._delta)
+    counted = [(one, len(list(group))) for one, group in groupby(sorted(merged, key=repr))]
+    proofs = sorted({_curve(one).proof for one, _ in counted})
+    loss = _loss_of(counted)
+    proof = "composition of dominating pairs, losses shared out upwards; " + "; ".join(proofs)
+    pure = sum(_pure_epsilon(event) for event in events)
+    return Curve(False, proof, lambda e: min(_pure_delta(e, pure), loss.delta(e)))
+
+
+def _pure_epsilon(event: Event) -> float:
+    """Pure epsilon of an event, infinite if it has none: simple sums hold whatever a grid loses."""
+    match event:
+        case Pure(epsilon):
+            return epsilon
+        case Laplace(scale, sensitivity):
+            return sensitivity / scale
+        case ShuffledResponse(local_epsilon) | ShuffledMessage(local_epsilon):
+            return local_epsilon
+        case Approximate(epsilon, delta) if delta == 0:
+            return epsilon
+    return math.inf
+
+
+def _loss_of(counted: list[tuple[Event, int]]) -> Composition:
+    """The composed loss of dominating pairs, one a kind of event, on one grid."""
+    curves = [(_curve(one), count) for one, count in counted]
+    reaches = [_reach(curve) for curve, _ in curves]
+    step = max(reaches) / _GRID
+    parts = [(from_curve(curve.delta, step, reach), n) for (curve, n), reach in zip(curves, reaches, strict=True)]
+    return Composition(tuple(parts))
+
+
+def _reach(curve: Curve) -> float:
+    """An epsilon beyond which a curve has next to nothing; what is left there counts as infinite loss."""
+    least = curve.delta(EPSILON_MAX)
+    return max(1e-6, min(curve.epsilon(least + 1e-16), EPSILON_MAX))

@@ -1,0 +1,166 @@
+"""Amplification by shuffling: the central guarantee of a batch of locally randomized reports."""
+
+import math
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import scipy  # loads its parts when they are first used
+from numpy.typing import NDArray
+from scipy.special import betainc
+
+from privateer.errors import SpecError
+
+_TAIL: Final = 1e-20
+"""Probability that truncation drops on each side; it is added to delta."""
+_ROUNDING: Final = 1 + 1e-5
+"""Covers what floating point loses in differences of binomial tails (measured: below 2e-7)."""
+_WELL_BELOW: Final = 0.9
+"""A bound for fewer people stands for a larger batch if rounding cannot lift it to delta."""
+_BUCKETS: Final = 32
+"""Intervals into which the number of blanket messages is rounded down."""
+_RESOLUTION: Final = 1e-3
+"""Local epsilons are searched, and published, in steps of this size."""
+
+
+def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
+    """Delta at ``epsilon`` of a shuffled batch of k-ary randomized responses with public random slots.
+
+    A certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and Nissim
+    (CRYPTO 2019, Lemma 5.3) with all rounding towards a larger delta. For two symbols it is the lemma's value, which is
+    an upper bound itself: the lemma shows the adversary which of the others' messages are the blanket's.
+
+    A message is (slot, symbol). The slot is uniform and independent of the data; the symbol is randomized response
+    around a true symbol that slot and data determine. With probability symbols / (e^local_epsilon + symbols - 1) a
+    message is uniform over both whatever the data: the blanket. The worst neighbours differ in their true symbol in
+    every slot, and relabelling the symbols slot by slot maps them to plain randomized response.
+
+    Parameters
+    ----------
+    epsilon
+        Central epsilon, > 0.
+    local_epsilon
+        Epsilon of one report, > 0.
+    symbols
+        Size of the alphabet, >= 2.
+    batch
+        Reports that the amplification counts on, the person's own included, >= 1.
+
+    Notes
+    -----
+    With e = e^epsilon, l = e^local_epsilon and M blanket messages, of which A carry the true symbol and B the
+    neighbour's, the bound is E[symbols / (l + symbols - 1) * ((l - 1)(A - e B)/M - (e - 1))_+] for
+    M = 1 + Bin(batch - 1, blanket), T = A + B ~ Bin(M, 2/symbols), A ~ Bin(T, 1/2). Given T it falls with M, so M is
+    rounded down.
+    """
+    if local_epsilon <= epsilon:
+        return 4 * _TAIL
+    weight = 1.0 / (math.exp(local_epsilon) + symbols - 1)
+    pairs, pairs_mass = _exact(batch - 1, 2 * weight)
+    # The fewer the other messages the larger the bound, so the fewest that any number of pairs leaves serve for all.
+    least_rest = batch - 1 - int(pairs[-1])
+    rest, rest_mass = _rounded_down(least_rest, (symbols - 2) * weight / (1 - 2 * weight))
+    # The person's own message, uniform in the blanket's bookkeeping, is one of the two symbols or neither.
+    delta = 4 * symbols * _TAIL
+    for own, share in ((1, 2 / symbols), (0, 1 - 2 / symbols)):
+        messages = pairs[:, None] + rest[None, :] + 1
+        excess = _excess(pairs[:, None] + own, messages, epsilon, local_epsilon, symbols)
+        delta += share * float(pairs_mass @ excess @ rest_mass)
+    return min(1.0, delta * _ROUNDING)
+
+
+def _range(trials: int, probability: float) -> tuple[int, int]:
+    """Closed range that holds a binomial but for the tails, by Bernstein's inequality."""
+    log = -math.log(_TAIL)
+    width = math.sqrt(2 * trials * probability * (1 - probability) * log) + log
+    mean = trials * probability
+    return max(0, math.floor(mean - width)), min(trials, math.ceil(mean + width))
+
+
+def _exact(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The points of a binomial without its tails, and their probabilities."""
+    low, high = _range(trials, probability)
+    points = np.arange(low, high + 1, dtype=np.float64)
+    return points, np.asarray(scipy.stats.binom.pmf(points, trials, probability))
+
+
+def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A binomial rounded down to the lower ends of at most ``_BUCKETS`` intervals: points and their mass."""
+    low, high = _range(trials, probability)
+    points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
+    below = scipy.stats.binom.cdf(points - 1, trials, probability)
+    below[0] = 0.0
+    return points.astype(np.float64), np.diff(np.append(below, 1.0))
+
+
+def _excess(
+    pairs: NDArray[np.float64], messages: NDArray[np.float64], epsilon: float, local_epsilon: float, symbols: int
+) -> NDArray[np.float64]:
+    """E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
+    e, l = math.exp(epsilon), math.exp(local_epsilon)  # noqa: E741
+    more = math.expm1(local_epsilon)
+    slope = more * (1 + e)
+    offset = more * e * pairs + math.expm1(epsilon) * messages
+    least = np.floor(offset / slope) + 1
+    trials = np.maximum(pairs, 1.0)
+    gain = slope * pairs / 2 * _upper_tail(least - 1, trials - 1) - offset * _upper_tail(least, trials)
+    return np.asarray(np.maximum(np.where(pairs > 0, gain, 0.0), 0.0) * symbols / (l + symbols - 1) / messages)
+
+
+def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(Bin(trials, 1/2) >= at_least), elementwise; ``bdtrc`` would lose three digits at the centre of 1e7 trials."""
+    inside = (at_least >= 1) & (at_least <= trials)
+    tail = betainc(np.where(inside, at_least, 1.0), np.where(inside, trials - at_least + 1, 1.0), 0.5)
+    return np.where(inside, tail, np.where(at_least < 1, 1.0, 0.0))
+
+
+@lru_cache(maxsize=4096)
+def _delta_of(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
+    return shuffled_delta(epsilon, local_epsilon, symbols, batch)
+
+
+@lru_cache(maxsize=4096)
+def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: int, limit: float) -> float:
+    """Largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Central promise, > 0.
+    symbols
+        Size of the alphabet, >= 2.
+    batch
+        Reports that the amplification counts on.
+    limit
+        What the local epsilon must not exceed; protects a person if shuffler and server collude.
+
+    Returns
+    -------
+    float
+        A multiple of 0.001, at least ``min(epsilon, limit)`` (a report that is private alone needs no amplification).
+
+    Raises
+    ------
+    SpecError
+        If ``batch`` is below 1.
+    """
+    if batch < 1:
+        raise SpecError("the amplification counts on no report", field="privacy.honest_fraction", remedy="raise it")
+    least = min(epsilon, limit)
+    # More people never harm, so what fewer of them reach needs no new computation; large batches live on this.
+    fewer = 1 << (batch.bit_length() - 1)
+    if _delta_of(epsilon, limit, symbols, fewer) <= _WELL_BELOW * delta:
+        return limit
+
+    def margin(local_epsilon: float) -> float:
+        return math.log(shuffled_delta(epsilon, local_epsilon, symbols, batch)) - math.log(delta)
+
+    if margin(limit) <= 0:
+        return limit
+    if margin(least + _RESOLUTION) >= 0:
+        return least
+    found = float(scipy.optimize.brentq(margin, least + _RESOLUTION, limit, xtol=_RESOLUTION / 4))
+    steps = math.floor(found / _RESOLUTION)
+    while steps * _RESOLUTION > least and margin(steps * _RESOLUTION) > 0:
+        steps -= 1
+    return max(least, steps * _RESOLUTION)

@@ -1,0 +1,292 @@
+"""One symbol for a vector: one of the public random directions nearest to it, by subset selection."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, bdtrc, betaincc, betainccinv, ndtri, roots_legendre
+
+from privateer.coins import mix
+from privateer.contributions import BoundedVectors, VectorSums
+from privateer.errors import OutOfRange, SpecError
+from privateer.sampling.entropy import NoiseSource
+from privateer.sampling.response import SubsetResponse
+from privateer.vectors import Ball
+
+Array = NDArray[np.float64]
+REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
+DIRECTIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_BLOCK: Final = 1 << 15
+"""Random numbers made at a time; keeps the working set in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class SymbolVectorTotal:
+    """Sums over reports of the signed directions they name, shape (coordinates + 1,) in fixed point."""
+
+    reports: int
+    sums: NDArray[np.int64]
+
+
+_NODES: Final = roots_legendre(200)
+"""Places and weights of a quadrature on [-1, 1]."""
+_FIXED: Final = 1 << 30
+"""Units of a fixed-point direction: integer sums do not depend on the order of addition."""
+
+
+@dataclass(frozen=True)
+class VectorSymbol:
+    """Randomize a vector to a symbol: a public direction and its sign, likely one that the vector points to.
+
+    A slot gives ``directions`` independent uniform directions in one dimension more than the vector has; the vector,
+    lifted by that coordinate to length 1, has the ``chosen`` of them with the largest absolute products, with their
+    signs, for its own symbols. Subset selection protects them. The direction sent, divided by its mean product with
+    the vector and by the response's gain, is unbiased. With many directions this is PrivUnit with the best parameters
+    (Bhowmick et al. 2018; Asi, Feldman and Talwar 2022: optimal among local mechanisms for unit vectors), as Isik et
+    al. (2023) show of random simplices; but every secret probability is certified, since only a symbol is random in
+    secret. Where PrivUnit draws secret points of a sphere in floating point, we hash public ones.
+
+    Parameters
+    ----------
+    ball
+        What people may tell; its L2 radius counts.
+    epsilon
+        Pure local privacy of a report.
+    directions
+        At least 1; the alphabet has twice as many symbols.
+    chosen
+        Of the directions, 1 to all.
+    seed
+        Public seed of the round, 64 bits.
+
+    Notes
+    -----
+    Privacy cost: epsilon-LDP per report (subset selection; slots and directions are independent of the data).
+
+    Raises
+    ------
+    SpecError
+        If there is no such randomizer.
+    """
+
+    ball: Ball
+    epsilon: float
+    directions: int
+    chosen: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.chosen <= self.directions:
+            raise SpecError("must be 1 to directions", field="chosen", remedy="use what the calibration gives")
+        if self.response.threshold == 0:
+            raise SpecError("too small to tell anything", field="epsilon", remedy="choose a larger epsilon")
+
+    @cached_property
+    def response(self) -> SubsetResponse:
+        """The randomizer of the symbol; its probabilities also debias."""
+        return SubsetResponse(self.epsilon, 2 * self.directions, self.chosen)
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report."""
+        return REPORT.itemsize
+
+    @cached_property
+    def scale(self) -> float:
+        """What a named direction is multiplied by to be unbiased for a person's vector."""
+        product, _ = products(self.ball.coordinates + 1, self.directions, self.chosen)
+        return self.ball.radius / (product * self.response.gain)
+
+    def variance(self, length: float) -> float:
+        """Variance of one report for a vector of a length, in radii, all coordinates together; exact.
+
+        A named direction is c u + sqrt(1 - c^2) w, u the lifted vector and w uniform among what is orthogonal to it.
+        What the report leaves out is its last coordinate.
+        """
+        d, gain = self.ball.coordinates, self.response.gain
+        square = gain * products(d + 1, self.directions, self.chosen)[1] + (1 - gain) / (d + 1)
+        lift = 1 - length**2
+        last = square * lift + (1 - square) * (1 - lift) / d
+        return self.scale**2 * (1 - last) - (self.ball.radius * length) ** 2
+
+    @cached_property
+    def error(self) -> float:
+        """Variance of one report, all coordinates together, for the vectors for which it is largest."""
+        return max(self.variance(0.0), self.variance(1.0))
+
+    @cached_property
+    def worst_projection(self) -> float:
+        """Largest variance of one report along a direction of length 1, whatever the vector and the direction.
+
+        With a the share of the lifted vector along the direction, a named direction's square along it has the mean
+        square * a^2 + (1 - square) / d * (1 - a^2), from which the mean's square is taken: linear in a^2.
+        """
+        d, gain = self.ball.coordinates, self.response.gain
+        square = gain * products(d + 1, self.directions, self.chosen)[1] + (1 - gain) / (d + 1)
+        return self.scale**2 * max((1 - square) / d, square - (self.ball.radius / self.scale) ** 2)
+
+    def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
+        """Reports of n people, shape (n,), dtype `REPORT`."""
+        reports = np.empty(len(contributions), dtype=REPORT)
+        reports["slot"] = contributions.slots
+        reports["symbol"] = self.response.randomize(self.own(contributions), noise)
+        return reports
+
+    def own(self, contributions: BoundedVectors) -> NDArray[np.int64]:
+        """Everybody's own symbols, shape (n, chosen), in any order; secret."""
+        lifted = self._lifted(contributions)
+        own = np.empty((len(lifted), self.chosen), np.int64)
+        step = max(1, _BLOCK // (self.directions * lifted.shape[1]))
+        for start in range(0, len(lifted), step):
+            rows = slice(start, start + step)
+            dots = self._dots(contributions.slots[rows], lifted[rows])
+            best = np.argpartition(-np.abs(dots), self.chosen - 1, axis=1)[:, : self.chosen]
+            own[rows] = 2 * best + (np.take_along_axis(dots, best, axis=1) > 0)
+        return own
+
+    def _dots(self, slots: NDArray[np.uint32], lifted: Array) -> Array:
+        """Products of lifted vectors with the directions of their slots, shape (n, directions)."""
+        dots = np.empty((len(lifted), self.directions))
+        step = max(1, _BLOCK // lifted.size)
+        for start in range(0, self.directions, step):
+            some = np.arange(start, min(start + step, self.directions))
+            named = self._directions(slots[:, None], some[None, :])
+            dots[:, some] = np.einsum("nhd,nd->nh", named, lifted)
+        return dots
+
+    def _lifted(self, contributions: BoundedVectors) -> Array:
+        unit = self.ball.clip(contributions.values) / self.ball.radius
+        lift = np.sqrt(np.maximum(0.0, 1 - np.square(unit).sum(axis=1, keepdims=True)))
+        return np.concatenate([unit, lift], axis=1)
+
+    def _directions(self, slots: NDArray[np.uint32], indices: NDArray[np.int64]) -> Array:
+        """Unit vectors of (slot, index), which broadcast; shape (..., coordinates + 1)."""
+        places = np.arange(self.ball.coordinates + 1, dtype=np.uint64)
+        words = mix(mix(slots.astype(np.uint64) + np.uint64(self.seed)) ^ mix(indices.astype(np.uint64)))
+        bits = mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)) >> np.uint64(11)
+        normal = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
+        return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
+
+    def parse(self, rows: bytes) -> NDArray[np.void]:
+        """Reports from their concatenated bytes, shape (n,), dtype `REPORT`.
+
+        Raises
+        ------
+        OutOfRange
+            If the bytes are not whole reports or a symbol is not in the alphabet.
+        """
+        if len(rows) % REPORT.itemsize:
+            raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
+        reports = np.frombuffer(rows, dtype=REPORT)
+        if np.any(reports["symbol"] >= self.response.symbols):
+            raise OutOfRange("not a symbol of this round's alphabet", remedy="send what the client library makes")
+        return reports
+
+    def empty(self) -> SymbolVectorTotal:
+        """The total of no reports."""
+        return SymbolVectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
+
+    def add(self, total: SymbolVectorTotal, reports: NDArray[np.void]) -> SymbolVectorTotal:
+        """``total`` with ``reports`` (n,) counted in."""
+        sums = np.zeros(self.ball.coordinates, np.int64)
+        step = max(1, _BLOCK // (self.ball.coordinates + 1))
+        for start in range(0, len(reports), step):
+            part = reports[start : start + step]
+            symbols = part["symbol"].astype(np.int64)
+            named = self._directions(part["slot"], symbols >> 1)
+            sums += _summed((2 * (symbols & 1) - 1)[:, None] * named)
+        return self.merge(total, SymbolVectorTotal(len(reports), sums))
+
+    def merge(self, left: SymbolVectorTotal, right: SymbolVectorTotal) -> SymbolVectorTotal:
+        """The total of two disjoint sets of reports."""
+        return SymbolVectorTotal(left.reports + right.reports, left.sums + right.sums)
+
+    def release(self, total: SymbolVectorTotal, _: NoiseSource) -> VectorSums:
+        """What the learner may see: a function of randomized reports alone, without further cost or noise."""
+        return self._released(total)
+
+    def _released(self, total: SymbolVectorTotal) -> VectorSums:
+        noise = total.reports * self.error / self.ball.coordinates
+        return VectorSums(total.reports, total.sums / _FIXED * self.scale, noise)
+
+    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
+        """Draw a release, without hashing anybody's directions: the product of a named one is an order statistic.
+
+        Exact in law when slots' hashes are independent.
+        """
+        sums = np.zeros(self.ball.coordinates, np.int64)
+        step = max(1, _BLOCK // (self.ball.coordinates + 1))
+        for start in range(0, len(contributions), step):
+            rows = slice(start, start + step)
+            part = BoundedVectors(contributions.slots[rows], contributions.values[rows])
+            sums += _summed(self._named(self._lifted(part), rng))
+        return self._released(SymbolVectorTotal(len(contributions), sums))
+
+    def _named(self, lifted: Array, rng: np.random.Generator) -> Array:
+        """Signed directions that people with these lifted vectors name."""
+        n, half = len(lifted), self.ball.coordinates / 2
+        rank = rng.integers(1, self.chosen + 1, n)
+        # The share of directions with a larger product is uniform; of those chosen it is one of the smallest.
+        share = rng.beta(rank, self.directions - rank + 1)
+        product = np.sqrt(betainccinv(0.5, half, share))
+        uniform = np.sqrt(rng.beta(0.5, half, n)) * rng.choice([-1.0, 1.0], n)
+        product = np.where(rng.random(n) < self.response.gain, product, uniform)[:, None]
+        aside = rng.normal(size=lifted.shape)
+        aside -= np.einsum("nd,nd->n", aside, lifted)[:, None] * lifted
+        aside /= np.linalg.norm(aside, axis=1, keepdims=True)
+        return np.asarray(product * lifted + np.sqrt(1 - product**2) * aside)
+
+
+def _summed(named: Array) -> NDArray[np.int64]:
+    """Sum of directions without their last coordinate, in fixed point."""
+    return np.asarray(np.rint(named[:, :-1] * _FIXED).astype(np.int64).sum(axis=0))
+
+
+@lru_cache(maxsize=4096)
+def products(dimension: int, directions: int, chosen: int) -> tuple[float, float]:
+    """Means of product and squared product of a unit vector with one of its chosen directions, picked uniformly.
+
+    One product's square is Beta(1/2, (dimension - 1) / 2), dimension at least 2. With N of the absolute products above
+    x, min(chosen, N) of the chosen ones are; N is binomial, and the integral of that number's mean over x sums them.
+    """
+    # Beyond 12 deviations of a product nothing that matters is left; x = end sin(angle) is smooth up to x = 1.
+    end = min(1.0, 12 / math.sqrt(dimension))
+    angles, weights = (_NODES[0] + 1) * math.pi / 4, _NODES[1] * math.pi / 4
+    x, steps = end * np.sin(angles), end * np.cos(angles) * weights
+    share = betaincc(0.5, (dimension - 1) / 2, x * x)
+    few = directions * share * bdtr(chosen - 2, directions - 1, share) if chosen > 1 else 0.0
+    above = few / chosen + bdtrc(chosen - 1, directions, share)
+    return float(steps @ above), float(steps @ (2 * x * above))
+
+
+def symbol_vectors(ball: Ball, epsilon: float, seed: int) -> VectorSymbol:
+    """The mechanism with the fewest directions whose error is within 2 % of the least of all.
+
+    Raises
+    ------
+    SpecError
+        If epsilon is out of range.
+    """
+    directions, chosen = best_directions(ball.coordinates, epsilon)
+    return VectorSymbol(ball, epsilon, directions, chosen, seed)
+
+
+@lru_cache(maxsize=256)
+def best_directions(coordinates: int, epsilon: float) -> tuple[int, int]:
+    """Numbers of directions and of chosen ones at a local epsilon; see `symbol_vectors`."""
+    ball, found = Ball("l2", 1.0, coordinates), {}
+    for directions in DIRECTIONS:
+        tried = {c: VectorSymbol(ball, epsilon, directions, c, 0).error for c in _counts(directions, epsilon)}
+        chosen = min(tried, key=tried.__getitem__)
+        found[directions, chosen] = tried[chosen]
+    return next(pair for pair, error in found.items() if error <= 1.02 * min(found.values()))
+
+
+def _counts(directions: int, epsilon: float) -> list[int]:
+    """Numbers of chosen directions worth trying: around the share that serves a response of many symbols best."""
+    share = 2 / (1 + math.exp(epsilon))
+    around = {round(directions * share * factor) for factor in np.geomspace(0.25, 32.0, 50)}
+    return sorted({min(max(count, 1), directions) for count in around})

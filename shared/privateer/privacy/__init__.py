@@ -1,1 +1,0 @@
-"""What a report costs, and the randomness that pays for it."""

@@ -1,0 +1,250 @@
+"""A door that is away, or behind something that answers for it, loses no report that was paid for."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer.errors import AlreadyReported, NotFound, RoundClosed, Unavailable, WrongDigest
+from privateer.wire.problem import problem_body
+from privateer_client import AsyncClient, Client, Ledger, Outcome
+from tests.support.devices import StillTime, still
+from tests.support.phases import LIMITS, small_spec
+from tests.support.phases import published as published_phase
+from tests.support.publications import published, shuffle_spec
+from tests.support.specs import make_spec
+
+CONTEXT = {"x1": 0.3, "x2": 0.9}
+DOWN = httpx.ConnectError("down")
+
+
+class Endpoint:
+    """A server with a policy; its door answers what it is told to, and remembers what it was sent."""
+
+    def __init__(self, answer: httpx.Response | Exception | None, body: bytes | None = None) -> None:
+        self.answer = answer
+        self.publication = body or published(make_spec())
+        self.bodies: list[bytes] = []
+        self.endpoints: set[str] = set()
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, content=self.publication)
+        self.bodies.append(request.content)
+        self.endpoints.add(str(request.url))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        given = self.answer or httpx.Response(202, json={"accepted": 1, "refused": {}})
+        return httpx.Response(given.status_code, headers=dict(given.headers), content=given.content)
+
+
+def device(endpoint: Endpoint, folder: Path, shuffler: str | None = None) -> Client:
+    """The application, started anew."""
+    ledger = Ledger(folder / "ledger.db")
+    return Client("http://s", shuffler=shuffler, ledger=ledger, transport=httpx.MockTransport(endpoint))
+
+
+def report(endpoint: Endpoint, folder: Path, shuffler: str | None = None) -> Outcome:
+    session = device(endpoint, folder, shuffler).join("test")
+    session.choose(CONTEXT)
+    return session.report(1.0)
+
+
+async def report_async(endpoint: Endpoint, folder: Path) -> Outcome:
+    transport = httpx.MockTransport(endpoint)
+    async with AsyncClient("http://s", ledger=Ledger(folder / "ledger.db"), transport=transport) as client:
+        session = await client.join("test")
+        session.choose(CONTEXT)
+        return await session.report(1.0)
+
+
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[StillTime]:
+    return still(monkeypatch)
+
+
+def problem(error: Exception) -> httpx.Response:
+    assert isinstance(error, Unavailable | RoundClosed | WrongDigest | NotFound)
+    return httpx.Response(error.status, content=problem_body(error))
+
+
+AWAY = {
+    "nobody": DOWN,
+    "silence": httpx.ReadTimeout("silence"),
+    "broken off": httpx.RemoteProtocolError("broken off"),
+    "full": problem(Unavailable("the round is full", remedy="send the same bytes again later")),
+    "fault": httpx.Response(500, content=b"<html>"),
+    "too many": httpx.Response(429),
+    "early": httpx.Response(425),
+    "a page that wants a password": httpx.Response(200, content=b"<html>log in</html>"),
+    "a redirect": httpx.Response(302, headers={"location": "http://portal/"}),
+    "a proxy": httpx.Response(403, content=b"<html>"),
+    "a shuffler that knows no such experiment yet": problem(NotFound("none", remedy="check its spelling")),
+}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("away", AWAY.values(), ids=AWAY)
+def test_a_report_waits_and_the_next_start_sends_the_same_bytes(
+    tmp_path: Path, away: httpx.Response | Exception, kind: str
+) -> None:
+    endpoint = Endpoint(away)
+    outcome = report(endpoint, tmp_path) if kind == "sync" else asyncio.run(report_async(endpoint, tmp_path))
+    assert outcome == "pending"
+    tried = len(endpoint.bodies)
+    endpoint.answer = None
+    session = device(endpoint, tmp_path).join("test")
+    assert len(endpoint.bodies) == tried + 1
+    assert len(set(endpoint.bodies)) == 1
+    session.choose(CONTEXT)
+    with pytest.raises(AlreadyReported):
+        session.report(1.0)
+    device(endpoint, tmp_path).join("test")
+    assert len(endpoint.bodies) == tried + 1
+    assert len(Ledger(tmp_path / "ledger.db").payments()) == 1
+
+
+def test_a_device_keeps_trying_for_its_patience(tmp_path: Path, time: StillTime) -> None:
+    """Ten seconds by default, where three tries once took 19 milliseconds."""
+    began = time.now
+    assert report(Endpoint(DOWN), tmp_path) == "pending"
+    assert time.now - began == pytest.approx(10)
+    assert len(time.pauses) >= 6
+
+
+def test_a_door_that_comes_back_in_time_is_not_missed(tmp_path: Path, time: StillTime) -> None:
+    began = time.now
+
+    class Restarting(Endpoint):
+        def __call__(self, request: httpx.Request) -> httpx.Response:
+            self.answer = DOWN if time.now < began + 2 else None
+            return super().__call__(request)
+
+    outcomes = []
+    for person in range(20):
+        began = time.now
+        (tmp_path / str(person)).mkdir()
+        outcomes.append(report(Restarting(None), tmp_path / str(person)))
+    assert outcomes == [Outcome.ACCEPTED] * 20
+
+
+def test_what_a_door_asks_for_is_honoured_within_patience(tmp_path: Path, time: StillTime) -> None:
+    busy = httpx.Response(503, headers={"retry-after": "3"})
+    assert report(Endpoint(busy), tmp_path) == "pending"
+    assert time.pauses
+    assert all(pause >= 3 for pause in time.pauses)
+
+
+@pytest.mark.parametrize("asked", ["999999999", "9" * 5000, "-1", "nan", "Wed, 21 Oct 2065 07:28:00 GMT", "3 s"])
+def test_a_door_cannot_hold_a_device(tmp_path: Path, time: StillTime, asked: str) -> None:
+    began = time.now
+    endpoint = Endpoint(httpx.Response(503, headers={"retry-after": asked}))
+    assert report(endpoint, tmp_path) == "pending"
+    assert time.now - began <= 10
+
+
+def test_a_door_that_hangs_delays_a_join_by_one_timeout(tmp_path: Path, time: StillTime) -> None:
+    """Five reports wait; together they are tried no longer than one request may take."""
+    asked: list[float] = []
+
+    def hang(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            name = request.url.path.split("/")[2]
+            return httpx.Response(200, content=published(make_spec({"experiment.name": name})))
+        asked.append(request.extensions["timeout"]["read"])
+        time.now += asked[-1]
+        raise httpx.ReadTimeout("silence")
+
+    ledger = Ledger(tmp_path / "ledger.db")
+    client = Client("http://s", ledger=ledger, timeout=4.0, patience=0.0, transport=httpx.MockTransport(hang))
+    for person in range(5):
+        session = client.join(f"test-{person}")
+        session.choose(CONTEXT)
+        assert session.report(1.0) == "pending"
+    began = time.now
+    client.join("another")
+    assert time.now - began <= 4.0
+    assert client.resend() == {f"test-{person}": Outcome.PENDING for person in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("final", "outcome"),
+    [
+        (problem(RoundClosed("closed")), Outcome.LATE),
+        (problem(WrongDigest("another publication")), Outcome.REFUSED),
+        (None, Outcome.ACCEPTED),
+        (httpx.Response(409, content=b'{"type":"urn:privateer:problem:duplicate-report"}'), Outcome.ACCEPTED),
+    ],
+)
+def test_what_is_answered_for_good_is_deleted(tmp_path: Path, final: httpx.Response | None, outcome: Outcome) -> None:
+    endpoint = Endpoint(DOWN)
+    assert report(endpoint, tmp_path) == "pending"
+    sealed = endpoint.bodies[0][-60:]
+    assert sealed in (tmp_path / "ledger.db").read_bytes()
+    endpoint.answer = final
+    assert device(endpoint, tmp_path).resend() == {"test": outcome}
+    assert device(endpoint, tmp_path).resend() == {}
+    assert all(sealed not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_a_report_goes_to_the_door_it_was_made_for_and_to_no_other(tmp_path: Path) -> None:
+    """A server, a shuffler and an application that changed their minds do not get what was meant for others."""
+    endpoint = Endpoint(DOWN, published(shuffle_spec()))
+    assert report(endpoint, tmp_path, "http://first") == "pending"
+    endpoint.answer = None
+    assert device(endpoint, tmp_path, "http://second").resend() == {}
+    assert device(endpoint, tmp_path).resend() == {}
+    other = Ledger(tmp_path / "ledger.db")
+    assert (
+        Client("http://t", shuffler="http://first", ledger=other, transport=httpx.MockTransport(endpoint)).resend()
+        == {}
+    )
+    assert device(endpoint, tmp_path, "http://first").resend() == {"test": Outcome.ACCEPTED}
+    assert endpoint.endpoints == {"http://first/experiments/test/reports"}
+
+
+def test_tries_and_pauses_do_not_depend_on_the_record(
+    tmp_path: Path, time: StillTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    for person, reward in enumerate((0.0, 1.0)):
+        (tmp_path / str(person)).mkdir()
+        monkeypatch.setattr("privateer_client.pace._RANDOM.uniform", lambda low, high: high)
+        endpoint, before = Endpoint(httpx.Response(503)), len(time.pauses)
+        session = device(endpoint, tmp_path / str(person)).join("test")
+        session.choose({"x1": reward, "x2": 1 - reward})
+        assert session.report(reward) == "pending"
+        seen.append((time.pauses[before:], [len(body) for body in endpoint.bodies]))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [0.25, 0.5, 1.0, 2.0, 4.0, 2.25]
+
+
+async def test_async_clients_resend_too(tmp_path: Path) -> None:
+    endpoint = Endpoint(DOWN)
+    assert await report_async(endpoint, tmp_path) == "pending"
+    tried, endpoint.answer = len(endpoint.bodies), None
+    ledger, transport = Ledger(tmp_path / "ledger.db"), httpx.MockTransport(endpoint)
+    async with AsyncClient("http://s", ledger=ledger, transport=transport) as client:
+        assert await client.resend() == {"test": Outcome.ACCEPTED}
+        assert await client.resend() == {}
+    assert len(endpoint.bodies) == tried + 1
+    assert len(set(endpoint.bodies)) == 1
+
+
+def test_vectors_of_a_phase_wait_as_well(tmp_path: Path) -> None:
+    """A long report, sent by a client that is started for the next phase."""
+    endpoint = Endpoint(DOWN, published_phase(small_spec("shuffle")))
+
+    def phases() -> Client:
+        ledger, transport = Ledger(tmp_path / "ledger.db"), httpx.MockTransport(endpoint)
+        return Client("http://s", shuffler="http://m", limits=LIMITS, ledger=ledger, transport=transport)
+
+    session = phases().join_phase("test")
+    session.asked = True
+    assert session.report(dict.fromkeys(session.plays, 0.25)) == "pending"
+    tried, endpoint.answer = len(endpoint.bodies), None
+    assert not phases().join_phase("test").asked
+    assert (len(endpoint.bodies), len(set(endpoint.bodies))) == (tried + 1, 1)
+    assert phases().resend() == {}

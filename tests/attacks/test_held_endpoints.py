@@ -1,0 +1,135 @@
+"""Attackers hold sockets: idle, half open, in mid-header, in mid-body. Honest people hardly notice."""
+
+import http.client
+import select
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from privateer.wire.batch import SIGNATURE_HEADER
+from privateer_server.api.polls import STRANGERS_MAX
+from tests.attacks.endpoints import SECONDS, SLOWER, Endpoint, Repeated, endpoint, hardly_slower, junk
+
+MIB = 1 << 20
+BOTH = pytest.mark.parametrize("name", ["server", "shuffler"])
+
+
+@BOTH
+@pytest.mark.parametrize("sockets", [2500, pytest.param(9000, marks=pytest.mark.nightly)])
+def test_half_open_connections(tmp_path: Path, name: str, sockets: int) -> None:
+    """Connections on which nothing is said: more than a process may have by default, or than a service keeps."""
+    with endpoint(tmp_path, name) as at:
+        held: list[socket.socket] = []
+
+        def attack() -> Callable[[], object]:
+            held.extend(at.connect("127.0.0.2") for _ in range(sockets))
+            return lambda: [one.close() for one in held]
+
+        assert hardly_slower(at, attack) < SLOWER
+
+
+def endless(at: Endpoint, piece: bytes) -> int:
+    """Bytes of a request's headers, a MiB at a time, that a service takes before it hangs up; 200 MiB at most."""
+    with at.connect() as one:
+        one.sendall(b"GET /healthz HTTP/1.1\r\nhost: here\r\nx: ")
+        sent = 0
+        with suppress(ConnectionError):
+            while sent < 200 * MIB:
+                one.sendall(piece * (MIB // len(piece)))
+                sent += MIB
+    return sent
+
+
+@BOTH
+@pytest.mark.parametrize("piece", [b"a" * 32, b"\r\nx: " + b"a" * 27], ids=["one line", "many lines"])
+def test_a_header_that_never_ends(tmp_path: Path, name: str, piece: bytes) -> None:
+    with endpoint(tmp_path, name) as at:
+        before = at.memory()
+        assert endless(at, piece) < 16 * MIB  # what socket buffers take
+        assert at.memory() - before < 32 * MIB
+        at.median(1)
+
+
+def unfinished(at: Endpoint) -> Iterator[socket.socket]:
+    """Uploads of 4 MiB that stop after the first."""
+    head = f"POST {at.path} HTTP/1.1\r\nhost: here\r\ncontent-length: {4 * MIB}\r\n\r\n".encode()
+    for _ in range(300):
+        one = at.connect("127.0.0.2")
+        one.setblocking(True)
+        one.settimeout(SECONDS)
+        with suppress(ConnectionError):
+            one.sendall(head + bytes(MIB))
+        yield one
+
+
+@BOTH
+def test_uploads_that_stop_in_the_middle(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies take no more memory than the budget, and the attacker's own make room for others."""
+    monkeypatch.setenv("PRIVATEER_BODY_BUDGET", str(32 * MIB))
+    monkeypatch.setenv("PRIVATEER_BATCH_BYTES_MAX", str(16 * MIB))
+    with endpoint(tmp_path, name) as at:
+        held: list[socket.socket] = []
+
+        def attack() -> Callable[[], object]:
+            held.extend(unfinished(at))
+            return lambda: [one.close() for one in held]
+
+        before = at.memory()
+        assert hardly_slower(at, attack) < SLOWER
+        assert at.memory() - before < (32 + 64) * MIB
+
+
+def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
+    """A long poll lasts a minute and costs one line: without a limit, those who wait keep others out."""
+    asking = b"GET /experiments/test/policy?wait=30 HTTP/1.1\r\nhost: here\r\nif-none-match: *\r\n\r\n"
+    with endpoint(tmp_path, "server") as at, ExitStack() as stack:
+        held = [stack.enter_context(at.connect("127.0.0.2")) for _ in range(2 * STRANGERS_MAX)]
+        for one in held:
+            one.sendall(asking)
+        at.median(10)  # the server has come to all of them
+        answered = select.select(held, [], [], SECONDS)[0]
+        assert len(answered) == STRANGERS_MAX
+        assert all(one.recv(4096).startswith(b"HTTP/1.1 304 ") for one in answered)
+
+
+def test_idle_sockets_on_the_door_for_batches(tmp_path: Path) -> None:
+    """Unsigned batches are refused before their bodies: those who wait to send one hold nothing."""
+    with endpoint(tmp_path, "server") as at:
+        admin = urlsplit(at.admin)
+        head = (
+            f"POST /batches HTTP/1.1\r\nhost: here\r\n{SIGNATURE_HEADER}: {'0' * 128}\r\ncontent-length: {MIB}\r\n\r\n"
+        )
+        held = [socket.create_connection((admin.hostname, admin.port), SECONDS) for _ in range(8)]
+        try:
+            for one in held:
+                one.sendall(head.encode())
+            for one in held:
+                assert one.recv(4096).startswith(b"HTTP/1.1 403 ")
+        finally:
+            for one in held:
+                one.close()
+
+
+@pytest.mark.parametrize("reports", [1000, 1])
+def test_junk_from_elsewhere(tmp_path: Path, reports: int) -> None:
+    """1.3 MB of sealed junk a second in large uploads, or report by report as fast as a thread does it."""
+    with endpoint(tmp_path, "server") as at:
+        body, here = junk(at, reports), urlsplit(at.url)
+
+        def send() -> None:
+            source = ("127.0.0.2", 0)
+            connection = http.client.HTTPConnection(here.hostname or "", here.port, SECONDS, source)
+            with suppress(OSError):
+                connection.request("POST", at.path, body)
+                connection.getresponse().read()
+            connection.close()
+
+        def attack() -> Callable[[], object]:
+            senders = [Repeated(send, 1.3e6 / len(body) / 8 if reports > 1 else 25) for _ in range(8)]
+            return lambda: [one.end() for one in senders]
+
+        assert hardly_slower(at, attack) < SLOWER

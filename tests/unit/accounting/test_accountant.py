@@ -1,0 +1,235 @@
+"""Curves of events and compositions against an established accountant, from 1e-12 to .5; unknown events fail closed."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from privateer.accounting import accountant
+from privateer.accounting.accountant import account
+from privateer.accounting.events import (
+    Approximate,
+    Gaussian,
+    Laplace,
+    Parallel,
+    Pure,
+    Repeated,
+    Sequential,
+    ShuffledBits,
+    ShuffledMessage,
+    ShuffledResponse,
+    read_event,
+)
+from privateer.accounting.loss import Composition, from_curve
+from privateer.errors import SpecError
+
+STEP = 1e-3
+
+
+def pure(epsilon):
+    return pld.from_privacy_parameters(
+        common.DifferentialPrivacyParameters(epsilon, 0), value_discretization_interval=STEP
+    )
+
+
+def gaussian(standard_deviation):
+    return pld.from_gaussian_mechanism(standard_deviation, value_discretization_interval=STEP)
+
+
+def laplace(scale):
+    return pld.from_laplace_mechanism(scale, value_discretization_interval=STEP)
+
+
+COMPOSED = {
+    "thirty small": (Repeated(Pure(0.1), 30), lambda: pure(0.1).self_compose(30)),
+    "seven normal": (Repeated(Gaussian(2.0), 7), lambda: gaussian(2.0).self_compose(7)),
+    "normal and Laplace": (
+        Sequential((Gaussian(4.0), Repeated(Laplace(10.0), 10))),
+        lambda: gaussian(4.0).compose(laplace(10.0).self_compose(10)),
+    ),
+    "nested": (
+        Sequential((Pure(0.5), Sequential((Gaussian(3.0), Repeated(Sequential((Pure(0.2), Gaussian(5.0))), 3))))),
+        lambda: (
+            pure(0.5).compose(gaussian(3.0)).compose(pure(0.2).self_compose(3)).compose(gaussian(5.0).self_compose(3))
+        ),
+    ),
+    "approximate": (
+        Repeated(Approximate(0.3, 1e-8), 4),
+        lambda: pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(0.3, 1e-8), value_discretization_interval=STEP
+        ).self_compose(4),
+    ),
+}
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.1, 1e-3, 1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("name", COMPOSED)
+def test_compositions_agree_with_an_established_accountant(name, delta):
+    """Within 1 % of an oracle that is itself pessimistic by its grid."""
+    event, oracle = COMPOSED[name]
+    expected = oracle().get_epsilon_for_delta(delta)
+    found = account(event).epsilon(delta)
+    assert found == pytest.approx(expected, rel=0.01, abs=2e-3) or (math.isinf(found) and math.isinf(expected))
+
+
+def test_normal_composition_is_exact():
+    curve = account(Sequential((Gaussian(3.0), Gaussian(4.0, 2.0))))
+    ratio = math.hypot(1 / 3, 2 / 4)
+    assert curve.exact
+    assert curve.delta(1.0) == pytest.approx(account(Gaussian(1 / ratio)).delta(1.0), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Pure(1.0),
+        Gaussian(1.0),
+        Laplace(0.5),
+        Approximate(1.0, 1e-7),
+        ShuffledResponse(4.0, 2, 1000),
+        ShuffledResponse(4.0, 9, 1000),
+        ShuffledMessage(3.0, 1000),
+        ShuffledBits(5000, 0.5, 5, 10),
+        Repeated(ShuffledMessage(2.0, 500), 3),
+        Parallel((Pure(0.3), Gaussian(2.0))),
+    ],
+)
+def test_curves_fall_and_invert(event):
+    curve = account(event)
+    deltas = [curve.delta(float(e)) for e in np.linspace(0, 6, 25)]
+    assert all(np.diff(deltas) <= 1e-12)
+    assert 0 <= deltas[-1] <= deltas[0] <= 1
+    for delta in (1e-12, 1e-9, 1e-6, 1e-3, 0.1, 0.5):
+        epsilon = curve.epsilon(delta)
+        if math.isfinite(epsilon):
+            assert curve.delta(epsilon) <= delta * (1 + 1e-9)
+            assert epsilon < 1e-6 or curve.delta(epsilon * (1 - 1e-6)) >= delta * (1 - 1e-3)
+    assert curve.proof
+
+
+def test_parallel_is_the_worst_part():
+    parts = (Pure(0.3), Gaussian(2.0), Laplace(4.0))
+    curve = account(Parallel(parts))
+    for epsilon in (0.0, 0.2, 1.0):
+        assert curve.delta(epsilon) == max(account(part).delta(epsilon) for part in parts)
+
+
+def test_pure_events_add_up():
+    assert account(Repeated(Pure(1.0), 3)).epsilon(0.0) == pytest.approx(3.0, abs=1e-6)
+
+
+def test_what_is_laid_out_on_a_grid_never_claims_less():
+    for event in (Pure(0.7), Gaussian(1.3), Laplace(1.0), ShuffledMessage(3.0, 1000)):
+        curve = account(event)
+        one = Composition(((from_curve(curve.delta, 0.05, accountant._reach(curve)), 1),))
+        for epsilon in np.linspace(0, 3, 31):
+            assert one.delta(float(epsilon)) >= curve.delta(float(epsilon)) * (1 - 1e-9) - 1e-15
+
+
+def test_simple_addition_of_deltas_is_not_what_is_done():
+    """Planted: taking the curve of one event for two of them is far below the oracle."""
+    weak = account(Pure(0.5)).epsilon(1e-6)
+    assert weak < 0.6 * pure(0.5).self_compose(2).get_epsilon_for_delta(1e-6)
+
+
+class Unknown(Pure, frozen=True, tag="unknown"):
+    """No event of ours."""
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        object(),
+        None,
+        Sequential((Pure(1.0), object())),  # type: ignore[arg-type]
+        Parallel((Repeated("pure", 3),)),  # type: ignore[arg-type]
+        Pure(math.nan),
+        Pure(-1.0),
+        Gaussian(0.0),
+        Gaussian(1.0, math.inf),
+        ShuffledMessage(3.0, 0),
+        Repeated(Pure(1.0), 0),
+        Sequential(()),
+    ],
+)
+def test_what_is_unknown_or_out_of_range_fails_closed(event, monkeypatch):
+    monkeypatch.setattr(accountant, "_curve", lambda _: pytest.fail("computed before the whole was checked"))
+    with pytest.raises(SpecError):
+        account(event)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"event": "gausian", "standard_deviation": 1},
+        {"event": "gaussian"},
+        {"event": "gaussian", "standard_deviation": 1, "extra": 2},
+        {"event": "gaussian", "standard_deviation": "much"},
+        [],
+        3,
+        {"event": "repeated", "of": {"event": "pure", "epsilon": 1}, "count": 1.5},
+    ],
+)
+def test_what_does_not_read_as_an_event_is_refused(value):
+    with pytest.raises(SpecError) as refused:
+        read_event(value)
+    assert refused.value.field == "event"
+
+
+def test_events_read_from_json():
+    value = {
+        "event": "sequential",
+        "events": [{"event": "pure", "epsilon": 0.5}, {"event": "gaussian", "standard_deviation": 2}],
+    }
+    assert read_event(value) == Sequential((Pure(0.5), Gaussian(2.0)))
+
+
+@pytest.mark.parametrize("bad", [-0.1, math.nan, 65.0])
+def test_epsilon_out_of_the_certified_range_is_refused(bad):
+    with pytest.raises(SpecError):
+        account(Pure(1.0)).delta(bad)
+
+
+@pytest.mark.parametrize("bad", [-0.1, math.nan, 1.0])
+def test_delta_out_of_range_is_refused(bad):
+    with pytest.raises(SpecError):
+        account(Pure(1.0)).epsilon(bad)
+
+
+def nested(depth):
+    event = {"event": "pure", "epsilon": 0.001}
+    for _ in range(depth):
+        event = {"event": "sequential", "events": [event]}
+    return event
+
+
+def repeated(depth, count):
+    event = {"event": "pure", "epsilon": 0.001}
+    for _ in range(depth):
+        event = {"event": "repeated", "of": event, "count": count}
+    return event
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (nested(33), "event"),
+        (nested(400), "event"),
+        (repeated(3, 100_000), "count"),
+        (repeated(2, 1000), "count"),
+        ({"event": "sequential", "events": [repeated(1, 60_000), repeated(1, 60_000)]}, "count"),
+        ({"event": "pure\ud800", "epsilon": 1}, "event"),
+    ],
+)
+def test_what_would_exhaust_whoever_checks_it_is_refused(value, field):
+    """An event comes out of a file that anybody may have written."""
+    with pytest.raises(SpecError) as refused:
+        read_event(value)
+    assert refused.value.field == field
+
+
+def test_what_is_not_too_much_is_computed():
+    assert account(read_event(nested(20))).epsilon(0.0) == pytest.approx(0.001, rel=1e-5)
+    assert account(read_event(repeated(2, 10))).epsilon(0.0) == pytest.approx(0.1, rel=1e-5)

@@ -1,0 +1,152 @@
+"""Amplification by shuffling against exact enumeration, the blanket lemma and published anchor values."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from privateer.accounting.accountant import account
+from privateer.accounting.amplification import _upper_tail, amplified_local_epsilon, shuffled_delta
+from privateer.accounting.events import ShuffledResponse
+from privateer.errors import SpecError
+from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
+
+ANCHORS = [
+    (0.1, {1000: 0.73, 10_000: 1.83, 100_000: 3.71, 1_000_000: 5.94}),
+    (0.5, {1000: 2.30, 10_000: 4.34, 100_000: 6.60, 1_000_000: 8.90}),
+    (1.0, {1000: 3.27, 3000: 4.29, 10_000: 5.47, 100_000: 7.76, 1_000_000: 10.06}),
+    (2.0, {1000: 4.07, 10_000: 6.32, 100_000: 8.62, 1_000_000: 10.92}),
+]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "batch", "expected"), [(e, n, value) for e, row in ANCHORS for n, value in row.items()]
+)
+def test_binary_column(epsilon, batch, expected):
+    assert amplified_local_epsilon(epsilon, 1e-6, 2, batch, 16.0) == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize(
+    ("batch", "symbols"), [(2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 3), (4, 3), (5, 3), (2, 4), (3, 4), (4, 4)]
+)
+@pytest.mark.parametrize(("epsilon", "local_epsilon"), [(0.1, 1.0), (0.5, 1.0), (1.0, 1.5), (1.0, 3.0), (2.0, 5.0)])
+def test_bound_covers_small_batches_exactly(epsilon, local_epsilon, symbols, batch, slots):
+    if slots * symbols > 6 and batch > 3:
+        batch = 3
+    exact = exact_delta(epsilon, local_epsilon, symbols, batch, slots)
+    assert shuffled_delta(epsilon, local_epsilon, symbols, batch) >= exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("half", [10, 1000, 10**5, 5 * 10**6, 10**8, 4 * 10**9])
+def test_tails_keep_their_digits_at_the_centre(half):
+    """By symmetry the tail there is 1/2 and half the central binomial term, which Stirling's series gives."""
+    term = (1 - 1 / (8 * half) + 1 / (128 * half**2)) / math.sqrt(math.pi * half)
+    tail = _upper_tail(np.array([half, half + 1.0]), np.array([2 * half, 2.0 * half]))
+    assert tail == pytest.approx([(1 + term) / 2, (1 - term) / 2], rel=1e-9 if half > 10 else 1e-5)
+
+
+def test_the_enumeration_catches_a_bound_that_is_too_small():
+    """Planted: counting on two people more than there are."""
+    assert shuffled_delta(0.5, 2.0, 2, 6) < exact_delta(0.5, 2.0, 2, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 10, 40])
+@pytest.mark.parametrize(("epsilon", "local_epsilon"), [(0.1, 0.5), (0.5, 2.0), (1.0, 4.0), (2.0, 7.0)])
+def test_two_symbols_equal_the_blanket_lemma(epsilon, local_epsilon, batch):
+    expected = blanket_delta(epsilon, local_epsilon, 2, batch)
+    found = shuffled_delta(epsilon, local_epsilon, 2, batch)
+    assert expected <= found == pytest.approx(expected, rel=2e-5, abs=1e-18)
+
+
+@pytest.mark.parametrize(("epsilon", "local_epsilon", "batch"), [(1e-12, 1e-11, 30), (1e-12, 1e-9, 20)])
+def test_tiny_promises_keep_their_digits(epsilon, local_epsilon, batch):
+    """e^epsilon - 1 by subtraction lost four digits here, towards a smaller delta."""
+    with mpmath.workdps(50):
+        e, gain = mpmath.exp(epsilon), mpmath.expm1(local_epsilon)
+        blanket, lemma = 2 / (gain + 2), mpmath.mpf(0)
+        for others in range(batch):
+            probability = mpmath.binomial(batch - 1, others) * blanket**others * (1 - blanket) ** (batch - 1 - others)
+            m = others + 1
+            excess = [max(0, gain * (a - e * (m - a)) / m - (e - 1)) for a in range(m + 1)]
+            lemma += (
+                probability
+                * blanket
+                * sum(mpmath.binomial(m, a) / mpmath.mpf(2) ** m * x for a, x in enumerate(excess))
+            )
+        assert lemma <= mpmath.mpf(shuffled_delta(epsilon, local_epsilon, 2, batch)) <= lemma * (1 + mpmath.mpf("2e-5"))
+
+
+def test_two_symbols_are_an_upper_bound_and_say_so():
+    """The lemma tells the adversary more than a batch does."""
+    assert shuffled_delta(0.1, 1.0, 2, 5) > 1.1 * exact_delta(0.1, 1.0, 2, 5, 1)
+    assert not account(ShuffledResponse(1.0, 2, 5)).exact
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 20, 40])
+@pytest.mark.parametrize("symbols", [3, 4, 9])
+@pytest.mark.parametrize(("epsilon", "local_epsilon"), [(0.1, 0.5), (0.5, 2.0), (1.0, 4.0)])
+def test_more_symbols_are_above_the_blanket_lemma(epsilon, local_epsilon, symbols, batch):
+    expected = blanket_delta(epsilon, local_epsilon, symbols, batch)
+    assert shuffled_delta(epsilon, local_epsilon, symbols, batch) >= expected * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "local_epsilon", "symbols", "batch"),
+    [(0.5, 3.0, 3, 500), (0.5, 3.5, 5, 1000), (1.0, 5.0, 17, 2000), (0.1, 2.0, 33, 1000), (0.3, 3.0, 2, 1000)],
+)
+def test_bound_is_tight_against_monte_carlo(epsilon, local_epsilon, symbols, batch):
+    """At most six standard errors below (chance 1e-9 each); rounding up costs at most 7 % of the local epsilon."""
+    estimate, error = sampled_blanket_delta(epsilon, local_epsilon, symbols, batch, 1_000_000, 1)
+    bound = shuffled_delta(epsilon, local_epsilon, symbols, batch)
+    assert estimate > 20 * error
+    assert bound >= estimate - 6 * error
+    assert shuffled_delta(epsilon, 0.93 * local_epsilon, symbols, batch) < estimate + 6 * error
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 9])
+def test_delta_falls_with_the_batch_and_rises_with_the_local_epsilon(symbols):
+    by_batch = [shuffled_delta(1.0, 3.0, symbols, n) for n in (10, 50, 200, 1000, 5000)]
+    assert by_batch == sorted(by_batch, reverse=True)
+    by_epsilon = [shuffled_delta(1.0, e, symbols, 1000) for e in (1.0, 1.1, 2.0, 3.0, 4.0, 6.0, 8.0)]
+    assert by_epsilon == sorted(by_epsilon)
+
+
+@pytest.mark.parametrize("symbols", [2, 3, 8, 33])
+def test_amplified_epsilon_is_the_largest_on_its_grid(symbols):
+    found = amplified_local_epsilon(0.5, 1e-6, symbols, 2000, 16.0)
+    assert shuffled_delta(0.5, found, symbols, 2000) <= 1e-6
+    assert shuffled_delta(0.5, found + 0.002, symbols, 2000) > 1e-6
+    assert found * 1000 == pytest.approx(round(found * 1000), abs=1e-6)
+
+
+def test_amplified_epsilon_grows_with_the_batch():
+    found = [amplified_local_epsilon(1.0, 1e-6, 3, n, 16.0) for n in (10, 100, 1000, 10_000, 100_000)]
+    assert found == sorted(found)
+    assert found[0] >= 1.0
+
+
+def test_the_limit_holds():
+    assert amplified_local_epsilon(1.0, 1e-6, 2, 1_000_000, 8.0) == 8.0
+    assert amplified_local_epsilon(4.0, 1e-6, 2, 1000, 2.0) == 2.0
+
+
+@pytest.mark.parametrize("batch", [1, 2, 10])
+@pytest.mark.parametrize("delta", [1e-6, 1e-10, 1e-25, 1e-300])
+def test_a_hopeless_batch_falls_back_to_the_local_promise(batch, delta):
+    assert amplified_local_epsilon(1.0, delta, 2, batch, 8.0) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-9, 1e-3])
+def test_a_tiny_promise_is_kept(epsilon):
+    found = amplified_local_epsilon(epsilon, 1e-6, 2, 1000, 8.0)
+    assert found >= epsilon
+    assert math.isfinite(found)
+
+
+def test_no_honest_report_is_refused():
+    with pytest.raises(SpecError) as refused:
+        amplified_local_epsilon(1.0, 1e-6, 2, 0, 8.0)
+    assert refused.value.field == "privacy.honest_fraction"
+    assert refused.value.remedy

@@ -1,0 +1,44 @@
+"""References by name: which there are, which a spec has room for, and that the leaky one stays in the lab."""
+
+import pytest
+
+from privateer.errors import SpecError
+from privateer_lab.baselines import BASELINES, chosen
+from tests.support.specs import SHUFFLE, make_spec
+
+NONE = {"privacy.model": "none", "privacy.epsilon": None}
+
+
+def test_names_without_repetition():
+    assert chosen(["linear", "oracle", "linear"], make_spec()) == ["oracle", "linear"]
+    assert chosen([], make_spec()) == []
+
+
+def test_all_are_those_that_the_promise_has_room_for():
+    assert chosen(["all"], make_spec(SHUFFLE)) == list(BASELINES)
+    assert chosen(["all"], make_spec(NONE)) == ["uniform", "constant", "oracle", "tree", "abse"]
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(SpecError, match=r"no reference 'greedy'.*uniform") as refusal:
+        chosen(["greedy"], make_spec())
+    assert refusal.value.field == "--reference"
+
+
+def test_local_privacy_without_an_epsilon_is_refused():
+    with pytest.raises(SpecError, match="promises none"):
+        chosen(["ldpmab"], make_spec(NONE))
+
+
+def test_one_leaks_and_no_spec_can_name_it():
+    assert [name for name, made in BASELINES.items() if made.leaks] == ["leaky"]
+    for field in ("algorithm.name", "privacy.calibration", "privacy.model"):
+        with pytest.raises(SpecError) as refusal:
+            make_spec({field: "leaky"})
+        assert refusal.value.field == field
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_reference_says_what_it_is(name):
+    assert BASELINES[name].__module__ == f"privateer_lab.baselines.{name}"
+    assert BASELINES[name].__doc__

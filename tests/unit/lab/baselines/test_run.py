@@ -1,0 +1,117 @@
+"""References in a run: the same people for all, each as if alone, and the ends of the scale where they belong."""
+
+import numpy as np
+import pytest
+
+from privateer_lab.baselines import BASELINES, run
+from privateer_lab.baselines.base import Visitors
+from privateer_lab.baselines.people import People
+from privateer_lab.baselines.run import play, play_once, summaries
+from tests.support.specs import SHUFFLE, make_spec
+
+PEAKS = {"population.name": "peaks", "experiment.horizon": 6000, "experiment.round_size": 500}
+UNIFORM = 0.41388
+"""Regret of a person under uniform arms; the deviation of 6,000 people's mean is below .006."""
+
+
+def spec_of(**changes: object):
+    return make_spec({**PEAKS, **{name.replace("__", "."): value for name, value in changes.items()}})
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return {run.name: run for run in play_once(spec_of(), list(BASELINES), 0)}
+
+
+def test_the_ends_of_the_scale(outcomes):
+    assert outcomes["uniform"].regret / 6000 == pytest.approx(UNIFORM, abs=0.03)
+    assert outcomes["constant"].regret / 6000 == pytest.approx(0.38363, abs=0.03)
+    assert outcomes["oracle"].regret == 0
+    assert all(outcomes["oracle"].reward > other.reward for name, other in outcomes.items() if name != "oracle")
+
+
+def test_regret_and_reward_are_of_the_same_people(outcomes):
+    """Rewards are coins of what regret counts: over 6,000 people the means differ by .05 once in 1e12."""
+    best = People(spec_of(), 0).next(6000).means.max(axis=1).mean()
+    for outcome in outcomes.values():
+        assert outcome.reward == pytest.approx(best - outcome.regret / 6000, abs=0.05)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_reference_is_the_same_alone(name, outcomes):
+    assert play_once(spec_of(), [name], 0) == [outcomes[name]]
+
+
+def test_seeds_differ():
+    assert play_once(spec_of(), ["uniform"], 1) != play_once(spec_of(), ["uniform"], 0)
+
+
+def test_who_plays_the_same_arm_gets_the_same_reward():
+    people = People(spec_of(), 3)
+    visitors = people.next(500)
+    zeros, ones = np.zeros(500, np.int64), np.ones(500, np.int64)
+    mixed = np.arange(500) % 2
+    rewards = np.where(mixed, people.rewards(visitors, ones), people.rewards(visitors, zeros))
+    assert (people.rewards(visitors, mixed) == rewards).all()
+
+
+def test_groups_change_no_people(monkeypatch):
+    whole = play_once(spec_of(), ["constant"], 0)[0]
+    monkeypatch.setattr(run, "GROUP", 128)
+    assert play_once(spec_of(), ["constant"], 0)[0].regret == pytest.approx(whole.regret)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_groups_within_a_round_are_one_round(name, monkeypatch):
+    """Rounds of 500 in groups of 100 learn as much, within a quarter of uniform's regret."""
+    whole = play_once(spec_of(privacy__epsilon=8.0), [name], 0)[0]
+    monkeypatch.setattr(run, "GROUP", 100)
+    parts = play_once(spec_of(privacy__epsilon=8.0), [name], 0)[0]
+    assert abs(parts.regret - whole.regret) < 0.25 * UNIFORM * 6000
+
+
+def test_people_left_at_the_end_play_and_are_not_asked(monkeypatch):
+    """Under shuffle 300 people are too few for a round of at least 1,000."""
+    asked = []
+    monkeypatch.setattr(BASELINES["uniform"], "learn", lambda self, visitors, arms, values: asked.append(len(arms)))
+    changes = {**PEAKS, **SHUFFLE, "experiment.horizon": 2300, "experiment.round_size": 1000}
+    outcome = play_once(make_spec(changes), ["uniform"], 0)[0]
+    assert asked == [1000, 1000]
+    assert outcome.regret / 2300 == pytest.approx(UNIFORM, abs=0.06)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_reference_plays_at_every_size_and_in_the_end(name):
+    """Two arms and one feature to sixteen and five; the last 300 people report nothing."""
+    for dimension, arms in ((1, 2), (5, 16)):
+        changes = {**SHUFFLE, "experiment.horizon": 2300, "experiment.round_size": 1000, "population.name": "peaks"}
+        size_of_people = 2 if name == "constant" else dimension  # it looks at the population, which has two features
+        reference = BASELINES[name](make_spec(changes, dimension=size_of_people, arms=arms), 0)
+        rng = np.random.default_rng(1)
+        for batch, size in ((1000, 1000), (1000, 1000), (0, 300)):
+            reference.open(batch)
+            contexts = rng.random((size, dimension))
+            visitors = Visitors(0, contexts, contexts, rng.random((size, arms)))
+            played = reference.choose(visitors)
+            assert played.shape == (size,)
+            assert 0 <= played.min() <= played.max() < arms
+            if batch:
+                reference.learn(visitors, played, (rng.random(size) < 0.5).astype(float))
+                reference.close()
+
+
+def test_figures_over_seeds(outcomes):
+    alone = play_once(spec_of(), ["uniform", "leaky"], 0)
+    figures = summaries([alone, play_once(spec_of(), ["uniform", "leaky"], 1)])
+    assert set(figures) == {"uniform", "leaky"}
+    assert figures["leaky"]["leaks"]
+    assert not figures["uniform"]["leaks"]
+    assert figures["uniform"]["regret_worst"] >= figures["uniform"]["regret_mean"]
+    assert figures["uniform"]["regret_ci95"] > 0
+    assert summaries([alone])["uniform"]["regret_ci95"] is None
+
+
+def test_processes_do_not_matter():
+    spec = spec_of(experiment__horizon=1000)
+    alone = sorted(play(spec, ["uniform", "tree"], 2, jobs=1), key=str)
+    assert sorted(play(spec, ["uniform", "tree"], 2, jobs=2), key=str) == alone

@@ -1,0 +1,66 @@
+"""Principal components of a file's columns."""
+
+import numpy as np
+import pytest
+
+from privateer.errors import SpecError
+from privateer.population import Projection
+from privateer_lab.environments import population_for
+from privateer_lab.environments.column import Categories, Numbers
+from privateer_lab.environments.projection import Projected
+from tests.support.specs import make_spec
+
+
+def filled(rows: int, dimension: int):
+    """A projection of two numbers and a category, and its columns as one would write them down."""
+    rng = np.random.default_rng(0)
+    x, y, kind = rng.normal(50, 9, rows), rng.exponential(3.0, rows), rng.choice(["a", "b", "c"], rows)
+    source = Projected(
+        Projection(numbers=("x", "y"), categories=("kind",)),
+        make_spec(dimension=dimension),
+        ("y", "kind", "x"),
+    )
+    for column, values in zip(source.columns, (x, y, kind), strict=True):
+        assert isinstance(column, Numbers | Categories)
+        for value in values:
+            column.add(str(value))
+    table = np.column_stack([(x - x.mean()) / x.std(), (y - y.mean()) / y.std(), *(kind == k for k in "abc")])
+    return source, table
+
+
+def test_components_are_those_of_the_whole_table():
+    """40,000 rows, more than a block; against a singular value decomposition."""
+    source, table = filled(40_000, 3)
+    contexts = source.contexts()
+    centred = table - table.mean(axis=0)
+    scores = centred @ np.linalg.svd(centred, full_matrices=False)[2][:3].T
+    for ours, theirs in zip(contexts.T, scores.T, strict=True):
+        assert abs(np.corrcoef(ours, theirs)[0, 1]) == pytest.approx(1.0, abs=1e-9)
+    inside = ((contexts >= 0) & (contexts <= 1)).mean(axis=0)
+    assert inside == pytest.approx(np.full(3, 0.99), abs=1e-3)
+
+
+def test_more_features_than_components_are_refused():
+    """Three categories of which one follows from the others: four components in all."""
+    assert filled(1000, 4)[0].contexts().shape == (1000, 4)
+    with pytest.raises(SpecError, match="fewer components than features"):
+        filled(1000, 5)[0].contexts()
+
+
+@pytest.mark.parametrize(
+    ("project", "says"),
+    [
+        ({"numbers": ["age", "wage"]}, r"population\.project: no column of the file is named 'wage'"),
+        ({"numbers": ["age", "same"]}, r"population\.project: column 'same' is constant"),
+        ({"numbers": ["age"], "categories": ["alike"]}, r"population\.project: column 'alike' is constant"),
+        ({"numbers": ["age", "job"]}, r"row 2, column 'job' .*categories of population\.project"),
+        ({}, r"population\.project: name columns"),
+        ({"numbers": ["age"], "categories": ["age"]}, r"population\.project: a column is named twice"),
+    ],
+)
+def test_columns_that_cannot_be_projected(tmp_path, project, says):
+    path = tmp_path / "people.csv"
+    path.write_text("age,same,alike,job,kind\n30,1,x,cook,a\n40,1,x,nurse,b\n50,1,x,cook,b\n")
+    population = {"name": "csv", "path": str(path), "label": "kind", "ignore": ["*"], "project": project}
+    with pytest.raises(SpecError, match=says):
+        population_for(make_spec({"experiment.arms": ["a", "b"], "population": population}), 0)

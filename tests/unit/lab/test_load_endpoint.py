@@ -1,0 +1,121 @@
+"""Before the first upload a load run sees that a shuffler stands at its address; later it says what it waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
+from privateer.wire.envelope import header_of
+from privateer.wire.problem import problem_body
+from privateer_lab.load import endpoint
+from privateer_lab.load.wire import Wire
+from privateer_server.rounds import first_round
+from tests.support.phased import phased_spec
+
+KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
+FACTS = b'{"experiment": "test", "version": 1, "model": "shuffle", "batch": 10, "open": true}'
+SERVER = b'{"name": "test", "status": "open", "batch": 10}'
+PAGE = problem_body(NotFound("no such page", remedy="see the documentation"))
+SMALL = problem_body(SpecError("rounds are too small\n\x1b[2J", field="privacy.min_batch", remedy="larger rounds"))
+
+
+@asynccontextmanager
+async def answering(
+    facts: Callable[[], tuple[int, bytes]], decided: Callable[[], bool] = lambda: True
+) -> AsyncIterator[str]:
+    async def told(_: web.Request) -> web.Response:
+        status, body = facts()
+        return web.Response(status=status, body=body)
+
+    async def report(_: web.Request) -> web.Response:
+        if decided():
+            return web.Response(status=202, body=b'{"accepted": 1, "refused": {}}')
+        return web.Response(status=503, body=problem_body(Unavailable("the disk is full", remedy="give it room")))
+
+    app = web.Application()
+    app.router.add_get("/experiments/test", told)
+    app.router.add_post("/experiments/test/reports", report)
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield str(server.make_url(""))
+
+
+async def send(wire: Wire) -> tuple[int, dict[str, int]]:
+    first = first_round(phased_spec(), KEY)
+    async with asyncio.timeout(30):
+        return await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffle")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (200, SERVER, "this is not a shuffler"),
+        (200, b"<html>", "this is not a shuffler"),
+        (404, b"<html>", "this is not a shuffler"),
+        (404, PAGE, "this is not a shuffler"),
+        (422, SMALL, r"rounds are too small\?\?\[2J \(larger rounds\)"),
+    ],
+)
+async def test_an_address_that_takes_no_reports_is_told_at_once(status: int, body: bytes, says: str) -> None:
+    asked: list[int] = []
+    async with (
+        answering(lambda: (asked.append(1), (status, body))[1]) as where,
+        Wire.open("test", where, where, 1) as wire,
+    ):
+        with pytest.raises(PrivateerError, match=f"^--shuffler: {says}"):
+            await send(wire)
+    assert len(asked) == 1
+
+
+async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.3)
+    async with Wire.open("test", "http://127.0.0.1:1", "http://127.0.0.1:1", 1) as wire:
+        with pytest.raises(Unavailable, match=r"^--shuffler: no answer \(is the shuffler running\?\)"):
+            await send(wire)
+
+
+async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
+    answers = [(503, problem_body(Unavailable("later"))), (200, FACTS)]
+    async with answering(lambda: answers.pop(0)) as where, Wire.open("test", where, where, 1) as wire:
+        assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
+    assert answers == []
+
+
+async def test_a_door_that_does_not_decide_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ""
+
+    def told() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return bool(said)
+
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.2)
+    async with answering(lambda: (200, FACTS), told) as where, Wire.open("test", where, where, 1) as wire:
+        assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
+    said += capsys.readouterr().err
+    assert (said.startswith("waiting for the shuffler: "), said.count("\n")) == (True, 1)
+
+
+async def test_what_is_told_is_the_doors_own_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(endpoint, "PATIENCE", 0.0)
+    waiting = endpoint.Waiting("shuffler")
+    waiting.note(503, problem_body(Unavailable("the disk is full", remedy="give it\nroom")))
+    with waiting.limited():
+        await asyncio.sleep(0.05)
+    assert capsys.readouterr().err == "waiting for the shuffler: the disk is full (give it?room)\n"
+
+
+async def test_answers_are_read_to_a_bound() -> None:
+    body = b'{"experiment": "test", "batch": 1, "x": "' + b"x" * (1 << 20) + b'"}'
+    async with answering(lambda: (200, body)) as where, aiohttp.ClientSession() as http:
+        with pytest.raises(NotFound, match="this is not a shuffler"):
+            await endpoint.meet(http, where, "test")

@@ -1,0 +1,60 @@
+"""The load driver's options, and how it ends."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.errors import Unavailable
+from privateer.wire.envelope import header_of
+from privateer_lab.load import command
+from privateer_lab.load.command import main
+from privateer_lab.load.people import PeopleDriver
+from privateer_lab.load.wire import Wire
+from privateer_server.rounds import first_round
+from tests.support.phased import phased_spec
+
+KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
+SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20}
+
+
+@pytest.mark.parametrize("address", ["ftp://127.0.0.1", "127.0.0.1:1", "http://", "nonsense"])
+async def test_a_shuffler_that_is_no_url_is_told_at_once(address: str) -> None:
+    first = first_round(phased_spec(SMALL, "shuffle"), KEY)
+    async with Wire.open("test", "http://127.0.0.1:1", address, 1) as wire, asyncio.timeout(5):
+        with pytest.raises(Unavailable, match="--shuffler"):
+            await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffle")
+
+
+def test_a_seed_below_0_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["test", "--seed", "-1"])
+    said = capsys.readouterr().err
+    assert (stop.value.code, said.count("\n"), "--seed" in said) == (2, 1, True)
+
+
+def test_ctrl_c_is_no_traceback() -> None:
+    told = "import os, signal; from privateer_lab.load import command; "
+    told += f"command._load = lambda _: os.kill(os.getpid(), {int(signal.SIGINT)}); command.main(['test'])"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run(driver: PeopleDriver, *_: object) -> None:
+        driver.result.people, driver.result.accepted = 7, 5
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PeopleDriver, "run", run)
+    monkeypatch.setattr(command, "_is_phased", lambda _: False)
+    with pytest.raises(SystemExit) as stop:
+        main(["test", "--json"])
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)

@@ -1,0 +1,82 @@
+"""A load run whose server went away asks now and then, not all the time; one whose door is full tries again."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.errors import RoundClosed, Unavailable
+from privateer.phased import PhasedPopulation
+from privateer.wire.envelope import header_of
+from privateer.wire.problem import problem_body
+from privateer_lab.load import phases
+from privateer_lab.load.wire import Wire
+from privateer_server.rounds import first_round
+from tests.support.phased import phased_spec
+
+KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
+
+
+@dataclass
+class Away:
+    """Services that take one phase and then do not answer."""
+
+    questions: int = 0
+    sent: int = 0
+    name: str = "test"
+
+    async def fetch(self, old: bytes | None) -> bytes | None:
+        self.questions += 1
+        await asyncio.sleep(0)
+        return first_round(phased_spec(), KEY).publication if old is None else None
+
+    async def send(self, *report: Any) -> tuple[int, dict[str, int]]:
+        return int(report[2]), {}
+
+
+async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "_PATIENCE", 1.0)
+    wire: Any = Away()
+    result = await phases.PhasesDriver(wire, PhasedPopulation(name="linear"), 0).run(None, 1, 10, lambda _: None)
+    assert (result.over, result.accepted) == (False, 2)
+    assert 2 <= wire.questions <= 7
+
+
+async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> None:
+    """Two answers to come back later, a part of the people, then the rest; then a round that has closed."""
+    full = problem_body(Unavailable("the round is full", remedy="send the same bytes again later"))
+    closed = problem_body(RoundClosed("closed"), refused={"round-closed": 5})
+    answers = [
+        (503, full),
+        (429, b""),
+        (202, b'{"accepted": 3, "refused": {"unavailable": 2}}'),
+        (202, b'{"accepted": 2, "refused": {"duplicate-report": 3}}'),
+        (503, full),
+        (409, closed),
+    ]
+    bodies: list[bytes] = []
+
+    async def endpoint(request: web.Request) -> web.Response:
+        bodies.append(await request.read())
+        status, body = answers.pop(0)
+        return web.Response(status=status, body=body)
+
+    async def facts(_: web.Request) -> web.Response:
+        return web.json_response({"experiment": "test", "batch": 10})
+
+    app = web.Application()
+    app.router.add_get("/experiments/test", facts)
+    app.router.add_post("/experiments/test/reports", endpoint)
+    async with TestServer(app, host="127.0.0.1") as server:
+        where = str(server.make_url(""))
+        first = first_round(phased_spec(), KEY)
+        header = header_of(first.round, first.digest)
+        async with Wire.open("test", where, where, 1, None) as wire:
+            assert await wire.send(header, b"sealed", 5, "shuffle") == (5, {})
+            assert len(set(bodies)) == 1 < len(bodies)
+            assert await wire.send(header, b"others", 5, "shuffle") == (0, {"round-closed": 5})
+    assert answers == []

@@ -1,0 +1,82 @@
+"""The curator's sums: sensitivity by search, noise drawn at every release, the promise by the law of a release."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privateer.accounting.curator import SENSITIVITY, curator_delta, curator_standard_deviation
+from privateer.accounting.gaussian import gaussian_delta
+from privateer.coins import Layout
+from privateer.contributions import KeyedValues
+from privateer.errors import OutOfRange, SpecError
+from privateer.mechanisms.central_sums import CentralSums
+from privateer_lab.noise import SeededNoise
+
+LAYOUT = Layout(5, np.array([[30_000], [20_000], [65_536]], np.uint32))
+SLOT = 77
+
+
+def told(key: int, value: float) -> KeyedValues:
+    keys, slots = np.array([key]), np.array([SLOT], np.uint32)
+    group = LAYOUT.group(LAYOUT.hashes(slots, keys), keys) if key >= 0 else np.zeros(1, np.int64)
+    return KeyedValues(slots, keys, group, np.array([value]))
+
+
+def summed(key: int, value: float) -> np.ndarray:
+    one = CentralSums(LAYOUT, 0.0)
+    release = one.release(one.add(one.empty(), one.randomize(told(key, value), SeededNoise(0))), SeededNoise(0))
+    return np.concatenate([release.sums.ravel(), release.hits])
+
+
+def test_no_two_people_differ_by_more_than_the_sensitivity():
+    people = [summed(key, value) for key, value in product((-1, 0, 1, 2), (0.0, 0.3, 0.5, 1.0))]
+    distances = [float(np.linalg.norm(a - b)) for a, b in product(people, people)]
+    assert max(distances) == pytest.approx(SENSITIVITY)
+    assert max(distances) <= SENSITIVITY
+
+
+@pytest.mark.parametrize("standard_deviation", [0.5, 8.45])
+def test_a_release_follows_its_law_and_half_the_noise_is_caught(standard_deviation):
+    """5,000 releases of nobody: normal by Kolmogorov and Smirnov, deviation by chi-square, each at 1e-6."""
+
+    def spread(one: CentralSums) -> float:
+        draws = np.array([one.release(one.empty(), SeededNoise(seed)).sums.ravel() for seed in range(5000)])
+        assert stats.kstest(draws[:, 0] / one.standard_deviation, "norm").pvalue > 1e-6
+        assert abs(np.corrcoef(draws.T) - np.eye(draws.shape[1])).max() < 0.09
+        return float((draws**2).sum()) / standard_deviation**2
+
+    low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], 5000 * 6)
+    assert low < spread(CentralSums(LAYOUT, standard_deviation)) < high
+    assert spread(CentralSums(LAYOUT, standard_deviation / 2)) < low
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-6, 0.1])
+def test_the_promise_counts_the_sampler_in(epsilon, delta):
+    standard_deviation = curator_standard_deviation(epsilon, delta)
+    assert curator_delta(epsilon, standard_deviation) <= delta
+    assert gaussian_delta(epsilon, standard_deviation, SENSITIVITY) < delta
+
+
+def test_noise_is_fresh_at_every_release():
+    one = CentralSums(LAYOUT, 3.0)
+    left, right = (one.release(one.empty(), SeededNoise(seed)) for seed in (1, 2))
+    assert (left.sums != right.sums).all()
+
+
+def test_a_key_that_is_none_is_refused():
+    one = CentralSums(LAYOUT, 1.0)
+    good = one.randomize(told(2, 0.5), SeededNoise(0)).tobytes()
+    assert len(one.parse(good)) == 1
+    for bad in (good[:-1], good + b"\0", (7).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"\0\0"):
+        with pytest.raises(OutOfRange):
+            one.parse(bad)
+
+
+def test_a_release_too_large_for_its_certificate_is_refused():
+    with pytest.raises(SpecError):
+        CentralSums(Layout(1, np.zeros((400_000, 2), np.uint32)), 1.0)
+    assert math.isfinite(CentralSums(LAYOUT, 1.0).standard_deviation)
