@@ -45,6 +45,16 @@ class Layout:
     seed: int
     thresholds: NDArray[np.uint32]
 
+    def __post_init__(self) -> None:
+        if self.thresholds.ndim != 2 or self.thresholds.dtype != np.uint32 or not 0 <= self.seed < 1 << 64:
+            raise ValueError("thresholds are two-dimensional unsigned integers, and a seed has 64 bits")
+
+    @classmethod
+    def small(cls) -> "Layout":
+        """Return a layout of four keys and three groups, for tests and audits."""
+        edges = [[20_000, 40_000], [10_000, UNIT], [0, 30_000], [30_000, 30_000]]
+        return cls(5, np.array(edges, np.uint32))
+
     @property
     def keys(self) -> int:
         """Number of keys."""
