@@ -1,0 +1,91 @@
+"""What an experiment has found: estimates with intervals, a recommendation, and whether it stopped by itself."""
+
+import math
+from typing import Final
+
+import msgspec
+
+from privateer.errors import Malformed
+
+SIZE_MAX: Final = 4 << 20
+"""Bytes of an encoded result."""
+ESTIMATES_MAX: Final = 1 << 16
+_NAME_MAX: Final = 256
+
+
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An estimated quantity and its interval.
+
+    Attributes
+    ----------
+    name
+        What is estimated, e.g. an arm: 1 to 256 printable characters.
+    value, low, high
+        The estimate, in the units of rewards, and the ends of the interval around it.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not (all(map(math.isfinite, (self.low, self.value, self.high))) and self.low <= self.value <= self.high):
+            raise ValueError("an estimate must lie in its interval, and all three numbers must be finite")
+
+
+class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a learner publishes beside its policy.
+
+    Attributes
+    ----------
+    estimates
+        At most 65,536, each with a name of its own.
+    confidence
+        The probability, 0 to 1, with which the intervals hold.
+    recommended
+        The name of the option that the learner recommends; None as long as it recommends nothing.
+    stopped
+        Whether the learner has found what it was looking for and asks nobody any more.
+    """
+
+    estimates: tuple[Estimate, ...]
+    confidence: float
+    recommended: str | None = None
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        if len({estimate.name for estimate in self.estimates}) < len(self.estimates):
+            raise ValueError("two estimates must not have the same name")
+        if len(self.estimates) > ESTIMATES_MAX or not 0 <= self.confidence <= 1:
+            raise ValueError(f"a result has at most {ESTIMATES_MAX} estimates and a confidence of 0 to 1")
+        if self.recommended is not None:
+            _check_name(self.recommended)
+
+
+def _check_name(name: str) -> None:
+    # Names are shown on screens.
+    if not (0 < len(name) <= _NAME_MAX and name.isprintable()):
+        raise ValueError(f"a name must have 1 to {_NAME_MAX} printable characters")
+
+
+def encode_result(result: Result) -> bytes:
+    """Serialize a result as msgpack."""
+    return msgspec.msgpack.encode(result)
+
+
+def decode_result(body: bytes) -> Result:
+    """Parse what `encode_result` made.
+
+    Raises
+    ------
+    Malformed
+        If ``body`` is not a result, or is above 4 MiB.
+    """
+    try:
+        if len(body) > SIZE_MAX:
+            raise ValueError("too large")
+        return msgspec.msgpack.decode(body, type=Result)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Malformed("not a serialized result", field="result", remedy="fetch the policy again") from error
