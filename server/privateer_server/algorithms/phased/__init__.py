@@ -304,7 +304,7 @@ class PhasedLearner:
         return Result(found, confidence, best, stopped=self.batch(state) == 0)
 
     def bulk(self, first: Step) -> list[Bulk]:
-        """Return all phases, as if each but the first played `_MORE` times its actions: fewer are left, of more plays."""
+        """Return all phases, as if each but the first played `_MORE` times its actions."""
         spec, made = self.spec, []
         policy: Any = first.policy
         played = len(policy.support)
