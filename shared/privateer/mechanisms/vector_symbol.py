@@ -34,13 +34,13 @@ _FIXED: Final = 1 << 30
 class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     """Randomize a vector to a symbol: a public direction and its sign, likely one that the vector points to.
 
-    A person's coins give ``directions`` independent uniform directions in one dimension more than the vector has; the vector,
-    lifted by that coordinate to length 1, has the ``chosen`` of them with the largest absolute products, with their
-    signs, for its own symbols. Subset selection protects them. The direction sent, divided by its mean product with
-    the vector and by the response's gain, is unbiased. With many directions this is PrivUnit with the best parameters
-    (Bhowmick et al. 2018; Asi, Feldman and Talwar 2022: optimal among local mechanisms for unit vectors), as Isik et
-    al. (2023) show of random simplices; but every secret probability is certified, since only a symbol is random in
-    secret. Where PrivUnit draws secret points of a sphere in floating point, we hash public ones.
+    A person's coins give ``directions`` independent uniform directions in one dimension more than the vector has; the
+    vector, lifted by that coordinate to length 1, has the ``chosen`` of them with the largest absolute products, with
+    their signs, for its own symbols. Subset selection protects them. The direction sent, divided by its mean product
+    with the vector and by the response's gain, is unbiased. With many directions this is PrivUnit with the best
+    parameters (Bhowmick et al. 2018; Asi, Feldman and Talwar 2022: optimal among local mechanisms for unit vectors), as
+    Isik et al. (2023) show of random simplices; but every secret probability is certified, since only a symbol is
+    random in secret. Where PrivUnit draws secret points of a sphere in floating point, we hash public ones.
 
     Parameters
     ----------
