@@ -1,10 +1,10 @@
-"""Slots: the public randomness of a report.
+"""Public coins: the public randomness of a report.
 
-A device draws a slot (32 random bits) before it looks at its context, and sends it along. From the slot and the
-round's public seed everyone derives, for every key, the group (the arm a person with this key plays), a sign and a
-bucket. None of it depends on a person's data, so none of it costs privacy. We use 32 bits rather than a small table of
-slots: a table of 256 repeats its accidental correlations between keys in every report of a round, and these do not
-average out as a round grows (docs/learning.md, 3, has the measurement).
+A device draws its coins (32 random bits; ``slot`` on the wire) before it looks at its context, and sends them along.
+From the coins and the round's public seed everyone derives, for every key, the group (the arm a person with this key
+plays), a sign and a bucket. None of it depends on a person's data, so none of it costs privacy. We use 32 bits rather
+than a small table of coins: a table of 256 repeats its accidental correlations between keys in every report of a round,
+and these do not average out as a round grows (docs/learning.md, 3, has the measurement).
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-SLOT_BITS: Final = 32
+COIN_BITS: Final = 32
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
 _BLOCK: Final = 1 << 18
-"""(slot, key) pairs hashed at a time; keeps the working set in the processor's cache."""
+"""(coins, key) pairs hashed at a time; keeps the working set in the processor's cache."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -31,19 +31,29 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The public plan of a round's reports: keys, and how slots spread over the groups of each key.
+    """The public plan of a round's reports: keys, and how coins spread over the groups of each key.
 
     Attributes
     ----------
     seed
         Public seed of the round, 64 bits.
     thresholds
-        Shape (keys, groups - 1), uint32, nondecreasing along rows, at most 65536: a slot falls into group g of a key
-        when its hash in 0..65535 is below ``thresholds[key, g]`` and not below the one before.
+        Shape (keys, groups - 1), uint32, nondecreasing along rows, at most 65536: coins fall into group g of a key
+        when their hash in 0..65535 is below ``thresholds[key, g]`` and not below the one before.
     """
 
     seed: int
     thresholds: NDArray[np.uint32]
+
+    def __post_init__(self) -> None:
+        if self.thresholds.ndim != 2 or self.thresholds.dtype != np.uint32 or not 0 <= self.seed < 1 << 64:
+            raise ValueError("thresholds are two-dimensional unsigned integers, and a seed has 64 bits")
+
+    @classmethod
+    def small(cls) -> "Layout":
+        """Return a layout of four keys and three groups, for tests and audits."""
+        edges = [[20_000, 40_000], [10_000, UNIT], [0, 30_000], [30_000, 30_000]]
+        return cls(5, np.array(edges, np.uint32))
 
     @property
     def keys(self) -> int:
@@ -57,28 +67,28 @@ class Layout:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Share of the slots in each group, shape (keys, groups)."""
+        """Share of the coins in each group, shape (keys, groups)."""
         edges = np.zeros((self.keys, self.groups + 1))
         edges[:, 1:-1] = self.thresholds
         edges[:, -1] = UNIT
         return np.diff(edges, axis=1) / UNIT
 
-    def hashes(self, slots: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
-        """64 public bits per (slot, key); the arguments broadcast."""
-        left = mix((slots.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
+    def hashes(self, coins: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
+        """64 public bits per (coins, key); the arguments broadcast."""
+        left = mix((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
         return mix(left ^ self._key_words[keys])
 
     @cached_property
     def _key_words(self) -> NDArray[np.uint64]:
         return mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN)
 
-    def count(self, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """How many slots fall into each group of each key, shape (keys, groups)."""
+    def count(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """How many coins fall into each group of each key, shape (keys, groups)."""
         counts = np.zeros((self.keys, self.groups), np.int64)
         keys = np.arange(self.keys)
         step = max(1, _BLOCK // max(1, self.keys))
-        for start in range(0, len(slots), step):
-            hashes = self.hashes(slots[start : start + step, None], keys[None, :])
+        for start in range(0, len(coins), step):
+            hashes = self.hashes(coins[start : start + step, None], keys[None, :])
             cells = (self.group(hashes, keys[None, :]) + keys * self.groups).ravel()
             counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
         return counts

@@ -1,4 +1,4 @@
-"""What people have to tell before it is randomized. This never leaves a device."""
+"""What people contribute before it is randomized, which never leaves a device, and what is released about many of them."""
 
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -9,27 +9,27 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, repr=False)
 class KeyedValues:
-    """One value of one key per person: the primitive 'keyed means'.
+    """One value for one key per person: the primitive "keyed means".
 
     Attributes
     ----------
-    slots
+    coins
         Shape (n,), uint32: public.
     keys
-        Shape (n,), int64: the person's key, or -1 for a person who has nothing to tell this round. Secret.
+        Shape (n,), int64: the person's key, or -1 for a person who has nothing to contribute this round. Secret.
     groups
-        Shape (n,), int64: the group (arm) that the person's slot has at the key. Secret, as the key is.
+        Shape (n,), int64: the group (arm) that the person's coins have at the key. Secret, as the key is.
     values
         Shape (n,), float64 in [0, 1]. Secret.
     """
 
-    slots: NDArray[np.uint32]
+    coins: NDArray[np.uint32]
     keys: NDArray[np.int64]
     groups: NDArray[np.int64]
     values: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return len(self.coins)
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class KeyedSums:
     reports
         Number of reports.
     sums
-        Shape (keys, groups): sum, over reports whose slot is in the group, of a score in [-1, 1] with expectation
+        Shape (keys, groups): sum, over reports whose coins are in the group, of a score in [-1, 1] with expectation
         ``gain * share of people with the key * (2 value - 1)``.
     counts
-        Shape (keys, groups), int64: reports whose slot is in the group.
+        Shape (keys, groups), int64: reports whose coins are in the group.
     hits
         Shape (keys,): reports with a score other than 0.
     gain
@@ -70,21 +70,21 @@ class KeyedSums:
 
 @dataclass(frozen=True, repr=False)
 class BoundedVectors:
-    """One vector per person: the primitive 'bounded vectors'.
+    """One vector per person: the primitive "bounded vectors".
 
     Attributes
     ----------
-    slots
+    coins
         Shape (n,), uint32: public.
     values
-        Shape (n, coordinates), float64; clipped by the mechanism. Secret.
+        Shape (n, coordinates), float64; the mechanism clips them. Secret.
     """
 
-    slots: NDArray[np.uint32]
+    coins: NDArray[np.uint32]
     values: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return len(self.coins)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ S = TypeVar("S", KeyedSums, CellSums)
 
 
 def merged(left: S, right: S) -> S:
-    """The release of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
+    """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
     reports = left.reports + right.reports
     if isinstance(left, CellSums) and isinstance(right, CellSums):
         return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)

@@ -1,5 +1,6 @@
 """Who is asked when: a public draw without replacement, which everybody can repeat from its seed."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -10,6 +11,44 @@ from privateer.coins import mix
 from privateer.errors import SpecError
 
 _BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The public draw of the people whom a round asks.
+
+    Draws of one seed whose places do not overlap have no person in common, which parallel composition relies on.
+
+    Attributes
+    ----------
+    seed
+        Public, 64 bits. It puts everybody in a random order.
+    people
+        Size of the population: people are numbered from 0 to ``people`` - 1.
+    start
+        First place of the order that the round asks.
+    places
+        Number of people whom the round asks.
+    """
+
+    seed: int
+    people: int
+    start: int
+    places: int
+
+    def asked(self) -> NDArray[np.int64]:
+        """Return the numbers of the people whom the round asks, shape (places,).
+
+        Raises
+        ------
+        SpecError
+            If the population is smaller than ``start + places``.
+        """
+        return drawn(self.seed, self.people, self.start, self.places)
+
+    def asks(self, number: int) -> bool:
+        """Whether the round asks the person of that number. A device finds this out by itself."""
+        return 0 <= place(self.seed, self.people, number) - self.start < self.places
 
 
 def drawn(seed: int, people: int, start: int, count: int) -> NDArray[np.int64]:

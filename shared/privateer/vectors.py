@@ -13,7 +13,7 @@ from privateer.sampling.entropy import NoiseSource
 Array = NDArray[np.float64]
 GRID: Final = 1 << 14
 """Grid points per unit of the bound: rounding widens a diameter by sqrt(coordinates) / 16384 of it at most."""
-COORDINATES_MAX: Final = 1 << 16
+COORDINATES_MAX: Final = 1 << 20
 _TINY: Final = 1e-300
 _ROUNDING: Final = 1 + 2.0**-40
 """Covers what floating point may leave a clipped vector too long by."""
@@ -21,7 +21,9 @@ _ROUNDING: Final = 1 + 2.0**-40
 
 @dataclass(frozen=True)
 class Ball:
-    """The vectors that people may tell: those within ``bound`` of 0 in a norm.
+    """The vectors that people may contribute: those within ``bound`` of 0 in a norm.
+
+    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates.
 
     Parameters
     ----------
@@ -30,7 +32,7 @@ class Ball:
     bound
         Largest norm, above 0.
     coordinates
-        1 to 65536.
+        1 to 1,048,576.
 
     Raises
     ------
@@ -95,7 +97,7 @@ class Ball:
 
 @dataclass(frozen=True)
 class VectorTotal:
-    """Integer sums over reports, shape (coordinates,): additive in any order, mergeable."""
+    """Integer sums over reports (or messages), of any shape; additive in any order."""
 
     reports: int
     sums: NDArray[np.int64]
@@ -103,9 +105,3 @@ class VectorTotal:
     def merged(self, other: "VectorTotal") -> "VectorTotal":
         """The total of two disjoint sets of reports."""
         return VectorTotal(self.reports + other.reports, self.sums + other.sums)
-
-
-def rounding_variance(vectors: Array, ball: Ball) -> Array:
-    """Variance that rounding to the grid adds to the sum of these vectors, shape (coordinates,)."""
-    share = np.modf(ball.clip(vectors) / ball.step)[0] % 1.0
-    return np.asarray((share * (1 - share)).sum(axis=0) * ball.step**2)

@@ -1,16 +1,27 @@
-"""Privatizers: one file a mechanism, randomizer and analyzer side by side."""
+"""Mechanisms: one file each, with the randomizer of devices and the analyzer of the server side by side."""
 
-from privateer.coins import Layout
+from typing import Final, TypeAlias
+
+from privateer.mechanisms.base import Mechanism
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import LaplaceCells
 from privateer.mechanisms.signed_symbol import SignedSymbol
-from privateer.terms import Terms
+from privateer.mechanisms.vector_bits import BitVectors
+from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 
+KeyedMechanism: TypeAlias = SignedSymbol | LaplaceCells | CentralSums
+VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | BitVectors
+AnyMechanism: TypeAlias = KeyedMechanism | VectorMechanism
+MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
+    SignedSymbol,
+    LaplaceCells,
+    CentralSums,
+    VectorSymbol,
+    GaussianVectors,
+    CentralVectors,
+    BitVectors,
+)
+"""Every mechanism that a spec can choose."""
 
-def mechanism_for(layout: Layout, terms: Terms) -> SignedSymbol | LaplaceCells | CentralSums:
-    """The mechanism that a round's terms name."""
-    if terms.mechanism in ("gaussian", "none"):
-        return CentralSums(layout, terms.standard_deviation)
-    if terms.mechanism == "laplace":
-        return LaplaceCells(layout, terms.local_epsilon)
-    return SignedSymbol(layout, terms.local_epsilon, terms.buckets, terms.elsewhere)
+__all__ = ["MECHANISMS", "AnyMechanism", "KeyedMechanism", "Mechanism", "VectorMechanism"]

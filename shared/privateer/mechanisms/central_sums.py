@@ -1,62 +1,69 @@
 """Keyed means with a trusted curator: records reach the server as they are, and its releases carry the noise."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, lru_cache
+from typing import Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.accounting.curator import RELEASED_MAX
+from privateer.accounting.events import Event, Gaussian, Pure
+from privateer.accounting.gaussian import gaussian_standard_deviation
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums, KeyedValues
-from privateer.errors import OutOfRange, SpecError
+from privateer.errors import SpecError
+from privateer.mechanisms.base import KeyedTotal, Mechanism, check_range, whole
+from privateer.questions import KeyedMeans
 from privateer.sampling.entropy import NoiseSource
-from privateer.sampling.normal import RoundedNormal
+from privateer.sampling.laplace import DiscreteLaplace
+from privateer.sampling.normal import RoundedNormal, sampling_cost
 
 REPORT: Final = np.dtype([("slot", "<u4"), ("key", "<u4"), ("value", "<u2")])
 UNIT: Final = 65535
 """Grid points of a value in [0, 1]; scores are in the same unit, -65535 to 65535."""
+SENSITIVITY: Final = 2.0
+"""L2 change of (sums of scores, people per key) when a person is replaced. A score moves from -1 to 1 in its cell,
+by 2, or one cell and one key lose at most 1 each and others gain as much: sqrt(4)."""
+ABSOLUTE_SENSITIVITY: Final = 4.0
+"""L1 change of the same."""
+RELEASED_MAX: Final = 1 << 20
+"""Numbers in a release, at most."""
+SAMPLING: Final = sampling_cost(RELEASED_MAX)
+"""What drawing normal noise adds to delta, in all."""
 _NO_KEY: Final = (1 << 32) - 1
 
 
-@dataclass(frozen=True)
-class CentralTotal:
-    """Integer sums over reports, scores in grid units; shapes as in `KeyedSums`."""
-
-    reports: int
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    hits: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class CentralSums:
-    """Sums of scores 2 value - 1 per cell (key, group), and people per key, with normal noise of one deviation.
+class CentralSums(Mechanism, frozen=True, tag="central-sums"):
+    """Sums of scores 2 value - 1 per cell (key, group), and people per key, with noise of one scale.
 
     Parameters
     ----------
     layout
-        Keys and groups of the round; the slot decides the group, as under every trust model.
-    deviation
-        Of the noise, in scores; 0 under the trust model ``none``.
-
-    Notes
-    -----
-    Privacy cost: that of the Gaussian mechanism at sensitivity 2 for (sums, hits) together: hits are free, since a
-    person's own score cannot change by 2 and their key as well. Counts by slot are public. Noise is rounded to the
-    grid (`privateer.sampling.normal`), and drawn once, when the round is released.
+        Keys and groups of the round; public coins decide the group, as under every trust model.
+    standard_deviation
+        Standard deviation of normal noise, in scores; 0: there is none.
+    scale
+        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: there is none.
 
     Raises
     ------
     SpecError
-        If a release would hold more numbers than the calibration pays for.
+        If a release would hold more numbers than the calibration pays for, or there is no such noise.
+
+    Notes
+    -----
+    Privacy cost: that of normal noise at sensitivity 2 for (sums, hits) together. Hits are free, since a person's own
+    score cannot change by 2 and their key as well. With discrete Laplace noise, which is drawn exactly, the L1
+    sensitivity 4 divided by the scale. Counts by coins are public. Noise is drawn once, when the round is released.
     """
 
     layout: Layout
-    standard_deviation: float
+    standard_deviation: float = 0.0
+    scale: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (0 <= self.standard_deviation < 1e6 and 0 <= self.scale < 1e6):
+            raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
         if self.layout.keys * (self.layout.groups + 1) > RELEASED_MAX:
             raise SpecError(
                 f"a release would hold more than {RELEASED_MAX} numbers",
@@ -64,47 +71,62 @@ class CentralSums:
                 remedy="lower the horizon",
             )
 
+    @classmethod
+    def calibrated(cls, question: KeyedMeans, epsilon: float, delta: float) -> Self:
+        """Return the mechanism whose releases keep a promise: Laplace noise where delta is 0, else normal noise.
+
+        Raises
+        ------
+        SpecError
+            If ``delta`` is too small for what the sampler of normal noise is certified for.
+        """
+        if delta == 0:
+            return cls(question.layout, 0.0, ABSOLUTE_SENSITIVITY / epsilon)
+        return cls(question.layout, central_standard_deviation(epsilon, delta))
+
     @property
     def report_size(self) -> int:
         """Bytes of a report."""
         return REPORT.itemsize
 
+    @property
+    def released(self) -> Event | None:
+        """What a release reveals."""
+        if self.scale:
+            return Pure(ABSOLUTE_SENSITIVITY / self._laplace.scale * UNIT)
+        return Gaussian(self.standard_deviation, SENSITIVITY) if self.standard_deviation else None
+
+    @property
+    def sampling(self) -> float:
+        """What the sampler of normal noise may add to delta."""
+        return SAMPLING if self.standard_deviation else 0.0
+
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
-        """Reports of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
+        """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
         reports = np.empty(len(contributions), dtype=REPORT)
-        reports["slot"] = contributions.slots
+        reports["slot"] = contributions.coins
         reports["key"] = np.where(contributions.keys >= 0, contributions.keys, _NO_KEY)
         reports["value"] = np.where(contributions.keys >= 0, np.rint(contributions.values * UNIT), 0)
         return reports
 
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Reports from their concatenated bytes.
-
-        Raises
-        ------
-        OutOfRange
-            If the bytes are not whole reports, or name a key that is none.
-        """
-        if len(rows) % REPORT.itemsize:
-            raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
-        reports = np.frombuffer(rows, dtype=REPORT)
-        if np.any((reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)):
-            raise OutOfRange("not a key of this round", remedy="send what the client library makes")
+        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
+        reports = whole(rows, REPORT)
+        unknown = (reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)
+        check_range(not np.any(unknown), "not a key of this round")
         return reports
 
-    def empty(self) -> CentralTotal:
-        """The total of no reports."""
-        shape = (self.layout.keys, self.layout.groups)
-        return CentralTotal(0, np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape[0], np.int64))
+    def empty(self) -> KeyedTotal:
+        """Return the total of no reports; scores are in grid units."""
+        return KeyedTotal.empty(self.layout.keys, self.layout.groups)
 
-    def add(self, total: CentralTotal, reports: NDArray[np.void]) -> CentralTotal:
-        """``total`` with ``reports`` (n,) counted in."""
-        told = reports[reports["key"] != _NO_KEY]
-        keys = told["key"].astype(np.int64)
-        groups = self.layout.group(self.layout.hashes(told["slot"], keys), keys)
-        sums, hits = self._summed(keys, groups, told["value"].astype(np.int64))
-        counts = self.layout.count(reports["slot"])
-        return self.merge(total, CentralTotal(len(reports), sums, counts, hits))
+    def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
+        """Return ``total`` with ``reports`` (n,) counted in."""
+        keyed = reports[reports["key"] != _NO_KEY]
+        keys = keyed["key"].astype(np.int64)
+        groups = self.layout.group(self.layout.hashes(keyed["slot"], keys), keys)
+        sums, hits = self._summed(keys, groups, keyed["value"].astype(np.int64))
+        return total.merged(KeyedTotal(len(reports), sums, self.layout.count(reports["slot"]), hits))
 
     def _summed(
         self, keys: NDArray[np.int64], groups: NDArray[np.int64], values: NDArray[np.int64]
@@ -114,15 +136,11 @@ class CentralSums:
         np.add.at(sums, (keys, groups), 2 * values - UNIT)
         return sums, np.bincount(keys, minlength=shape[0])
 
-    def merge(self, left: CentralTotal, right: CentralTotal) -> CentralTotal:
-        """The total of two disjoint sets of reports."""
-        return CentralTotal(
-            left.reports + right.reports, left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
-        )
-
-    def release(self, total: CentralTotal, noise: NoiseSource) -> KeyedSums:
-        """What the learner may see; every call draws fresh noise, so a round is released once."""
+    def release(self, total: KeyedTotal, noise: NoiseSource) -> KeyedSums:
+        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         size = total.sums.size + len(total.hits)
+        if self.scale:
+            return self._released(total, self._laplace.draw(size, noise))
         drawn = self._normal.draw(size, noise) if self.standard_deviation else np.zeros(size, np.int64)
         return self._released(total, drawn)
 
@@ -130,23 +148,28 @@ class CentralSums:
     def _normal(self) -> RoundedNormal:
         return RoundedNormal(self.standard_deviation * UNIT)
 
-    def _released(self, total: CentralTotal, drawn: NDArray[np.int64]) -> KeyedSums:
+    @cached_property
+    def _laplace(self) -> DiscreteLaplace:
+        return DiscreteLaplace.at_least(self.scale * UNIT)
+
+    def _released(self, total: KeyedTotal, drawn: NDArray[np.int64]) -> KeyedSums:
         cells = total.sums.size
         sums = (total.sums + drawn[:cells].reshape(total.sums.shape)) / UNIT
         hits = total.hits + drawn[cells:] / UNIT
-        return KeyedSums(total.reports, sums, total.counts, hits, 1.0, 1.0, 0.0, self.standard_deviation**2)
+        noise = self._laplace.variance / UNIT**2 if self.scale else self.standard_deviation**2
+        return KeyedSums(total.reports, sums, total.counts, hits, 1.0, 1.0, 0.0, noise)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
-        """Draw a release without hashing every (report, key); exact in law when slots' hashes are independent."""
-        told = contributions.keys >= 0
-        keys, groups = contributions.keys[told], contributions.groups[told]
-        values = np.rint(contributions.values[told] * UNIT).astype(np.int64)
+        """Draw a release without hashing every (report, key); exact when the coins' hashes are independent."""
+        has = contributions.keys >= 0
+        keys, groups = contributions.keys[has], contributions.groups[has]
+        values = np.rint(contributions.values[has] * UNIT).astype(np.int64)
         sums, _ = self._summed(keys, groups, values)
         own = np.bincount(keys * self.layout.groups + groups, minlength=sums.size).reshape(sums.shape)
         return self._simulated(sums, own, len(contributions), rng)
 
     def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
-        """As `simulate`, for people counted by key, group and value 0 or 1, (keys, groups, 2), and those without."""
+        """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
         sums, own = UNIT * (counts[..., 1] - counts[..., 0]), counts.sum(axis=-1)
         return self._simulated(sums, own, int(own.sum()) + without, rng)
 
@@ -155,5 +178,34 @@ class CentralSums:
     ) -> KeyedSums:
         hits = own.sum(axis=1)
         counts = own + rng.multinomial(people - hits, self.layout.shares)
-        drawn = np.rint(rng.normal(0.0, 1.0, sums.size + len(hits)) * self.standard_deviation * UNIT).astype(np.int64)
-        return self._released(CentralTotal(people, sums, counts, hits), drawn)
+        size = sums.size + len(hits)
+        if self.scale:
+            drawn = self._laplace.simulate(size, rng)
+        else:
+            drawn = np.rint(rng.normal(0.0, 1.0, size) * self.standard_deviation * UNIT).astype(np.int64)
+        return self._released(KeyedTotal(people, sums, counts, hits), drawn)
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name."""
+        normal = {f"normal-{sigma:g}": cls(Layout.small(), sigma) for sigma in (0.0, 2.0, 12.0)}
+        return normal | {"laplace-4": cls(Layout.small(), 0.0, 4.0)}
+
+    def weaker(self, factor: float) -> Self:
+        """Return the mechanism with so much less noise, or with some where there is none."""
+        if self.scale:
+            return msgspec.structs.replace(self, scale=self.scale / factor)
+        less = self.standard_deviation / factor if self.standard_deviation else factor
+        return msgspec.structs.replace(self, standard_deviation=less)
+
+
+@lru_cache(maxsize=256)
+def central_standard_deviation(epsilon: float, delta: float) -> float:
+    """Return the standard deviation of the noise, in scores, whose releases are (epsilon, delta)-private.
+
+    Raises
+    ------
+    SpecError
+        If ``delta`` is too small for what the sampler of the noise is certified for.
+    """
+    return gaussian_standard_deviation(epsilon, delta - SAMPLING, SENSITIVITY)

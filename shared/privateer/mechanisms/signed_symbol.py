@@ -1,39 +1,34 @@
-"""One signed symbol for keyed means: the default of the partition algorithm under local and shuffle privacy."""
+"""One signed symbol for keyed means: the default where every report is private by itself, shuffled or not."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.accounting.amplification import amplified_local_epsilon
+from privateer.accounting.events import Event, Pure, ShuffledResponse
 from privateer.coins import Layout, bucket, sign
 from privateer.contributions import KeyedSums, KeyedValues
-from privateer.errors import OutOfRange
+from privateer.mechanisms.base import KeyedTotal, Mechanism, check_range, whole
+from privateer.questions import KeyedMeans
 from privateer.sampling.entropy import NoiseSource
 from privateer.sampling.response import RandomizedResponse
 
-REPORT = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
-_BLOCK = 1 << 18
+REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
+_BLOCK: Final = 1 << 18
 """(report, key) pairs decoded at a time; keeps the working set in the processor's cache."""
+_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)
 
 
-@dataclass(frozen=True)
-class SymbolTotal:
-    """Integer sums over reports: additive in any order, mergeable. Shapes as in `KeyedSums`."""
+class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
+    """Randomize (key, value) to one symbol of 2 * buckets, or one more that says "elsewhere".
 
-    reports: int
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    hits: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class SignedSymbol:
-    """Randomize (key, value) to one symbol of 2 * buckets, or one more that says 'elsewhere'.
-
-    The value becomes a bit, the bit a sign; the slot's sign and bucket of the key turn it into the symbol
-    ``2 * bucket + [sign * slot sign = 1]``, which randomized response protects. A report counts towards every key in
-    whose bucket it falls: reports of other keys cancel there, since the slot's signs are independent and public. The
+    The value becomes a bit, the bit a sign; the coins' sign and bucket of the key turn it into the symbol
+    ``2 * bucket + [sign * coins' sign = 1]``, which randomized response protects. A report counts towards every key in
+    whose bucket it falls: reports of other keys cancel there, since the coins' signs are independent and public. The
     share of people with a key is never measured: it is common to the key's groups.
 
     Parameters
@@ -47,75 +42,107 @@ class SignedSymbol:
     elsewhere
         Whether people without a key have a symbol of their own; otherwise they send a uniform one.
 
+    Raises
+    ------
+    SpecError
+        If there is no such randomizer.
+
     Notes
     -----
-    Privacy cost: epsilon-LDP per report (randomized response; slots are independent of the data).
+    Privacy cost: epsilon-LDP per report (randomized response; coins are independent of the data).
     """
+
+    pure: ClassVar[bool] = True
+    coins_choose: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float
     buckets: int
     elsewhere: bool
 
+    def __post_init__(self) -> None:
+        RandomizedResponse(self.epsilon, 2 * max(0, self.buckets) + self.elsewhere)
+
+    @classmethod
+    def calibrated(cls, question: KeyedMeans, epsilon: float, delta: float, honest: int, limit: float) -> Self:
+        """Return the most informative symbol for a promise.
+
+        Parameters
+        ----------
+        question
+            The keys, and how many people are expected to have one.
+        epsilon, delta
+            The promise; of each report by itself if ``honest`` is 0.
+        honest
+            Reports of a shuffled batch that the promise counts on.
+        limit
+            The most that a shuffled report may cost by itself.
+        """
+        best = _best(epsilon, delta, honest, limit, _coarse(question.undecided), _coarse(question.key_share))
+        return cls(question.layout, *best)
+
     @cached_property
     def response(self) -> RandomizedResponse:
         """The randomizer of the symbol; its probabilities also debias."""
-        return RandomizedResponse(self.epsilon, 2 * self.buckets + self.elsewhere)
+        return RandomizedResponse(self.epsilon, self.symbols)
+
+    @property
+    def symbols(self) -> int:
+        """Size of the alphabet."""
+        return 2 * self.buckets + self.elsewhere
 
     @property
     def report_size(self) -> int:
         """Bytes of a report."""
         return REPORT.itemsize
 
+    @property
+    def alone(self) -> Event:
+        """What one report reveals by itself."""
+        return Pure(self.epsilon)
+
+    def shuffled(self, honest: int) -> Event:
+        """Return what a permuted batch reveals."""
+        return ShuffledResponse(self.epsilon, self.symbols, honest)
+
+    @property
+    def local_epsilon(self) -> float:
+        """Pure epsilon of one report by itself."""
+        return self.epsilon
+
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        """Reports of n people, shape (n,), dtype `REPORT`."""
+        """Randomize the contributions of n people; return shape (n,), dtype `REPORT`."""
         bits = bernoulli(contributions.values, noise)
         reports = np.empty(len(contributions), dtype=REPORT)
-        reports["slot"] = contributions.slots
+        reports["slot"] = contributions.coins
         reports["symbol"] = self.response.randomize(self._truth(contributions, bits), noise)
         return reports
 
     def _truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
         truth = np.full(len(contributions), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
         asked = np.flatnonzero(contributions.keys >= 0)
-        hashes = self.layout.hashes(contributions.slots[asked], contributions.keys[asked])
+        hashes = self.layout.hashes(contributions.coins[asked], contributions.keys[asked])
         truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
         return truth
 
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Reports from their concatenated bytes, shape (n,), dtype `REPORT`.
-
-        Raises
-        ------
-        OutOfRange
-            If the bytes are not whole reports or a symbol is not in the alphabet.
-        """
-        if len(rows) % REPORT.itemsize:
-            raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
-        reports = np.frombuffer(rows, dtype=REPORT)
-        if np.any(reports["symbol"] >= self.response.symbols):
-            raise OutOfRange("not a symbol of this round's alphabet", remedy="send what the client library makes")
+        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
+        reports = whole(rows, REPORT)
+        check_range(not np.any(reports["symbol"] >= self.symbols), "not a symbol of this round's alphabet")
         return reports
 
-    def empty(self) -> SymbolTotal:
-        """The total of no reports."""
-        shape = (self.layout.keys, self.layout.groups)
-        return SymbolTotal(0, np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape[0], np.int64))
+    def empty(self) -> KeyedTotal:
+        """Return the total of no reports."""
+        return KeyedTotal.empty(self.layout.keys, self.layout.groups)
 
-    def add(self, total: SymbolTotal, reports: NDArray[np.void]) -> SymbolTotal:
-        """``total`` with ``reports`` (n,) counted in."""
+    def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
+        """Return ``total`` with ``reports`` (n,) counted in."""
         step = max(1, _BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
-            total = self.merge(total, self._count(reports[start : start + step]))
+            total = total.merged(self._count(reports[start : start + step]))
         return total
 
-    def merge(self, left: SymbolTotal, right: SymbolTotal) -> SymbolTotal:
-        """The total of two disjoint sets of reports."""
-        return SymbolTotal(
-            left.reports + right.reports, left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
-        )
-
-    def _count(self, reports: NDArray[np.void]) -> SymbolTotal:
+    def _count(self, reports: NDArray[np.void]) -> KeyedTotal:
         keys = np.arange(self.layout.keys)
         hashes = self.layout.hashes(reports["slot"][:, None], keys[None, :])
         symbols = reports["symbol"].astype(np.int64)[:, None]
@@ -126,55 +153,66 @@ class SignedSymbol:
         cells = (groups + keys * self.layout.groups).ravel()
         sums = np.bincount(cells, weights=scores.ravel(), minlength=shape[0] * shape[1])
         counts = np.bincount(cells, minlength=shape[0] * shape[1])
-        return SymbolTotal(
-            len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hit.sum(axis=0, dtype=np.int64)
-        )
+        hits = hit.sum(axis=0, dtype=np.int64)
+        return KeyedTotal(len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hits)
 
-    def release(self, total: SymbolTotal, _: NoiseSource) -> KeyedSums:
-        """What the learner may see: a function of randomized reports alone, without further cost or noise."""
+    def release(self, total: KeyedTotal, _: NoiseSource) -> KeyedSums:
+        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
         return self._released(total)
 
-    def _released(self, total: SymbolTotal) -> KeyedSums:
+    def _released(self, total: KeyedTotal) -> KeyedSums:
         response = self.response
         own = response.truth + response.other
         other = own / self.buckets + 2 * response.other * (1 - 1 / self.buckets)
-        none = 2 * response.other if self.elsewhere else 1 / self.buckets
+        without = 2 * response.other if self.elsewhere else 1 / self.buckets
         sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)
-        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other, 0.0, none)
+        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other, 0.0, without)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
-        """Draw a release with the law of randomizing, adding and releasing, without hashing every (report, key).
+        """Draw a release without hashing every (report, key).
 
-        Exact in law when slots' hashes are independent between keys: given how many people of each key send a
-        bucket's symbol, a report of another key scores 0 but for chance 1/buckets, and then a fair sign.
+        The distribution is exact when the coins' hashes are independent between keys: given how many people of each
+        key send a bucket's symbol, a report of another key scores 0 but with probability 1/buckets, and then a fair
+        sign.
         """
-        told = contributions.keys >= 0
-        cells = contributions.keys[told] * self.layout.groups + contributions.groups[told]
-        won = rng.random(len(cells)) < contributions.values[told]
+        has = contributions.keys >= 0
+        cells = contributions.keys[has] * self.layout.groups + contributions.groups[has]
+        won = rng.random(len(cells)) < contributions.values[has]
         size = self.layout.keys * self.layout.groups
         counts = np.stack([np.bincount(cells[~won], minlength=size), np.bincount(cells[won], minlength=size)], axis=1)
         shape = (self.layout.keys, self.layout.groups, 2)
         return self.simulate_counts(counts.reshape(shape), len(contributions) - len(cells), rng)
 
     def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
-        """As `simulate`, for people counted by key, group and value 0 or 1, (keys, groups, 2), and those without."""
+        """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
         return self._released(_simulated(self, counts, without, rng))
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name."""
+        sizes = ((1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True))
+        return {
+            f"{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": cls(Layout.small(), epsilon, buckets, elsewhere)
+            for epsilon, buckets, elsewhere in sizes
+        }
+
+    def weaker(self, factor: float) -> Self:
+        """Return the mechanism with ``factor`` times the epsilon."""
+        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
 
 
 def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:
-    """Signs, 1 with probability ``values`` and else -1: unbiased for ``2 values - 1``; shape (n,)."""
+    """Draw signs, 1 with probability ``values`` and else -1: unbiased for ``2 values - 1``; shape (n,)."""
     uniform = (noise.words(len(values)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return np.where(uniform < values, 1, -1)
 
 
-def _simulated(
-    mechanism: SignedSymbol, counts: NDArray[np.int64], without: int, rng: np.random.Generator
-) -> SymbolTotal:
+def _simulated(mechanism: SignedSymbol, counts: Any, without: int, rng: np.random.Generator) -> KeyedTotal:
     layout, response = mechanism.layout, mechanism.response
     shape = (layout.keys, layout.groups)
     own = counts.reshape(-1, 2)
     people = int(own.sum()) + without
-    # Of the people of a cell: score right, score wrong, symbol of another bucket, symbol 'elsewhere'.
+    # The people of a cell send the right symbol, the wrong one, one of another bucket, or "elsewhere".
     rest = 2 * (mechanism.buckets - 1) * response.other
     probabilities = [response.truth, response.other, rest, response.other * mechanism.elsewhere]
     sent = rng.multinomial(own, np.array(probabilities) / sum(probabilities))
@@ -183,8 +221,8 @@ def _simulated(
     own_bucketed = sent[..., :3].sum(axis=(1, 2)).reshape(shape).sum(axis=1)
     own_hits = sent[..., :2].sum(axis=(1, 2)).reshape(shape).sum(axis=1)
 
-    bucketed_chance = 2 * mechanism.buckets * response.other if mechanism.elsewhere else 1.0
-    bucketed = int(own_bucketed.sum()) + int(rng.binomial(without, min(1.0, bucketed_chance)))
+    bucketed_probability = 2 * mechanism.buckets * response.other if mechanism.elsewhere else 1.0
+    bucketed = int(own_bucketed.sum()) + int(rng.binomial(without, min(1.0, bucketed_probability)))
     others = people - own_counts.sum(axis=1)
     hits = rng.binomial(bucketed - own_bucketed, 1.0 / mechanism.buckets)
     shares = layout.shares
@@ -192,4 +230,38 @@ def _simulated(
     misses_by_group = rng.multinomial(others - hits, shares)
     sums = own_sums + 2 * rng.binomial(hits_by_group, 0.5) - hits_by_group
     seen = own_counts + hits_by_group + misses_by_group
-    return SymbolTotal(people, sums, seen, hits + own_hits)
+    return KeyedTotal(people, sums, seen, hits + own_hits)
+
+
+def information(local_epsilon: float, buckets: int, elsewhere: bool, undecided: float, key_share: float) -> float:
+    """Return squared gain over variance of one report's score at a key: what one person reveals about one key."""
+    response = RandomizedResponse(local_epsilon, 2 * buckets + elsewhere)
+    own = response.truth + response.other
+    same_bucket = own / buckets + 2 * response.other * (1 - 1 / buckets)
+    without = 2 * response.other if elsewhere else 1 / buckets
+    variance = key_share * own + max(0.0, undecided - key_share) * same_bucket + (1 - undecided) * without
+    return response.gain**2 / variance
+
+
+def _coarse(share: float) -> float:
+    """Round a share up to one of a few values, so that calibrations recur from round to round."""
+    return min((value for value in _SHARES if value >= share), default=1.0)
+
+
+@lru_cache(maxsize=4096)
+def _best(
+    epsilon: float, delta: float, honest: int, limit: float, undecided: float, key_share: float
+) -> tuple[float, int, bool]:
+    best, chosen = 0.0, (epsilon, 1, False)
+    for elsewhere in (False, True) if undecided < 1 else (False,):
+        previous = 0.0
+        for buckets in _BUCKETS:
+            symbols = 2 * buckets + elsewhere
+            local = amplified_local_epsilon(epsilon, delta, symbols, honest, limit) if honest else epsilon
+            value = information(local, buckets, elsewhere, undecided, key_share)
+            if value > best:
+                best, chosen = value, (local, buckets, elsewhere)
+            if value < previous:
+                break
+            previous = value
+    return chosen

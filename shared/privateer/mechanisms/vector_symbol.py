@@ -1,20 +1,22 @@
 """One symbol for a vector: one of the public random directions nearest to it, by subset selection."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import ClassVar, Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, ndtri, roots_legendre
 
+from privateer.accounting.events import Event, Pure, ShuffledMessage
 from privateer.coins import mix
 from privateer.contributions import BoundedVectors, VectorSums
-from privateer.errors import OutOfRange, SpecError
+from privateer.errors import SpecError
+from privateer.mechanisms.base import Mechanism, check_range, whole
 from privateer.sampling.entropy import NoiseSource
 from privateer.sampling.response import SubsetResponse
-from privateer.vectors import Ball
+from privateer.vectors import Ball, VectorTotal
 
 Array = NDArray[np.float64]
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
@@ -23,22 +25,13 @@ _BLOCK: Final = 1 << 15
 """Random numbers made at a time; keeps the working set in the processor's cache."""
 
 
-@dataclass(frozen=True)
-class SymbolVectorTotal:
-    """Sums over reports of the signed directions they name, shape (coordinates + 1,) in fixed point."""
-
-    reports: int
-    sums: NDArray[np.int64]
-
-
 _NODES: Final = roots_legendre(200)
 """Places and weights of a quadrature on [-1, 1]."""
 _FIXED: Final = 1 << 30
 """Units of a fixed-point direction: integer sums do not depend on the order of addition."""
 
 
-@dataclass(frozen=True)
-class VectorSymbol:
+class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     """Randomize a vector to a symbol: a public direction and its sign, likely one that the vector points to.
 
     A slot gives ``directions`` independent uniform directions in one dimension more than the vector has; the vector,
@@ -72,6 +65,8 @@ class VectorSymbol:
         If there is no such randomizer.
     """
 
+    pure: ClassVar[bool] = True
+
     ball: Ball
     epsilon: float
     directions: int
@@ -83,6 +78,31 @@ class VectorSymbol:
             raise SpecError("must be 1 to directions", field="chosen", remedy="use what the calibration gives")
         if self.response.threshold == 0:
             raise SpecError("too small to tell anything", field="epsilon", remedy="choose a larger epsilon")
+
+    @classmethod
+    def calibrated(cls, ball: Ball, epsilon: float, seed: int) -> Self:
+        """Return the mechanism with the fewest directions whose error is within 2 % of the least of all.
+
+        Raises
+        ------
+        SpecError
+            If epsilon is out of range.
+        """
+        return cls(ball, epsilon, *best_directions(ball.coordinates, epsilon), seed)
+
+    @property
+    def alone(self) -> Event:
+        """What one report reveals by itself."""
+        return Pure(self.epsilon)
+
+    def shuffled(self, honest: int) -> Event:
+        """Return what a permuted batch reveals."""
+        return ShuffledMessage(self.epsilon, honest)
+
+    @property
+    def local_epsilon(self) -> float:
+        """Pure epsilon of one report by itself."""
+        return self.epsilon
 
     @cached_property
     def response(self) -> SubsetResponse:
@@ -131,7 +151,7 @@ class VectorSymbol:
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
         """Reports of n people, shape (n,), dtype `REPORT`."""
         reports = np.empty(len(contributions), dtype=REPORT)
-        reports["slot"] = contributions.slots
+        reports["slot"] = contributions.coins
         reports["symbol"] = self.response.randomize(self.own(contributions), noise)
         return reports
 
@@ -142,7 +162,7 @@ class VectorSymbol:
         step = max(1, _BLOCK // (self.directions * lifted.shape[1]))
         for start in range(0, len(lifted), step):
             rows = slice(start, start + step)
-            dots = self._dots(contributions.slots[rows], lifted[rows])
+            dots = self._dots(contributions.coins[rows], lifted[rows])
             best = np.argpartition(-np.abs(dots), self.chosen - 1, axis=1)[:, : self.chosen]
             own[rows] = 2 * best + (np.take_along_axis(dots, best, axis=1) > 0)
         return own
@@ -171,25 +191,16 @@ class VectorSymbol:
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
 
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Reports from their concatenated bytes, shape (n,), dtype `REPORT`.
-
-        Raises
-        ------
-        OutOfRange
-            If the bytes are not whole reports or a symbol is not in the alphabet.
-        """
-        if len(rows) % REPORT.itemsize:
-            raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
-        reports = np.frombuffer(rows, dtype=REPORT)
-        if np.any(reports["symbol"] >= self.response.symbols):
-            raise OutOfRange("not a symbol of this round's alphabet", remedy="send what the client library makes")
+        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
+        reports = whole(rows, REPORT)
+        check_range(not np.any(reports["symbol"] >= self.response.symbols), "not a symbol of this round's alphabet")
         return reports
 
-    def empty(self) -> SymbolVectorTotal:
+    def empty(self) -> VectorTotal:
         """The total of no reports."""
-        return SymbolVectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
+        return VectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
 
-    def add(self, total: SymbolVectorTotal, reports: NDArray[np.void]) -> SymbolVectorTotal:
+    def add(self, total: VectorTotal, reports: NDArray[np.void]) -> VectorTotal:
         """``total`` with ``reports`` (n,) counted in."""
         sums = np.zeros(self.ball.coordinates, np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
@@ -198,17 +209,13 @@ class VectorSymbol:
             symbols = part["symbol"].astype(np.int64)
             named = self._directions(part["slot"], symbols >> 1)
             sums += _summed((2 * (symbols & 1) - 1)[:, None] * named)
-        return self.merge(total, SymbolVectorTotal(len(reports), sums))
+        return total.merged(VectorTotal(len(reports), sums))
 
-    def merge(self, left: SymbolVectorTotal, right: SymbolVectorTotal) -> SymbolVectorTotal:
-        """The total of two disjoint sets of reports."""
-        return SymbolVectorTotal(left.reports + right.reports, left.sums + right.sums)
-
-    def release(self, total: SymbolVectorTotal, _: NoiseSource) -> VectorSums:
+    def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
         """What the learner may see: a function of randomized reports alone, without further cost or noise."""
         return self._released(total)
 
-    def _released(self, total: SymbolVectorTotal) -> VectorSums:
+    def _released(self, total: VectorTotal) -> VectorSums:
         noise = total.reports * self.error / self.ball.coordinates
         return VectorSums(total.reports, total.sums / _FIXED * self.scale, noise)
 
@@ -221,9 +228,31 @@ class VectorSymbol:
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
         for start in range(0, len(contributions), step):
             rows = slice(start, start + step)
-            part = BoundedVectors(contributions.slots[rows], contributions.values[rows])
+            part = BoundedVectors(contributions.coins[rows], contributions.values[rows])
             sums += _summed(self._named(self._lifted(part), rng))
-        return self._released(SymbolVectorTotal(len(contributions), sums))
+        return self._released(VectorTotal(len(contributions), sums))
+
+    def spread(self, people: int) -> tuple[float, float]:
+        """Bound how far the released average of ``people`` is off; see `privateer.mechanisms.vector_noise`.
+
+        A symbol's vector is bounded by its scale, hence Bernstein's inequality.
+        """
+        return self.worst_projection / people, (self.scale + self.ball.radius) / (3 * people)
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name."""
+        sphere, box = Ball("l2", 0.5, 4), Ball("max", 2.0, 3)
+        return {
+            "1": cls(sphere, 1.0, 1, 1, 5),
+            "1-of-16": cls(sphere, 4.0, 16, 1, 6),
+            "7-of-12": cls(sphere, 2.0, 12, 7, 6),
+            "2-of-4-max": cls(box, 3.0, 4, 2, 7),
+        }
+
+    def weaker(self, factor: float) -> Self:
+        """Return the mechanism with ``factor`` times the epsilon."""
+        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
 
     def _named(self, lifted: Array, rng: np.random.Generator) -> Array:
         """Signed directions that people with these lifted vectors name."""
@@ -262,21 +291,9 @@ def products(dimension: int, directions: int, chosen: int) -> tuple[float, float
     return float(steps @ above), float(steps @ (2 * x * above))
 
 
-def symbol_vectors(ball: Ball, epsilon: float, seed: int) -> VectorSymbol:
-    """The mechanism with the fewest directions whose error is within 2 % of the least of all.
-
-    Raises
-    ------
-    SpecError
-        If epsilon is out of range.
-    """
-    directions, chosen = best_directions(ball.coordinates, epsilon)
-    return VectorSymbol(ball, epsilon, directions, chosen, seed)
-
-
 @lru_cache(maxsize=256)
 def best_directions(coordinates: int, epsilon: float) -> tuple[int, int]:
-    """Numbers of directions and of chosen ones at a local epsilon; see `symbol_vectors`."""
+    """Numbers of directions and of chosen ones at a local epsilon; see `VectorSymbol.calibrated`."""
     ball, found = Ball("l2", 1.0, coordinates), {}
     for directions in DIRECTIONS:
         tried = {c: VectorSymbol(ball, epsilon, directions, c, 0).error for c in _counts(directions, epsilon)}

@@ -6,7 +6,8 @@ nor promise a batch to the devices and ask the shuffler for a smaller one.
 """
 
 import hashlib
-from typing import Final
+import re
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,7 +18,9 @@ KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
 _NUMBERS: Final = 1 << 63
 """Versions and deadlines are below it: databases keep them."""
-MODELS: Final = frozenset({"local", "shuffle", "central", "none"})
+SHUFFLED: Final = frozenset({"shuffle"})
+"""Trust models whose reports go to the shuffler's endpoint. Those of all other models go to the server's."""
+_MODEL: Final = re.compile(r"[a-z]{1,16}")
 
 
 class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -28,7 +31,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     experiment, version
         Name of the experiment, and the policy version that lives for this round (from 1).
     model
-        Trust model: ``local``, ``shuffle``, ``central`` or ``none``.
+        Trust model: a short lower-case word, the name of a row of `privateer.trust.TRUST`.
     batch
         Number of people whose reports close the round. 0: the experiment is over and asks for no reports.
     sealed_size
@@ -60,8 +63,13 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBERS and (self.least > 0 or self.deadline == 0)
         ):
             raise ValueError("a deadline needs a least number of people, which is at most the batch")
-        if self.model not in MODELS or len(self.public_key) != PUBLIC_KEY_SIZE:
-            raise ValueError("the trust model is not known or the public key has another size")
+        if not _MODEL.fullmatch(self.model) or len(self.public_key) != PUBLIC_KEY_SIZE:
+            raise ValueError("the trust model is not a short lower-case word, or the public key has a wrong size")
+
+    @property
+    def endpoint(self) -> Literal["server", "shuffler"]:
+        """The service that takes the reports of this round."""
+        return "shuffler" if self.model in SHUFFLED else "server"
 
     @property
     def fewest(self) -> int:
@@ -84,11 +92,22 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A round with the spec (JSON) it belongs to and the policy (msgpack) that lives in it, both opaque here."""
+    """A round, the spec and the policy it belongs to, and the result so far.
+
+    Attributes
+    ----------
+    round
+        The facts that a shuffler needs, too.
+    spec, policy
+        JSON and msgpack. This module does not look into them.
+    result
+        msgpack of a `privateer.result.Result`, or empty if the algorithm has not published one.
+    """
 
     round: Round
     spec: bytes
     policy: bytes
+    result: bytes = b""
 
 
 def encode_publication(publication: Publication) -> bytes:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer import sampling
-from privateer.draw import drawn, place
+from privateer import draw
+from privateer.draw import Draw, drawn, place
 from privateer.errors import SpecError
 from tests.support.statistics import fits
 
@@ -22,7 +22,7 @@ def test_the_draw_is_a_function_of_its_seed():
 
 
 def test_everybody_finds_their_own_place(monkeypatch):
-    monkeypatch.setattr(sampling, "_BLOCK", 7)
+    monkeypatch.setattr(draw, "_BLOCK", 7)
     order = drawn(9, 50, 0, 50).tolist()
     assert [order[place(9, 50, number)] for number in range(50)] == list(range(50))
 
@@ -44,3 +44,10 @@ def test_nobody_is_favoured():
 def test_more_people_than_there_are(start, count):
     with pytest.raises(SpecError, match="people"):
         drawn(1, 10, start, count)
+
+
+def test_a_round_asks_the_people_of_its_places():
+    draw_of_round = Draw(seed=9, people=50, start=10, places=15)
+    asked = draw_of_round.asked().tolist()
+    assert asked == drawn(9, 50, 10, 15).tolist()
+    assert [number for number in range(50) if draw_of_round.asks(number)] == sorted(asked)

@@ -121,8 +121,8 @@ def test_an_experiment_that_is_over_takes_nothing():
         check_header(HEADER, over, DIGEST, "shuffle")
 
 
-@pytest.mark.parametrize(("model", "door"), [("shuffle", "direct"), ("local", "shuffle"), ("central", "shuffle")])
-def test_every_report_has_one_door(model, endpoint):
+@pytest.mark.parametrize(("model", "endpoint"), [("shuffle", "direct"), ("local", "shuffle"), ("central", "shuffle")])
+def test_every_report_has_one_endpoint(model, endpoint):
     with pytest.raises(WrongEndpoint):
         check_header(HEADER, msgspec.structs.replace(ROUND, model=model), DIGEST, endpoint)
 

@@ -23,10 +23,22 @@ rounds = st.builds(
 )
 
 
-@given(rounds, st.binary(max_size=50), st.binary(max_size=50))
-def test_a_publication_survives_the_wire(round_, spec, policy):
-    publication = Publication(round_, spec, policy)
+@given(rounds, st.binary(max_size=50), st.binary(max_size=50), st.binary(max_size=50))
+def test_a_publication_survives_the_wire(round_, spec, policy, result):
+    publication = Publication(round_, spec, policy, result)
     assert decode_publication(encode_publication(publication)) == publication
+
+
+def test_a_publication_without_a_result_is_read():
+    body = msgspec.msgpack.encode([ROUND, b"{}", b"\x81"])
+    assert decode_publication(body) == Publication(ROUND, b"{}", b"\x81", b"")
+
+
+@pytest.mark.parametrize(
+    ("model", "endpoint"), [("shuffle", "shuffler"), ("local", "server"), ("central", "server"), ("rows", "server")]
+)
+def test_every_model_has_one_endpoint(model, endpoint):
+    assert msgspec.structs.replace(ROUND, model=model).endpoint == endpoint
 
 
 def test_ids_are_derived_from_what_they_name():
@@ -44,6 +56,8 @@ def test_ids_are_derived_from_what_they_name():
         {"batch": -1},
         {"sealed_size": 0},
         {"model": "trust-me"},
+        {"model": ""},
+        {"model": "Local"},
         {"public_key": b"short"},
     ],
 )

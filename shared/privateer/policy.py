@@ -1,0 +1,132 @@
+"""What a policy is: public and immutable, decided with and reported by on the device. The algorithms implement it."""
+
+from collections.abc import Hashable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.contributions import BoundedVectors, KeyedValues
+from privateer.decisions import Decisions
+from privateer.draw import Draw
+from privateer.terms import Terms
+
+Array = NDArray[np.float64]
+Coins = NDArray[np.uint32]
+
+
+class Policy(Protocol):
+    """The policy of one round; vectorised over people, so that a device has n = 1."""
+
+    @property
+    def version(self) -> int:
+        """The policy's version, from 1."""
+        ...
+
+    @property
+    def cohort(self) -> str:
+        """Whose turn it is to report: a source's name; empty for the experiment's own people."""
+        ...
+
+    @property
+    def terms(self) -> Terms:
+        """How reports of the round are randomized."""
+        ...
+
+    @property
+    def draw(self) -> Draw | None:
+        """The public draw of the people who are asked; None: whoever comes is asked."""
+        ...
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice."""
+        ...
+
+    def check(self, spec: Any) -> None:
+        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
+
+        Raises
+        ------
+        Malformed
+            If its parts contradict each other or the spec.
+        """
+        ...
+
+    def decide(self, contexts: Array, coins: Coins) -> Any:
+        """Decide for n people with contexts (n, d) in [0, 1] and coins (n,)."""
+        ...
+
+    def contribute(self, contexts: Array, coins: Coins, decisions: Any, rewards: Array) -> KeyedValues | BoundedVectors:
+        """Return what n people have to contribute about their decisions and rewards.
+
+        Parameters
+        ----------
+        contexts, coins
+            As in `decide`; where `fresh_coins` is set, coins drawn for the reports alone.
+        decisions
+            As `decide` gave them.
+        rewards
+            As `read` makes them.
+        """
+        ...
+
+    def shown(self, spec: Any, decisions: Any) -> Any:
+        """Return what the application of the first person is given."""
+        ...
+
+    def read(self, spec: Any, reward: Any) -> tuple[Array, bool]:
+        """Read one person's reward from an application; also tell whether it is beyond its bounds.
+
+        Raises
+        ------
+        InputError
+            If it is not what the policy asks for. The message carries no value.
+        """
+        ...
+
+    def describe(self, spec: Any) -> dict[str, Any]:
+        """Describe the policy as JSON, for people and other languages."""
+        ...
+
+
+class Recalling(Protocol):
+    """A policy whose experiment may have sources: people who report on arms that they played before."""
+
+    def recall(self, contexts: Array, coins: Coins, arms: NDArray[np.int64], rewards: Array) -> KeyedValues:
+        """Return what n people of a source have to contribute about arms (n,) that they played before."""
+        ...
+
+
+class Boxes(Protocol):
+    """A policy that treats everybody in a box of contexts alike, so that people may be simulated box by box."""
+
+    @property
+    def shares(self) -> Array:
+        """Probability of each arm in every box, over coins, shape (boxes, arms)."""
+        ...
+
+    def names(self) -> list[Hashable]:
+        """Name the boxes: the same box has the same name in every policy of an experiment."""
+        ...
+
+    def edges(self) -> tuple[Array, Array]:
+        """Return the lower and upper corners of the boxes, (boxes, d) each."""
+        ...
+
+    def count(self, played: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+        """Count what people contribute.
+
+        Parameters
+        ----------
+        played
+            Shape (boxes, arms, 2): people by box, arm and reward 0 or 1.
+
+        Returns
+        -------
+        People by key, group and value 0 or 1, (keys, groups, 2), and the number of people without a key.
+        """
+        ...
+
+
+__all__ = ["Boxes", "Decisions", "Policy", "Recalling"]

@@ -1,0 +1,318 @@
+"""The trust models: one table, a row for each. What a model is stands here and nowhere else.
+
+A row says who sees what, where reports are sent, which mechanisms serve each statistical primitive, how they are
+calibrated, and which event of a person the promise is about. Specs, devices, certificates and services ask the row.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from privateer.accounting.events import Event
+from privateer.errors import SpecError
+from privateer.mechanisms import AnyMechanism, Mechanism
+from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
+from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
+from privateer.questions import KeyedMeans, Question, VectorSum
+from privateer.terms import Terms
+
+_HONEST: Final = "devices run the client library"
+
+
+class Promise(Protocol):
+    """The ``[privacy]`` of a spec, as far as a calibration needs it."""
+
+    @property
+    def model(self) -> str: ...  # noqa: D102
+    @property
+    def bound(self) -> float: ...  # noqa: D102
+    @property
+    def delta(self) -> float: ...  # noqa: D102
+    @property
+    def calibration(self) -> Literal["tight", "published"]: ...  # noqa: D102
+    @property
+    def min_batch(self) -> int: ...  # noqa: D102
+    @property
+    def honest_fraction(self) -> float: ...  # noqa: D102
+    @property
+    def local_epsilon_max(self) -> float: ...  # noqa: D102
+
+
+Calibrate = Callable[[Promise, int, Any], AnyMechanism]
+"""(privacy, honest people, question) to the mechanism that keeps the promise and says most."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a trust model answers one kind of question.
+
+    Attributes
+    ----------
+    tight, published
+        Mechanisms that may serve it, by calibration; empty: there is no such calibration.
+    calibrate
+        Chooses among them.
+    """
+
+    tight: tuple[type[Mechanism], ...]
+    published: tuple[type[Mechanism], ...]
+    calibrate: Calibrate
+
+
+@dataclass(frozen=True)
+class Trust:
+    """One trust model.
+
+    Attributes
+    ----------
+    name
+        As specs have it.
+    sees
+        What the server sees of a person.
+    endpoint
+        Who takes the reports: the server, or the shuffler.
+    curated
+        Whether the server sees records as they are.
+    promises
+        Whether an epsilon is promised.
+    batched
+        Whether the promise counts on the honest people of a batch, so that no fewer may be released.
+    delta_least
+        The least delta above 0 that the accountant certifies.
+    reader
+        The adversary of the promise.
+    assumes
+        What no computation can check.
+    event
+        What the adversary of the promise sees of a person: of a mechanism, and of the honest people; None: the record.
+    serves
+        How each kind of question is answered.
+    """
+
+    name: str
+    sees: str
+    endpoint: Literal["server", "shuffler"]
+    curated: bool
+    promises: bool
+    batched: bool
+    delta_least: float
+    reader: str
+    assumes: tuple[str, ...]
+    event: Callable[[Mechanism, int], Event | None]
+    serves: Mapping[type[Question], Serving]
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether reports go through a shuffler."""
+        return self.endpoint == "shuffler"
+
+    @property
+    def hides_arms(self) -> bool:
+        """Whether the promise is about what becomes of many reports, among which a seen arm must not single one out."""
+        return self.promises and (self.batched or self.curated)
+
+
+def _local_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+    if privacy.calibration == "published":
+        return LaplaceCells.calibrated(question, privacy.bound)
+    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, 0, privacy.local_epsilon_max)
+
+
+def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+    """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
+    if privacy.calibration == "published":
+        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
+    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed)
+    if privacy.delta == 0:
+        return symbol
+    gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "tight")
+    return symbol if symbol.error < gaussian.error else gaussian
+
+
+def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans) -> AnyMechanism:
+    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+
+
+def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum) -> AnyMechanism:
+    make = BitVectors.published if privacy.calibration == "published" else BitVectors.calibrated
+    return make(question.ball, privacy.bound, privacy.delta, honest)
+
+
+def _central_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+    return CentralSums.calibrated(question, privacy.bound, privacy.delta)
+
+
+def _central_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+    return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+
+
+TRUST: Final[dict[str, Trust]] = {
+    row.name: row
+    for row in (
+        Trust(
+            name="local",
+            sees="randomized reports, each private by itself",
+            endpoint="server",
+            curated=False,
+            promises=True,
+            batched=False,
+            delta_least=0.0,
+            reader="everybody together",
+            assumes=(_HONEST,),
+            event=lambda mechanism, _: mechanism.alone,
+            serves={
+                KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
+                VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
+            },
+        ),
+        Trust(
+            name="shuffle",
+            sees="a permuted batch of randomized reports",
+            endpoint="shuffler",
+            curated=False,
+            promises=True,
+            batched=True,
+            delta_least=1e-15,
+            reader="the server",
+            assumes=(
+                _HONEST,
+                "the shuffler does not collude with the server",
+                "so many reports of every batch come from honest people as the event says",
+            ),
+            event=lambda mechanism, honest: mechanism.shuffled(honest),
+            serves={
+                KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
+                VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
+            },
+        ),
+        Trust(
+            name="central",
+            sees="records, as their curator, and adds noise to what it releases",
+            endpoint="server",
+            curated=True,
+            promises=True,
+            batched=False,
+            delta_least=1e-8,
+            reader="readers of what is published",
+            assumes=("the server keeps records to itself, and its noise comes from the operating system",),
+            event=lambda mechanism, _: mechanism.released,
+            serves={
+                KeyedMeans: Serving((CentralSums,), (), _central_means),
+                VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
+            },
+        ),
+        Trust(
+            name="none",
+            sees="records, and adds no noise",
+            endpoint="server",
+            curated=True,
+            promises=False,
+            batched=False,
+            delta_least=0.0,
+            reader="readers of what is published",
+            assumes=("the server keeps records to itself",),
+            event=lambda _mechanism, _honest: None,
+            serves={
+                KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question: CentralSums(question.layout)),
+                VectorSum: Serving((CentralVectors,), (), lambda _p, _h, question: CentralVectors(question.ball, 0.0)),
+            },
+        ),
+    )
+}
+
+
+def trust_of(model: str) -> Trust:
+    """Return the row of a trust model.
+
+    Raises
+    ------
+    SpecError
+        If there is no such model.
+    """
+    if model not in TRUST:
+        raise SpecError(f"must be one of {', '.join(TRUST)}", field="privacy.model", remedy="choose one")
+    return TRUST[model]
+
+
+def honest_people(privacy: Promise, fewest: int) -> int:
+    """Return how many people of a batch of ``fewest`` or more the promise counts on; 0 where it counts on none.
+
+    The number is rounded down to three digits, so that calibrations recur from round to round.
+    """
+    if not trust_of(privacy.model).batched:
+        return 0
+    count = math.floor(privacy.honest_fraction * fewest)
+    step = int(10 ** max(0, len(str(count)) - 3))
+    return count // step * step
+
+
+def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | None = None) -> Terms:
+    """Return the terms that keep a promise and say most about a question, or those that a paper publishes.
+
+    Parameters
+    ----------
+    privacy
+        Of the spec.
+    batch
+        People of the round.
+    question
+        What is asked of them.
+    fewest
+        Fewest people with whom the round may close; by default all.
+
+    Raises
+    ------
+    SpecError
+        If nothing keeps the promise with this batch.
+    """
+    row = trust_of(privacy.model)
+    honest = honest_people(privacy, batch if fewest is None else fewest)
+    if row.batched and honest < 1:
+        raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
+    mechanism = row.serves[type(question)].calibrate(privacy, honest, question)
+    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, batch, honest, mechanism)
+
+
+def nobody_asked(privacy: Promise, question: Question) -> Terms:
+    """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
+    keyed = isinstance(question, KeyedMeans)
+    mechanism: AnyMechanism = CentralSums(question.layout) if keyed else CentralVectors(question.ball, 0.0)
+    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
+
+
+def check_promise(privacy: Promise, question: type[Question]) -> None:
+    """Refuse a promise that the trust model's mechanisms for this kind of question cannot make.
+
+    Raises
+    ------
+    SpecError
+        Naming the field of ``privacy``.
+    """
+    row = trust_of(privacy.model)
+    serving = row.serves[question]
+    mechanisms = serving.published if privacy.calibration == "published" else serving.tight
+    if not mechanisms:
+        raise _refused("calibration", f"the model '{row.name}' has no 'published' form here", "use 'tight'")
+    if not row.promises:
+        return
+    if privacy.delta > 0 and not row.batched and not row.curated and all(kind.pure for kind in mechanisms):
+        raise _refused("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
+    if privacy.calibration == "published" and privacy.delta == 0 and not all(kind.pure for kind in mechanisms):
+        raise _refused("delta", "must be above 0: the published noise is normal", "1e-6 is usual")
+    least = row.delta_least if privacy.delta > 0 or row.batched or question is VectorSum else 0.0
+    if privacy.delta < least:
+        raise _refused("delta", f"must be at least {least:g} under the model '{row.name}'", "1e-6 is usual")
+    if BitVectors in mechanisms and privacy.calibration == "published" and privacy.bound > PUBLISHED_EPSILON_MAX:
+        most = f"{PUBLISHED_EPSILON_MAX:g}"
+        raise _refused("epsilon", f"must be at most {most} in the published theorem", "lower it, or use 'tight'")
+    if row.batched and any(kind.pure for kind in mechanisms) and privacy.local_epsilon_max < privacy.bound:
+        raise _refused("local_epsilon_max", "must be at least epsilon", "raise it")
+
+
+def _refused(field: str, detail: str, remedy: str) -> SpecError:
+    return SpecError(detail, field=f"privacy.{field}", remedy=remedy)
