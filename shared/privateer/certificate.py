@@ -99,8 +99,7 @@ def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, plann
 
 def needs_unseen_arms(privacy: Privacy) -> bool:
     """Whether the promise holds only as long as nobody who gets reports or releases sees a person's arm."""
-    row = privacy.trust
-    return privacy.arms == "hidden" and row.promises and (row.shuffled or row.curated)
+    return privacy.arms == "hidden" and privacy.trust.hides_arms
 
 
 def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
@@ -111,8 +110,8 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     # A round that reveals the record leaves nothing to claim, whatever the other rounds reveal.
     if not row.promises or len(seen) < len(events):
         return [_nothing_claimed(row.reader)]
-    claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, max(one.sampling for one in terms))
-    if row.shuffled or row.curated or not any(one.mechanism.coins_choose for one in terms):
+    claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, max(one.mechanism.sampling for one in terms))
+    if row.batched or row.curated or not any(one.mechanism.coins_choose for one in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
     unseen, seen_too = (f"{row.reader}, who see {arms}" for arms in ("no arms", "arms too"))

@@ -13,7 +13,6 @@ import numpy as np
 from privateer.certificate import Certificate, certify
 from privateer.coins import Layout
 from privateer.errors import SpecError
-from privateer.mechanisms.base import Mechanism
 from privateer.spec import Privacy, Spec
 from privateer.terms import Terms
 
@@ -23,8 +22,9 @@ JUMP: Final = 1_000_000
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Keys of the spec's privacy section that stand beside it in a record."""
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
-_PUBLIC: Final = {"layout": Layout(0, np.zeros((0, 0), np.uint32)), "seed": 0}
-"""Parameters of mechanisms that cost no privacy, which records leave out, and what stands in for them."""
+_LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
+"""Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
+_NO_KEYS: Final = Layout(0, np.zeros((0, 0), np.uint32))
 
 
 class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,7 +35,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     batch, honest
         The number of people asked, and of those whom the promise counts on.
     mechanism
-        Its tag as ``type``, and its parameters but for the layout and the seed, which cost no privacy.
+        Its tag as ``type``, and its parameters without layout and seed, which cost no privacy.
     """
 
     batch: int
@@ -111,57 +111,42 @@ class Record(Promise, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def planned_of(terms: Terms) -> Planned:
     """Return the terms as a record has them."""
     mechanism = terms.mechanism
-    names = [name for name in mechanism.__struct_fields__ if name not in _PUBLIC]
+    names = [name for name in mechanism.__struct_fields__ if name not in _LEFT_OUT]
     parameters = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
     tag = mechanism.__struct_config__.tag
     return Planned(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
 
 
-def terms_of(row: Planned, privacy: Privacy) -> Terms:
+def terms_of(row: Planned, spec: type[Spec], privacy: Privacy) -> Terms:
     """Return the terms that a row has under a promise; their mechanism works on no keys.
 
     Raises
     ------
     SpecError
-        If the trust model has no such mechanism; names the field within the row.
+        If the trust model has no such mechanism for the algorithm's reports; names the field within the row.
     """
-    mechanism = _mechanism(row.mechanism, privacy)
-    promise = (privacy.model, privacy.bound, privacy.delta, privacy.calibration)
-    return Terms(*promise, row.batch, row.honest, mechanism)
-
-
-def _mechanism(parameters: Mapping[str, Any], privacy: Privacy) -> Mechanism:
-    kinds = {kind.__struct_config__.tag: kind for some in privacy.trust.mechanisms.values() for kind in some}
-    kind = kinds.get(str(parameters.get("type")))
+    kinds = getattr(privacy.trust.serves[spec.question], privacy.calibration)
+    kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
     if kind is None:
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
-    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    if wrong := (set(fields) - set(_PUBLIC) | {"type"}) ^ set(parameters):
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    if wrong := (set(types) - _LEFT_OUT | {"type"}) ^ set(row.mechanism):
         raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
+    stand_ins = {"layout": _NO_KEYS, "seed": 0, "least": row.honest}
     try:
-        made = {name: msgspec.convert(parameters[name], fields[name]) for name in fields if name not in _PUBLIC}
-        return kind(**made, **{name: value for name, value in _PUBLIC.items() if name in fields})
+        made = {name: msgspec.convert(row.mechanism[name], types[name]) for name in set(types) - _LEFT_OUT}
+        mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
     except (msgspec.ValidationError, OverflowError) as error:
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None
     except SpecError as error:
         raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
+    promise = (privacy.model, privacy.bound, privacy.delta, privacy.calibration)
+    return Terms(*promise, row.batch, row.honest, mechanism)
 
 
-def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], planned: Mapping[str, Planned]) -> Record:
-    """Return the record of an experiment.
-
-    Parameters
-    ----------
-    rounds
-        The rounds of each cohort, in the order of their versions.
-    planned
-        The first terms of each cohort that is asked but has no rounds yet.
-    """
-    promises = {
-        cohort: _promise(spec, cohort, tuple(rounds.get(cohort, ())), planned.get(cohort))
-        for cohort in spec.cohorts
-        if rounds.get(cohort) or cohort in planned
-    }
+def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]]) -> Record:
+    """Return the record of an experiment, from the rounds of each cohort in the order of their versions."""
+    sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
     return Record(
         format=FORMAT,
         experiment=spec.name,
@@ -170,19 +155,19 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], planned: Mappin
         reports_per_person=1,
         privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)),
         least_share=spec.least_share,
-        sources=tuple(Source(name=cohort, **promise) for cohort, promise in promises.items() if cohort),
-        **promises[""],
+        sources=tuple(Source(name=cohort, **_promise(spec, cohort, rounds.get(cohort, ()))) for cohort in sources),
+        **_promise(spec, "", rounds.get("", ())),
     )
 
 
-def _promise(spec: Spec, cohort: str, rounds: tuple[Row, ...], planned: Planned | None) -> dict[str, Any]:
+def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:
     privacy = spec.privacy_of(cohort)
-    rows = rounds or (planned,) if planned else rounds
-    terms = [terms_of(row, privacy) for row in rows]
+    ahead = None if rounds else spec.planned(cohort)
+    terms = [ahead] if ahead else [terms_of(row, type(spec), privacy) for row in rounds]
     return {
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
-        "rounds": rounds,
-        "planned": None if rounds else planned,
-        "certificate": certify(spec.name, privacy, terms, planned=not rounds),
+        "rounds": tuple(rounds),
+        "planned": planned_of(ahead) if ahead else None,
+        "certificate": certify(spec.name, privacy, terms, planned=ahead is not None),
     }

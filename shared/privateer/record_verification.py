@@ -14,7 +14,7 @@ from privateer.record import FORMAT, JUMP, PROMISE, Planned, Promise, Record, Ro
 from privateer.sections import parse_section
 from privateer.spec import Privacy
 from privateer.terms import Terms
-from privateer.trust import honest_people
+from privateer.trust import check_promise, honest_people
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PEOPLE_MAX: Final = 10**12
@@ -50,8 +50,8 @@ def _read_record(value: dict[str, Any]) -> Record:
     except (msgspec.ValidationError, RecursionError, UnicodeError, OverflowError) as error:
         raise SpecError(f"not a privacy record: {error}", field="record", remedy="see docs/privacy.md") from None
     _check(record.algorithm in ALGORITHMS, "there is no such algorithm", "algorithm")
-    has_sources = "sources" in algorithm(record.algorithm).spec.model_fields
-    _check(has_sources or not record.sources, "an experiment of this algorithm has no sources", "sources")
+    recalls = algorithm(record.algorithm).spec.recalls
+    _check(recalls or not record.sources, "an experiment of this algorithm has no sources", "sources")
     _check(not PROMISE & set(record.privacy), "must not repeat model, epsilon or delta", "privacy")
     return record
 
@@ -73,6 +73,8 @@ class _Cohort:
         _check(promise.delta == record.delta, "differs from the experiment's", f"{where}delta")
         stated = {"model": record.model, "epsilon": promise.epsilon, "delta": promise.delta}
         self._privacy = parse_section(Privacy, record.privacy | stated)
+        self._spec = algorithm(record.algorithm).spec
+        check_promise(self._privacy, self._spec.question)
 
     def check(self) -> None:
         """Refuse rows that contradict themselves, the promise or the certificate."""
@@ -106,17 +108,17 @@ class _Cohort:
     def _terms(self, place: str, row: Planned) -> Terms:
         """Check that what follows from the batch does: the number of honest people above all."""
         privacy, batch = self._privacy, row.batch
-        shuffled = privacy.trust.shuffled
-        possible = max(1, shuffled * privacy.min_batch) <= batch <= _PEOPLE_MAX
+        batched = privacy.trust.batched
+        possible = max(1, batched * privacy.min_batch) <= batch <= _PEOPLE_MAX
         _check(possible, "there is no such batch under this promise", f"{place}.batch")
         honest = honest_people(privacy, math.ceil(self._record.least_share * batch))
         _check(row.honest == honest, f"does not follow from a batch of {batch}", f"{place}.honest")
         try:
-            terms = terms_of(row, privacy)
+            terms = terms_of(row, self._spec, privacy)
         except SpecError as error:
             raise _refused(error.detail, f"{place}.{error.field}") from None
         alone = terms.mechanism.local_epsilon
-        fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not shuffled
+        fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not batched
         _check(fits, f"a report alone costs {alone:g}, above privacy.local_epsilon_max", f"{place}.mechanism")
         return terms
 
@@ -147,13 +149,13 @@ def _difference(made: Certificate, given: Certificate) -> str | None:
 
 
 def _covers(given: Certificate, alone: Certificate) -> bool:
-    """Whether the claims of one round's certificate are among those that are given, against the same adversaries."""
-    claimed = {claim.against: _parts(claim.event) for claim in given.claims}
-    return all(_parts(claim.event) <= claimed.get(claim.against, _parts(claim.event)) for claim in alone.claims)
+    """Whether the events of one round are among those that are given, against the same adversaries."""
+    claimed = {claim.against: claim.event for claim in given.claims}
+    return all(_part(claim.event, claimed.get(claim.against)) for claim in alone.claims)
 
 
-def _parts(event: Event | None) -> set[Event | None]:
-    return set(event.events) if isinstance(event, Parallel) else {event}
+def _part(event: Event | None, whole: Event | None) -> bool:
+    return whole is None or event == whole or (isinstance(whole, Parallel) and event in whole.events)
 
 
 def _check(good: bool, detail: str, field: str) -> None:

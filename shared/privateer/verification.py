@@ -45,15 +45,13 @@ class Limits:
     curator: bool = False
 
 
-def verify(terms: Terms, question: type, spec: Spec, cohort: str, facts: Round, limits: Limits) -> None:
+def verify(terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits) -> None:
     """Refuse terms that miss the spec's promise or the device's limits; compute both anew from the parameters alone.
 
     Parameters
     ----------
     terms
         What the policy says.
-    question
-        The kind of question that the policy asks, which its mechanism must answer.
     spec, cohort
         The experiment, and the source that the person belongs to; empty for the experiment's own people.
     facts
@@ -68,7 +66,7 @@ def verify(terms: Terms, question: type, spec: Spec, cohort: str, facts: Round, 
     """
     privacy = spec.privacy_of(cohort)
     _agree(terms, privacy, facts)
-    _check_round(terms, question, spec, privacy, facts)
+    _check_round(terms, spec, privacy, facts)
     _afford(terms, privacy, facts, limits)
     _check_promise(terms, privacy)
 
@@ -87,12 +85,12 @@ def _agree(terms: Terms, privacy: Privacy, facts: Round) -> None:
         _check(getattr(terms, name) == value, "the terms differ from the experiment's spec", name)
 
 
-def _check_round(terms: Terms, question: type, spec: Spec, privacy: Privacy, facts: Round) -> None:
+def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
     """Refuse another mechanism than the trust model's, too few people, and more work than an honest round asks."""
     row = privacy.trust
-    ours = isinstance(terms.mechanism, row.mechanisms[question])
+    ours = isinstance(terms.mechanism, row.serves[spec.question].tight)
     _check(ours, "the trust model does not have this mechanism", "mechanism")
-    fewest = max(math.ceil(spec.least_share * facts.batch), row.shuffled * privacy.min_batch)
+    fewest = max(spec.fewest(facts.batch), row.batched * privacy.min_batch)
     enough = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"
     _check(facts.fewest >= fewest, enough, "least")
     _check(1 <= terms.messages <= _MESSAGES_MAX, f"a person sends at most {_MESSAGES_MAX} messages", "messages")
@@ -112,7 +110,7 @@ def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> Non
         cost, limit = getattr(terms, name), getattr(limits, name)
         costs = f"costs {cost:g}, this device allows {limit:g}"
         _check(cost <= limit, costs, name, "do not take part, or allow more")
-    if privacy.trust.shuffled:
+    if privacy.trust.batched:
         share, fewest = privacy.honest_fraction, facts.fewest
         counts = f"the promise counts on {share:g} of a batch, this device on {limits.honest_fraction:g}"
         _check(share <= limits.honest_fraction, counts, "honest_fraction")
@@ -123,7 +121,7 @@ def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> Non
 def _check_promise(terms: Terms, privacy: Privacy) -> None:
     """Refuse a mechanism that does not keep the promise, by the accountant."""
     alone, most = terms.mechanism.local_epsilon, privacy.local_epsilon_max
-    fits = alone <= most or math.isinf(alone) or not privacy.trust.shuffled
+    fits = alone <= most or math.isinf(alone) or not privacy.trust.batched
     _check(fits, f"a report alone costs {alone:g}, the spec allows {most:g}", "local_epsilon")
     try:
         holds = terms.holds
