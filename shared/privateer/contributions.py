@@ -1,4 +1,4 @@
-"""What people contribute before it is randomized, which never leaves a device, and what is released about many of them."""
+"""What people contribute before it is randomized, which never leaves a device; and what is released about many."""
 
 from dataclasses import dataclass, replace
 from typing import TypeVar

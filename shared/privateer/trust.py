@@ -21,6 +21,8 @@ from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.questions import KeyedMeans, Question, VectorSum
 from privateer.terms import Terms
 
+BATCH_MIN: Final = 100
+"""The least ``min_batch`` of reports that are amplified by shuffling."""
 _HONEST: Final = "devices run the client library"
 
 
@@ -92,6 +94,8 @@ class Trust:
         What the adversary of the promise sees of a person: of a mechanism, and of the honest people; None: the record.
     serves
         How each kind of question is answered.
+    example
+        A promise for small instances in tests: ``epsilon`` and ``delta`` where they are needed.
     """
 
     name: str
@@ -105,6 +109,7 @@ class Trust:
     assumes: tuple[str, ...]
     event: Callable[[Mechanism, int], Event | None]
     serves: Mapping[type[Question], Serving]
+    example: Mapping[str, float]
 
     @property
     def shuffled(self) -> bool:
@@ -169,6 +174,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
             },
+            example={"epsilon": 4.0},
         ),
         Trust(
             name="shuffle",
@@ -189,6 +195,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
             },
+            example={"epsilon": 1.0, "delta": 1e-6},
         ),
         Trust(
             name="central",
@@ -205,6 +212,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((CentralSums,), (), _central_means),
                 VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
             },
+            example={"epsilon": 1.0, "delta": 1e-6},
         ),
         Trust(
             name="none",
@@ -221,6 +229,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question: CentralSums(question.layout)),
                 VectorSum: Serving((CentralVectors,), (), lambda _p, _h, question: CentralVectors(question.ball, 0.0)),
             },
+            example={},
         ),
     )
 }
@@ -280,8 +289,11 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
 
 def nobody_asked(privacy: Promise, question: Question) -> Terms:
     """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
-    keyed = isinstance(question, KeyedMeans)
-    mechanism: AnyMechanism = CentralSums(question.layout) if keyed else CentralVectors(question.ball, 0.0)
+    mechanism: AnyMechanism
+    if isinstance(question, KeyedMeans):
+        mechanism = CentralSums(question.layout)
+    else:
+        mechanism = CentralVectors(question.ball, 0.0)
     return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
 
 
@@ -310,8 +322,18 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
     if BitVectors in mechanisms and privacy.calibration == "published" and privacy.bound > PUBLISHED_EPSILON_MAX:
         most = f"{PUBLISHED_EPSILON_MAX:g}"
         raise _refused("epsilon", f"must be at most {most} in the published theorem", "lower it, or use 'tight'")
-    if row.batched and any(kind.pure for kind in mechanisms) and privacy.local_epsilon_max < privacy.bound:
+    if row.batched and all(kind.pure for kind in mechanisms):
+        _check_amplified(privacy)
+
+
+def _check_amplified(privacy: Promise) -> None:
+    """Refuse a promise of a batch whose reports are private by themselves, too."""
+    if privacy.local_epsilon_max < privacy.bound:
         raise _refused("local_epsilon_max", "must be at least epsilon", "raise it")
+    if privacy.min_batch < BATCH_MIN:
+        raise _refused("min_batch", f"must be at least {BATCH_MIN}", "raise it; 1000 is usual")
+    if privacy.honest_fraction * privacy.min_batch < 1:
+        raise _refused("honest_fraction", "must leave at least one report of min_batch", "raise it")
 
 
 def _refused(field: str, detail: str, remedy: str) -> SpecError:

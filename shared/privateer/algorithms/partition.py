@@ -1,20 +1,86 @@
-"""The policy of the partition bandit: a partition of the context space with active arms in every bin."""
+"""The partition bandit (paper 1): its spec, and its policy, a partition of contexts with active arms in its bins."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from privateer.algorithms import Algorithm
 from privateer.coins import UNIT, Layout
 from privateer.contributions import KeyedValues
+from privateer.decisions import Arms
+from privateer.draw import Draw
 from privateer.errors import Malformed
-from privateer.mechanisms import mechanism_for
+from privateer.mechanisms import KeyedMechanism
+from privateer.numbers import scaled_reward
+from privateer.questions import KeyedMeans
+from privateer.sections import Section, parse_section
+from privateer.spec import ArmsSpec, example_promises
 from privateer.terms import Terms
 
-DEPTH_MAX = 40
+DEPTH_MAX: Final = 40
 """Deepest bin: paths are integers of this many bits."""
+
+
+class PartitionSection(Section):
+    """The ``[algorithm]`` of the partition bandit.
+
+    Attributes
+    ----------
+    confidence
+        ``practical``: tuned radii. ``proved``: union bounds, valid if every arm's mean reward is Lipschitz with
+        constant ``lipschitz`` (rewards and features scaled to [0, 1], Euclidean norm) and the density of contexts is
+        at most ``density_bound``.
+    failure
+        Under ``proved``, the probability that an arm is ever dropped where it is best.
+    """
+
+    name: Literal["partition"]
+    confidence: Literal["practical", "proved"] = "practical"
+    lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
+    failure: float = Field(default=0.05, gt=0, lt=1)
+
+
+class PartitionSpec(ArmsSpec):
+    """An experiment with the partition bandit."""
+
+    recalls: ClassVar[bool] = True
+
+    algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
+
+    def usual_question(self) -> KeyedMeans:
+        """Return a question as the first round asks it, without its public coins."""
+        return KeyedMeans(Layout(0, np.zeros((0, self.arm_count - 1), np.uint32)))
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model and calibration."""
+        promises = {str(promise["model"]): promise for promise in example_promises()}
+        made = {name: cls._instance(promise) for name, promise in promises.items()}
+        made |= {
+            f"{name}-hidden": cls._instance(promises[name] | {"arms": "hidden"})
+            for name, spec in made.items()
+            if spec.privacy.arm_in_key
+        }
+        made |= {f"{name}-proved": cls._instance(spec.privacy, confidence="proved") for name, spec in made.items()}
+        published = {"model": "local", "epsilon": 16.0, "calibration": "published"}
+        return made | {"published": cls._instance(published)}
+
+    @classmethod
+    def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
+        unit = {"low": 0.0, "high": 1.0}
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_growth": 0.1},
+            "context": {"features": {"x1": unit, "x2": unit}},
+            "privacy": privacy,
+            "algorithm": {"name": "partition", **algorithm},
+        }
+        return parse_section(cls, data)
 
 
 @dataclass(frozen=True)
@@ -38,10 +104,10 @@ class PartitionPolicy:
         Shape (bins, arms), bool: at least one in every bin.
     bins
         Shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell.
-    layout
-        Coins of a choice: its keys are the entries of ``bins``, its groups are arms.
     terms
-        How reports of this version are randomized.
+        How reports of this version are randomized. The layout of the mechanism says what the coins of a report mean.
+    choice
+        What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
     cohort
         Whose turn it is to report: a source's name; empty for the experiment's own people.
     """
@@ -53,41 +119,55 @@ class PartitionPolicy:
     paths: NDArray[np.int64]
     active: NDArray[np.bool_]
     bins: NDArray[np.int64]
-    layout: Layout
     terms: Terms
+    choice: Layout | None = None
     cohort: str = ""
 
-    @cached_property
-    def mechanism(self) -> Any:
-        """What randomizes, adds up and releases the round's reports."""
-        return mechanism_for(self.reported, self.terms)
+    draw: ClassVar[Draw | None] = None
+    """Whoever comes is asked."""
 
-    @cached_property
-    def reported(self) -> Layout:
-        """Coins of a report.
+    @property
+    def mechanism(self) -> KeyedMechanism:
+        """What randomizes, adds up and releases the round's reports."""
+        return cast(KeyedMechanism, self.terms.mechanism)
+
+    @property
+    def layout(self) -> Layout:
+        """What the coins of a choice mean: the keys are the entries of ``bins``, the groups are arms."""
+        return self.mechanism.layout if self.choice is None else self.choice
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own.
 
         Where the arm is in the key, every active arm of every entry of ``bins`` is a key (`cells`), and coins decide
-        nothing but its sign and bucket. Otherwise they are the coins of the choice.
+        nothing but its sign and bucket. Otherwise a report carries the coins of the choice.
         """
-        if not self.terms.arm_in_key:
-            return self.layout
-        return Layout(self.layout.seed, np.zeros((len(self.cells), 0), np.uint32))
+        return self.choice is not None
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
         """Entry of ``bins``, and arm, of every pair that is asked about; shape (cells, 2), in order."""
         return np.argwhere(self.active[self.bins])
 
-    def check(self, arms: int) -> None:
+    def check(self, spec: PartitionSpec) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
 
         Raises
         ------
         Malformed
-            If the bins do not tile the space, or an array has the wrong shape or range.
+            If the bins do not tile the space, an array has the wrong shape or range, or the spec says otherwise.
         """
-        if not (self._well_typed(arms) and self._tiles() and self._plays_active_arms()):
+        typed = isinstance(self.mechanism, KeyedMechanism) and self._well_typed(spec.arm_count)
+        if not (typed and self._tiles() and self._plays_active_arms() and self._agrees(spec)):
             raise Malformed("not a partition policy", remedy="fetch the policy again")
+
+    def _agrees(self, spec: PartitionSpec) -> bool:
+        """Whether the spec has these sizes, and reports are about what it says."""
+        same = self.dimension == spec.dimension and self.cohort in spec.cohorts
+        expected = (len(self.cells), 1) if self.fresh_coins else (len(self.bins), spec.arm_count)
+        asked = self.fresh_coins == spec.privacy.arm_in_key and self.mechanism.layout.shares.shape == expected
+        return same and (asked or self.terms.batch == 0)
 
     def _well_typed(self, arms: int) -> bool:
         bins, keys = self.depths.shape[:1], self.bins.shape[:1]
@@ -101,7 +181,7 @@ class PartitionPolicy:
         )
         typed = all(array.dtype == dtype and array.shape == shape for array, dtype, shape in expected)
         named = typed and self.dimension >= 1 and np.min(self.axes) >= 0 and np.max(self.axes) < self.dimension
-        return bool(named) and bins > (0,) and 0 <= self.layout.seed < 1 << 64
+        return bool(named) and bins > (0,)
 
     def _tiles(self) -> bool:
         if np.min(self.depths) < 0 or np.max(self.depths) > DEPTH_MAX or np.min(self.paths) < 0:
@@ -149,17 +229,15 @@ class PartitionPolicy:
         shares[self.bins] = self.layout.shares
         return np.asarray(shares)
 
-    def choose(self, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Arms of n people, shape (n,): the only active one, or the one that the slot has in the bin."""
-        return self._arms(self.locate(contexts), slots)
-
-    def _arms(self, bins: NDArray[np.int64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Arms:
+        """Decide for n people: the only active arm of the bin, or the one that the coins have there."""
+        bins = self.locate(contexts)
         arms = np.asarray(self.active[bins].argmax(axis=1))
         keys = self._key_of_bin[bins]
         asked = np.flatnonzero(keys >= 0)
-        hashes = self.layout.hashes(slots[asked], keys[asked])
+        hashes = self.layout.hashes(coins[asked], keys[asked])
         arms[asked] = self.layout.group(hashes, keys[asked])
-        return arms
+        return Arms(arms)
 
     @cached_property
     def _key_of_cell(self) -> NDArray[np.int64]:
@@ -169,59 +247,76 @@ class PartitionPolicy:
         return keys
 
     def contribute(
-        self,
-        contexts: NDArray[np.float64],
-        slots: NDArray[np.uint32],
-        arms: NDArray[np.int64],
-        rewards: NDArray[np.float64],
+        self, contexts: NDArray[np.float64], coins: NDArray[np.uint32], decisions: Arms, rewards: NDArray[np.float64]
     ) -> KeyedValues:
-        """What n people have to tell of their arms and rewards.
+        """Return what n people have to contribute about their arms and rewards.
 
         Parameters
         ----------
         contexts
             Shape (n, d), in [0, 1].
-        slots
-            Shape (n,). The slots that chose the arms; where the arm is in the key, slots drawn for the report alone.
-        arms
-            Shape (n,), as `choose` gave them.
+        coins
+            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
+        decisions
+            As `decide` gave them.
         rewards
             Shape (n,), in [0, 1].
         """
         keys = self._key_of_bin[self.locate(contexts)]
-        if self.terms.arm_in_key:
-            return KeyedValues(slots, self._key_of_cell[keys, arms], np.zeros_like(keys), rewards)
-        return KeyedValues(slots, keys, arms, rewards)
+        if self.fresh_coins:
+            return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)
+        return KeyedValues(coins, keys, decisions.arms, rewards)
 
-    def contribute_recorded(
+    def recall(
         self,
         contexts: NDArray[np.float64],
-        slots: NDArray[np.uint32],
+        coins: NDArray[np.uint32],
         arms: NDArray[np.int64],
         rewards: NDArray[np.float64],
     ) -> KeyedValues:
-        """What n people of a source have to tell of arms (n,) that they played before, which stay secret.
+        """Return what n people of a source have to contribute about arms (n,) that they played before: secret ones.
 
-        Where the arm is not in the key, a slot asks about one arm of every bin, and those who played another have
-        nothing to tell. The published mechanism tells of every arm.
+        Where the arm is not in the key, coins ask about one arm of every bin, and those who played another have
+        nothing to contribute. Under the published mechanism everybody contributes.
         """
-        told = self.contribute(contexts, slots, arms, rewards)
-        if self.terms.arm_in_key or self.terms.mechanism == "laplace":
-            return told
-        asked = self.choose(contexts, slots)
-        return KeyedValues(slots, np.where(asked == arms, told.keys, -1), asked, rewards)
+        values = self.contribute(contexts, coins, Arms(arms), rewards)
+        if self.fresh_coins or self.terms.calibration == "published":
+            return values
+        asked = self.decide(contexts, coins).arms
+        return KeyedValues(coins, np.where(asked == arms, values.keys, -1), asked, rewards)
 
-    def by_key(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Counts by entry of ``bins``, arm and more, as counts by key, group and more of the round's reports."""
-        return counts[self.cells[:, 0], self.cells[:, 1]][:, None] if self.terms.arm_in_key else counts
+    def shown(self, spec: PartitionSpec, decisions: Arms) -> str:
+        """Return the name of the first person's arm."""
+        return spec.experiment.arms[int(decisions.arms[0])]
+
+    def read(self, spec: PartitionSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
+        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
+        value, clipped = scaled_reward(reward, spec.reward)
+        return np.array([value]), clipped
+
+    @property
+    def undecided(self) -> NDArray[np.int64]:
+        """Boxes whose people are told apart by coins, shape (undecided,)."""
+        return self.bins
+
+    def names(self) -> list[Hashable]:
+        """Name the bins by depth and path."""
+        return list(zip(self.depths.tolist(), self.paths.tolist(), strict=True))
+
+    def count(self, played: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+        """Count what people contribute, as `privateer.policy.Boxes.count`."""
+        asked = played[self.bins]
+        without = int(played.sum()) - int(asked.sum())
+        return asked[self.cells[:, 0], self.cells[:, 1]][:, None] if self.fresh_coins else asked, without
 
     def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper corners of the bins, each (bins, d)."""
         return corners(self.depths, self.paths, self.axes, self.dimension)
 
-    def describe(self, arm_names: tuple[str, ...]) -> dict[str, Any]:
-        """The policy for people and other languages: bins with corners, active arms and the share of each."""
+    def describe(self, spec: PartitionSpec) -> dict[str, Any]:
+        """Describe the policy: bins with corners, active arms and the share of each."""
         lower, upper = self.edges()
+        arm_names = spec.experiment.arms
         rows = []
         for low, high, active, share in zip(lower, upper, self.active, self.shares, strict=True):
             arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
@@ -242,3 +337,6 @@ def corners(
         half = (paths[split] >> (depths[split] - 1 - level)) & 1
         lower[split, j] += half * width[split, j]
     return lower, lower + width
+
+
+ALGORITHM: Final = Algorithm(PartitionSpec, PartitionPolicy)

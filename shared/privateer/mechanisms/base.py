@@ -49,6 +49,7 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     def shuffled(self, honest: int) -> Event | None:
         """Return what a permuted batch reveals of a person among ``honest`` honest ones; None: the record."""
         del honest
+        return None
 
     @property
     def released(self) -> Event | None:

@@ -147,7 +147,7 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
 
     def _rounded(self, scaled: Array, uniform: Array) -> Array:
         floor = np.floor(scaled)
-        return np.minimum(floor + (uniform < scaled - floor), self.levels)
+        return np.asarray(np.minimum(floor + (uniform < scaled - floor), self.levels))
 
     def parse(self, rows: bytes) -> NDArray[np.void]:
         """Parse messages from their concatenated bytes, in any order."""

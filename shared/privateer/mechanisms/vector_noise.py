@@ -203,7 +203,7 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
         return self.ball.on_grid(contributions.values, noise).astype("<i4")
 
     def parse(self, rows: bytes) -> NDArray[np.int32]:
-        """Parse reports from their concatenated bytes; the curator holds people to the ball, which its promise needs."""
+        """Parse reports from their concatenated bytes; a curator holds people to the ball, which its promise needs."""
         reports = self._parsed(rows, self.ball.bound / self.ball.step + 1)
         lengths = np.linalg.norm(reports.astype(np.float64), axis=1)
         check_range(not np.any(lengths > self.ball.diameter / 2), "a vector out of the ball")

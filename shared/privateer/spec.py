@@ -1,0 +1,449 @@
+"""The specification of an experiment: what a TOML file says, and what everybody may read.
+
+The sections here are common to all algorithms. Each algorithm owns a `Spec` of its own, with its further sections and
+all its refusals, in `privateer.algorithms`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from privateer.errors import SpecError
+from privateer.questions import KeyedMeans, Question
+from privateer.sections import Finite, Section, parse_section, toml_tables
+from privateer.terms import Terms
+from privateer.trust import TRUST, Trust, calibrate, check_promise, trust_of
+
+ARMS_MIN, ARMS_MAX = 2, 16
+FEATURES_MAX: Final = 5
+BATCH_MAX: Final = 1_000_000
+"""The most that ``min_batch`` may be."""
+NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
+_PEOPLE_MAX: Final = 10_000_000_000
+
+
+class _Range(Section):
+    low: Finite
+    high: Finite
+
+    @model_validator(mode="after")
+    def _can_be_scaled(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError("the range is empty, low must be below high")
+        if not math.isfinite(1 / (self.high - self.low)) or not math.isfinite(self.high - self.low):
+            raise ValueError("the range is too wide or too narrow to be scaled to [0, 1]")
+        return self
+
+
+class Feature(_Range):
+    """Bounds of one feature; a device clips to them and scales to [0, 1]."""
+
+
+class Context(Section):
+    """The features of a context, in order."""
+
+    features: dict[Annotated[str, Field(min_length=1, max_length=256)], Feature] = Field(
+        min_length=1, max_length=FEATURES_MAX
+    )
+
+
+class Reward(_Range):
+    """Bounds of a reward; a device clips to them."""
+
+    low: Finite = 0.0
+    high: Finite = 1.0
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.high + self.low) / 2
+
+    @property
+    def half_range(self) -> float:
+        """How far rewards are from the middle at most."""
+        return (self.high - self.low) / 2
+
+
+class Privacy(Section):
+    """The promise to one person under a trust model (`privateer.trust` has the models).
+
+    Attributes
+    ----------
+    model
+        The trust model: who sees what.
+    epsilon, delta
+        The promise. It is about what the trust model's adversary sees: a report by itself, a shuffled batch, or what
+        is published. Where nothing is promised neither is given.
+    arms
+        ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
+        content is fetched over the network. ``hidden``: it counts on nobody seeing that.
+    calibration
+        ``tight``, or ``published``: as a paper has it, in the lab only.
+    min_batch
+        The fewest reports that a shuffler releases together.
+    honest_fraction
+        The share of a batch that is assumed to send what the client library sends.
+    local_epsilon_max
+        The most that a shuffled report may cost by itself, if shuffler and server collude.
+    """
+
+    model: str
+    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
+    arms: Literal["seen", "hidden"] = "seen"
+    calibration: Literal["tight", "published"] = "tight"
+    min_batch: int = Field(default=1000, ge=1, le=BATCH_MAX)
+    honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
+    local_epsilon_max: float = Field(default=4.0, gt=0, le=16, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        promises = trust_of(self.model).promises
+        if promises and self.epsilon is None:
+            raise ValueError(f"epsilon: must be given under the model '{self.model}'")
+        if not promises and (self.epsilon is not None or self.delta != 0):
+            field = "delta" if self.epsilon is None else "epsilon"
+            raise ValueError(f"{field}: must not be given under the model '{self.model}', which promises nothing")
+        return self
+
+    @property
+    def trust(self) -> Trust:
+        """The row of the trust model."""
+        return trust_of(self.model)
+
+    @property
+    def bound(self) -> float:
+        """Epsilon of the promise, infinite if there is none."""
+        return math.inf if self.epsilon is None else self.epsilon
+
+    @property
+    def arm_in_key(self) -> bool:
+        """Whether reports hide the arm as they hide the bin, so that the coins of a report say nothing about it."""
+        return self.arms == "seen" and self.trust.hides_arms
+
+
+class Source(Section):
+    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data).
+
+    Attributes
+    ----------
+    name
+        Lower-case letters, digits and dashes.
+    people
+        How many may report.
+    epsilon
+        What it is promised, in place of the experiment's epsilon; the rest of the promise is the same.
+    shares
+        Share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
+        behaviour policy. Their arms themselves are secret.
+    population
+        The cohort in simulation; the experiment's own if there is none.
+    """
+
+    name: str = Field(pattern=NAME)
+    people: int = Field(ge=1, le=1_000_000_000)
+    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
+    population: dict[str, Any] | None = None
+
+
+class ExperimentTable(Section):
+    """The ``[experiment]`` of every spec.
+
+    Attributes
+    ----------
+    name
+        Lower-case letters, digits and dashes.
+    horizon
+        How long the experiment lasts: people who may report, or times that something is played.
+    """
+
+    name: str = Field(pattern=NAME)
+    horizon: int = Field(ge=1, le=_PEOPLE_MAX)
+
+
+class Algorithm(Section):
+    """The ``[algorithm]`` of every spec; each algorithm adds its own keys."""
+
+    name: str
+
+
+class Spec(Section):
+    """A whole experiment; algorithms add their sections and refusals."""
+
+    question: ClassVar[type[Question]]
+    """Which primitive the algorithm's reports are."""
+    people_key: ClassVar[str] = "horizon"
+    """The key of ``[experiment]`` that says how many people there are."""
+    recalls: ClassVar[bool] = False
+    """Whether people of sources may report on arms that they played before."""
+
+    experiment: ExperimentTable
+    reward: Reward = Reward()
+    privacy: Privacy
+    algorithm: Algorithm
+    sources: tuple[Source, ...] = Field(default=(), max_length=16)
+    population: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_promised(self) -> Self:
+        check_promise(self.privacy, self.question)
+        return self
+
+    @model_validator(mode="after")
+    def _sources_agree(self) -> Self:
+        if self.sources and not self.recalls:
+            raise SpecError("the algorithm has no use for them", field="sources", remedy="remove them")
+        if len({source.name for source in self.sources}) != len(self.sources):
+            raise ValueError("sources: names must be distinct")
+        for source in self.sources:
+            where = f"sources.{source.name}"
+            if (source.epsilon is None) != (self.privacy.epsilon is None):
+                raise ValueError(f"{where}.epsilon: must be given just where privacy.epsilon is")
+            if self.privacy.trust.batched and self.privacy.local_epsilon_max < (source.epsilon or 0.0):
+                raise ValueError(f"{where}.epsilon: must be at most privacy.local_epsilon_max")
+            self._check_shares(source, where)
+        return self
+
+    def _check_shares(self, source: Source, where: str) -> None:
+        if source.shares == "unknown":
+            if self.privacy.calibration == "published":
+                return
+            raise ValueError(f"{where}.shares: must be public: what is learned of an arm is in proportion to them")
+        if len(source.shares) != len(self.options) or abs(sum(source.shares) - 1) > 1e-6:
+            raise ValueError(f"{where}.shares: must be one for each arm, with a sum of 1")
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.experiment.name
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """The features of a context, in order; empty if the algorithm uses none."""
+        return {}
+
+    @property
+    def dimension(self) -> int:
+        """Number of features."""
+        return len(self.features)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of what can be chosen."""
+        raise NotImplementedError
+
+    @property
+    def cohorts(self) -> tuple[str, ...]:
+        """Names of the cohorts in the order of their turns: sources first, the experiment's own people ("") last.
+
+        The source with the most informative reports has the first turn; under ``published`` they go as listed.
+        """
+        sources = self.sources
+        if self.privacy.calibration != "published":
+            sources = tuple(sorted(sources, key=lambda source: -(source.epsilon or 0.0)))
+        return (*(source.name for source in sources), "")
+
+    def source(self, cohort: str) -> Source | None:
+        """Return the source of this name; None for the experiment's own people, or a name that is not there."""
+        return next((source for source in self.sources if source.name == cohort), None)
+
+    def privacy_of(self, cohort: str) -> Privacy:
+        """Return what a person of a cohort is promised."""
+        source = self.source(cohort)
+        return self.privacy if source is None else self.privacy.model_copy(update={"epsilon": source.epsilon})
+
+    def first_batch(self, cohort: str) -> int:
+        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
+        raise NotImplementedError
+
+    def usual_question(self) -> Question:
+        """Return a question as the first round asks it, without its public coins."""
+        raise NotImplementedError
+
+    def planned(self, cohort: str) -> Terms | None:
+        """Return the terms of a cohort's first round as calibrated ahead of it; None if it is never asked."""
+        batch = self.first_batch(cohort)
+        if not batch:
+            return None
+        return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch))
+
+    @property
+    def least_share(self) -> float:
+        """Share of a round's people with whom it may close at its deadline."""
+        return 1.0
+
+    def fewest(self, batch: int) -> int:
+        """Return the fewest people with whom a round of ``batch`` may close."""
+        return math.ceil(self.least_share * batch)
+
+    @property
+    def patience(self) -> float:
+        """Seconds after its opening when nobody waits for a round any longer; 0: never."""
+        return 0.0
+
+    @property
+    def round_seconds(self) -> int:
+        """Seconds from a round's opening to its deadline; 0: there is none."""
+        return 0
+
+    def without_people(self) -> Self:
+        """Return the spec for a service, which has no use for simulated people, nor for the names of their files."""
+        sources = tuple(source.model_copy(update={"population": None}) for source in self.sources)
+        return self.model_copy(update={"population": None, "sources": sources})
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model and calibration, for tests and audits."""
+        raise NotImplementedError
+
+
+class ArmsTable(ExperimentTable):
+    """The ``[experiment]`` of algorithms that choose one of several arms for each person.
+
+    Attributes
+    ----------
+    arms
+        2 to 16 names of options.
+    round_size
+        Reports in the first round.
+    round_growth
+        A later round has at least this share of the people seen so far.
+    """
+
+    arms: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(
+        min_length=ARMS_MIN, max_length=ARMS_MAX
+    )
+    round_size: int = Field(default=1000, ge=1, le=1_000_000)
+    round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len(set(self.arms)) != len(self.arms):
+            raise ValueError("arms: names must be distinct")
+        return self
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whose round it is.
+
+    Attributes
+    ----------
+    cohort
+        A source's name; empty for the experiment's own people.
+    seen
+        People of the cohort whose reports opened in earlier rounds.
+    batch
+        Reports of the round; 0 when the experiment is over.
+    """
+
+    cohort: str
+    seen: int
+    batch: int
+
+
+class ArmsSpec(Spec):
+    """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
+
+    question: ClassVar[type[Question]] = KeyedMeans
+
+    experiment: ArmsTable
+    context: Context
+
+    @model_validator(mode="after")
+    def _rounds_hold_batches(self) -> Self:
+        if self.privacy.trust.batched and self.privacy.min_batch > self.experiment.round_size:
+            raise ValueError("privacy.min_batch: must be at most experiment.round_size")
+        if self.experiment.round_size > self.experiment.horizon:
+            raise ValueError("experiment.round_size: must be at most experiment.horizon")
+        return self
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """The features of a context, in order."""
+        return self.context.features
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self.experiment.arms
+
+    @property
+    def arm_count(self) -> int:
+        """Number of arms."""
+        return len(self.experiment.arms)
+
+    def turn(self, cohort: str, seen: int) -> Turn:
+        """Return the round to come when ``seen`` reports of the cohort whose turn it was have opened.
+
+        Whether an honest report opens does not depend on the person, so the number is public; and what does not open
+        uses up nobody's place.
+        """
+        cohorts = self.cohorts
+        while not (batch := self._batch(cohort, seen)) and cohort:
+            cohort, seen = cohorts[cohorts.index(cohort) + 1], 0
+        return Turn(cohort, seen, batch)
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield all rounds in order, as they are if every report opens."""
+        turn = self.turn(self.cohorts[0], 0)
+        while turn.batch:
+            yield turn
+            turn = self.turn(turn.cohort, turn.seen + turn.batch)
+
+    def first_batch(self, cohort: str) -> int:
+        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
+        return self._batch(cohort, 0)
+
+    def _batch(self, cohort: str, seen: int) -> int:
+        source = self.source(cohort)
+        left = max(0, (self.experiment.horizon if source is None else source.people) - seen)
+        wanted = max(self.experiment.round_size, math.floor(self.experiment.round_growth * seen))
+        batch = min(wanted, left)
+        # A last round too small for the promise is left out.
+        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+
+    def largest_batch(self) -> int:
+        """Return the most reports of any round: at most growth times the people before it, both at most the cohort."""
+        growth = self.experiment.round_growth
+        cohort = max([self.experiment.horizon, *(source.people for source in self.sources)])
+        return max(self.experiment.round_size, math.floor(growth / (1 + growth) * cohort))
+
+
+def parse_spec(data: dict[str, Any]) -> Spec:
+    """Parse the tables of a TOML file into the spec of the algorithm that ``algorithm.name`` names.
+
+    Raises
+    ------
+    SpecError
+        Naming the first offending field, its constraint and the remedy.
+    """
+    from privateer.algorithms import ALGORITHMS, algorithm  # they build on this module
+
+    section = data.get("algorithm")
+    name = section.get("name") if isinstance(section, dict) else None
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        detail = "missing" if name is None else f"must be one of {', '.join(ALGORITHMS)}"
+        raise SpecError(detail, field="algorithm.name", remedy="add it" if name is None else "choose one")
+    return parse_section(algorithm(name).spec, data)
+
+
+def read_spec(text: str) -> Spec:
+    """Parse the text of a TOML file.
+
+    Raises
+    ------
+    SpecError
+        If the text is not TOML, or as `parse_spec`.
+    """
+    return parse_spec(toml_tables(text))
+
+
+def example_promises() -> Iterator[dict[str, Any]]:
+    """Yield a small ``[privacy]`` for every trust model."""
+    for row in TRUST.values():
+        yield {"model": row.name, **row.example}
