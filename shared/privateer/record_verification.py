@@ -117,6 +117,8 @@ class _Cohort:
             terms = terms_of(row, self._spec, privacy)
         except SpecError as error:
             raise _refused(error.detail, f"{place}.{error.field}") from None
+        quiet = privacy.trust.promises or terms.mechanism.released is None
+        _check(quiet, "has noise, and nothing is promised", f"{place}.mechanism")
         alone = terms.mechanism.local_epsilon
         fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not batched
         _check(fits, f"a report alone costs {alone:g}, above privacy.local_epsilon_max", f"{place}.mechanism")
