@@ -289,11 +289,8 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
 
 def nobody_asked(privacy: Promise, question: Question) -> Terms:
     """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
-    mechanism: AnyMechanism
-    if isinstance(question, KeyedMeans):
-        mechanism = CentralSums(question.layout)
-    else:
-        mechanism = CentralVectors(question.ball, 0.0)
+    keyed = isinstance(question, KeyedMeans)
+    mechanism = CentralSums(question.layout) if keyed else CentralVectors(question.ball, 0.0)  # type: ignore[union-attr]
     return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
 
 

@@ -1,38 +1,110 @@
-"""Learners: pure functions from state and release to state. One file an algorithm."""
+"""Learners, found by the names of their algorithms: pure functions from state and release to state."""
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
 
-from privateer.algorithms.partition import PartitionPolicy
-from privateer.experiment import Spec
-from privateer_server.algorithms.partition.practical import PartitionLearner
-from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
-from privateer_server.algorithms.partition.published import PublishedPartitionLearner
+from privateer.policy import Policy
+from privateer.result import Result
+from privateer.spec import Spec
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a round is made of.
+
+    Attributes
+    ----------
+    state, policy
+        The learner's state, and the policy that lives for the round.
+    batch
+        People whose reports close it; 0: the experiment is over.
+    seen
+        People of the same cohort whose reports opened in earlier rounds.
+    least
+        Fewest people with whom it may close after ``seconds``.
+    seconds
+        From its opening to its deadline; 0: there is none.
+    """
+
+    state: Any
+    policy: Policy
+    batch: int
+    seen: int = 0
+    least: int = 0
+    seconds: int = 0
+
+
+class Bulk(NamedTuple):
+    """What a round carries: its people, the messages of each, and the bytes of one before it is sealed."""
+
+    people: int
+    messages: int
+    size: int
 
 
 class Learner(Protocol):
-    """What turns releases into policies. States are frozen dataclasses that round-trip through `privateer.codec`."""
+    """What turns releases into policies. States are frozen dataclasses that travel by `privateer.codec`."""
 
-    state_type: type[Any]
-
-    def start(self) -> Any:
-        """The state before any report."""
+    @property
+    def state_type(self) -> type[Any]:
+        """The class of its states."""
         ...
 
-    def policy(self, state: Any, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
-        """The policy that lives for one round of ``batch`` reports of a cohort (0: the final one); ``seed`` public."""
+    @property
+    def repeats(self) -> bool:
+        """Whether a shuffled round of which too few reports opened asks other people; else it takes another batch."""
         ...
 
-    def learn(self, state: Any, policy: PartitionPolicy, release: Any) -> Any:
-        """The state after a round's release."""
+    @property
+    def growth(self) -> tuple[str, str]:
+        """Key of the spec that makes rounds large, and words for what else does."""
+        ...
+
+    def start(self, seed: int) -> Any:
+        """Return the state before any report; ``seed``, 63 bits, is public."""
+        ...
+
+    def next(self, state: Any, version: int, seed: int) -> Step:
+        """Return the round that a state leads to, with a public seed of its own.
+
+        Raises
+        ------
+        SpecError
+            If no terms keep the promise.
+        """
+        ...
+
+    def learn(self, state: Any, policy: Any, release: Any) -> Any:
+        """Return the state after a round's release."""
+        ...
+
+    def miss(self, state: Any, policy: Any, *, again: bool) -> Any:
+        """Return the state after a round of which nothing is released; ``again``: other people are asked the same."""
+        ...
+
+    def failed(self, state: Any) -> bool:
+        """Whether a round came to no end, so that the experiment is over."""
+        ...
+
+    def result(self, state: Any) -> Result | None:
+        """Return what the experiment has found so far; None if the algorithm publishes a policy alone."""
         ...
 
     def describe(self, state: Any) -> dict[str, Any]:
-        """The state for people."""
+        """Describe a state as JSON, for people."""
+        ...
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """Return what the largest rounds carry at most."""
+        ...
+
+    def figures(self, state: Any) -> dict[str, float]:
+        """Return figures of a state that simulations average."""
         ...
 
 
 def learner_for(spec: Spec) -> Learner:
-    """The learner that a spec names."""
-    if spec.privacy.calibration == "published":
-        return PublishedPartitionLearner(spec)
-    return ProvedPartitionLearner(spec) if spec.algorithm.confidence == "proved" else PartitionLearner(spec)
+    """Return the learner that a spec names."""
+    made: Learner = import_module(f"privateer_server.algorithms.{spec.algorithm.name}").learner(spec)
+    return made

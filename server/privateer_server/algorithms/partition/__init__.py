@@ -1,1 +1,14 @@
-"""What learns in the partition bandit (paper 1)."""
+"""What learns in the partition bandit (paper 1): tuned, with a proof, and as published."""
+
+from privateer.algorithms.partition import PartitionSpec
+from privateer_server.algorithms import Learner
+from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
+from privateer_server.algorithms.partition.published import PublishedPartitionLearner
+
+
+def learner(spec: PartitionSpec) -> Learner:
+    """Return the learner that a spec names."""
+    if spec.privacy.calibration == "published":
+        return PublishedPartitionLearner(spec)
+    return ProvedPartitionLearner(spec) if spec.algorithm.confidence == "proved" else PartitionLearner(spec)

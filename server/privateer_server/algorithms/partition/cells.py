@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.contributions import KeyedSums
-from privateer.experiment import Spec
 
 Array = NDArray[np.float64]
 
@@ -33,10 +32,10 @@ class Cells:
     gain: Array
 
 
-def cells(spec: Spec, policy: PartitionPolicy, release: KeyedSums) -> Cells:
+def cells(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums) -> Cells:
     """The round's sums by bin and arm."""
     telling = _telling(spec, policy)
-    if not policy.terms.arm_in_key:
+    if not policy.fresh_coins:
         return Cells(release.counts.astype(np.float64), release.sums, telling, release.gain * telling)
     reports = release.reports * policy.active[policy.bins].astype(np.float64)
     return Cells(reports, by_cell(policy, release.sums[:, 0], 0.0), telling, release.gain * telling)
@@ -45,23 +44,23 @@ def cells(spec: Spec, policy: PartitionPolicy, release: KeyedSums) -> Cells:
 def by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
     """A number for every key, (keys,), as one for every bin and arm."""
     shape = policy.layout.shares.shape
-    if not policy.terms.arm_in_key:
+    if not policy.fresh_coins:
         return np.broadcast_to(values[:, None], shape)
     spread = np.full(shape, missing)
     spread[policy.cells[:, 0], policy.cells[:, 1]] = values
     return spread
 
 
-def keys_told(spec: Spec, policy: PartitionPolicy) -> tuple[Array, NDArray[np.int64]]:
+def keys_told(spec: PartitionSpec, policy: PartitionPolicy) -> tuple[Array, NDArray[np.int64]]:
     """Share of the people in its bin who have each key, and the place of that bin in ``bins``; shape (keys,) each."""
     telling = _telling(spec, policy)
-    if policy.terms.arm_in_key:
+    if policy.fresh_coins:
         return telling[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
     # A slot asks about one arm, and those of a source who played it tell.
     return (policy.layout.shares * telling).sum(axis=1), np.arange(len(policy.bins))
 
 
-def key_shares(spec: Spec, shares: Array, cohort: str) -> Array:
+def key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Array:
     """Share of the people in each bin who will have each of its keys, for these shares of arms; (bins, its keys)."""
     behaviour = _behaviour(spec, cohort)
     if spec.privacy.arm_in_key:
@@ -69,14 +68,14 @@ def key_shares(spec: Spec, shares: Array, cohort: str) -> Array:
     return np.full((len(shares), 1), 1.0 if behaviour is None else float(behaviour.mean()))
 
 
-def _telling(spec: Spec, policy: PartitionPolicy) -> Array:
+def _telling(spec: PartitionSpec, policy: PartitionPolicy) -> Array:
     shares, behaviour = policy.layout.shares, _behaviour(spec, policy.cohort)
     if behaviour is not None:
         return np.broadcast_to(behaviour, shares.shape)
-    return shares if policy.terms.arm_in_key else np.ones_like(shares)
+    return shares if policy.fresh_coins else np.ones_like(shares)
 
 
-def _behaviour(spec: Spec, cohort: str) -> Array | None:
+def _behaviour(spec: PartitionSpec, cohort: str) -> Array | None:
     """Share of a source's people who played each arm, (arms,); None for people who play what their coins say."""
     source = spec.source(cohort)
     return None if source is None else np.array(source.shares, dtype=np.float64)

@@ -7,11 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, corners
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
-from privateer.experiment import Spec
-from privateer.terms import calibrate
 from privateer_server.algorithms.partition.cells import by_cell, cells, key_shares, keys_told
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
@@ -19,6 +17,7 @@ from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.shares import best_chances, thresholds
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
 Array = NDArray[np.float64]
 
@@ -76,6 +75,8 @@ class PartitionState:
         Shape (bins, arms): posterior of the values when ``computed`` people had reported.
     computed, fitted
         People who had reported when posteriors were computed and when smoothness was fitted, last.
+    turn, heard
+        The cohort of the last round, and its people who have reported.
     """
 
     rounds: int
@@ -99,6 +100,8 @@ class PartitionState:
     variance: NDArray[np.float64]
     computed: int
     fitted: int
+    turn: str
+    heard: int
 
     @property
     def smoothness(self) -> Smoothness:
@@ -106,16 +109,16 @@ class PartitionState:
         return Smoothness(self.lengths, self.spread)
 
 
-class PartitionLearner:
+class PartitionLearner(Turns):
     """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures)."""
 
     state_type = PartitionState
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, spec: PartitionSpec) -> None:
+        super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
 
-    def start(self) -> PartitionState:
+    def start(self, _seed: int) -> PartitionState:
         """One bin, all arms."""
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         none = np.zeros(0, np.int64)
@@ -142,6 +145,8 @@ class PartitionLearner:
             variance=np.ones((1, arms)),
             computed=0,
             fitted=0,
+            turn=self.spec.cohorts[0],
+            heard=0,
         )
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
@@ -153,22 +158,19 @@ class PartitionLearner:
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         standard_deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
         shares = best_chances(state.mean[bins], standard_deviation, active[bins])
-        promise = self.spec.privacy_of(cohort)
         masses = state.mass[self._cohorts.index(cohort), bins, None] * key_shares(self.spec, shares, cohort)
-        undecided = min(1.0, float(masses.sum()))
-        key_share = float(np.max(masses, initial=0.0))
-        terms = calibrate(promise, batch or self.spec.privacy.min_batch, undecided, key_share)
-        return PartitionPolicy(
-            version=version,
-            dimension=self.spec.dimension,
+        return make_policy(
+            self.spec,
+            version,
+            batch,
+            cohort,
+            Layout(seed, thresholds(shares, active[bins])),
+            (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0))),
             axes=self._axes(state),
             depths=state.depths,
             paths=state.paths,
             active=active,
             bins=bins,
-            layout=Layout(seed, thresholds(shares, active[bins])),
-            terms=replace(terms, batch=batch),
-            cohort=cohort,
         )
 
     def _exploration(self, state: PartitionState) -> Array:
@@ -190,7 +192,7 @@ class PartitionLearner:
 
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
-        state = self._observed(self._counted(state, policy, release), policy, release)
+        state = heard(self._observed(self._counted(state, policy, release), policy, release), policy, release.reports)
         if not _news(state, state.computed, _NEWS):
             return state
         if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:

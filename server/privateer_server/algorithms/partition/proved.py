@@ -6,16 +6,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, corners
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
-from privateer.experiment import Spec
-from privateer.terms import calibrate
 from privateer_server.algorithms.partition.cells import cells, key_shares
 from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.shares import thresholds
+from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
 Array = NDArray[np.float64]
 
@@ -39,6 +38,8 @@ class ProvedState:
         Shape (bins, arms): precision of the bin's values, and precision times estimate.
     heaviest
         Shape (bins,): largest weight that a single report has had in ``moment``, over arms; 0 while scores are signs.
+    turn, heard
+        The cohort of the last round, and its people who have reported.
     cohort
         Whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing.
     """
@@ -51,10 +52,12 @@ class ProvedState:
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
     heaviest: NDArray[np.float64]
+    turn: str
+    heard: int = 0
     cohort: str = ""
 
 
-class ProvedPartitionLearner:
+class ProvedPartitionLearner(Turns):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -63,15 +66,16 @@ class ProvedPartitionLearner:
 
     state_type = ProvedState
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, spec: PartitionSpec) -> None:
+        super().__init__(spec)
         self._axes = np.arange(DEPTH_MAX) % spec.dimension
 
-    def start(self) -> ProvedState:
+    def start(self, _seed: int) -> ProvedState:
         """One bin, all arms."""
         shape = (1, self.spec.arm_count)
         zero = np.zeros(1, np.int64)
-        return ProvedState(0, 0, zero, zero, np.ones(shape, bool), np.zeros(shape), np.zeros(shape), np.zeros(1))
+        known = np.zeros(shape)
+        return ProvedState(0, 0, zero, zero, np.ones(shape, bool), known, known, np.zeros(1), self.spec.cohorts[0])
 
     def policy(self, state: ProvedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
@@ -79,23 +83,18 @@ class ProvedPartitionLearner:
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         masses = 0.5 ** state.depths[bins, None] * key_shares(self.spec, shares, cohort)
-        terms = calibrate(
-            self.spec.privacy_of(cohort),
-            batch or self.spec.privacy.min_batch,
-            min(1.0, float(masses.sum())),
-            float(np.max(masses, initial=0.0)),
-        )
-        return PartitionPolicy(
-            version=version,
-            dimension=self.spec.dimension,
+        return make_policy(
+            self.spec,
+            version,
+            batch,
+            cohort,
+            Layout(seed, thresholds(shares, active[bins])),
+            (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0))),
             axes=self._axes,
             depths=state.depths,
             paths=state.paths,
             active=active,
             bins=bins,
-            layout=Layout(seed, thresholds(shares, active[bins])),
-            terms=replace(terms, batch=batch),
-            cohort=cohort,
         )
 
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
@@ -108,7 +107,7 @@ class ProvedPartitionLearner:
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         mass = self._mass(state.depths[bins])[:, None]
         found = cells(self.spec, policy, release)
-        variance = _variance(release, mass * found.telling if policy.terms.arm_in_key else mass)
+        variance = _variance(release, mass * found.telling if policy.fresh_coins else mass)
         # A curator's noise is added once to a sum: a report bears its share of it.
         weight = found.gain / (variance + release.noise / np.maximum(1, found.reports))
         precision[bins] += found.gain * weight * found.reports
@@ -123,6 +122,7 @@ class ProvedPartitionLearner:
             moment=moment,
             heaviest=heaviest,
         )
+        state = heard(state, policy, release.reports)
         lower, width = self.leads(state)
         return self._halved(replace(state, active=self._surviving(state, lower)), width)
 

@@ -7,11 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec
 from privateer.coins import UNIT, Layout
 from privateer.contributions import CellSums
-from privateer.experiment import Spec
-from privateer.terms import calibrate
+from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
 _CONFIDENCE: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
@@ -22,7 +21,8 @@ class PublishedState:
     """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
 
     ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
-    ``counts`` are (cohorts, bins, arms).
+    ``counts`` are (cohorts, bins, arms). ``turn`` and ``heard`` are the cohort of the last round, and its people who
+    have reported.
     """
 
     rounds: int
@@ -33,9 +33,11 @@ class PublishedState:
     people: NDArray[np.int64]
     rewards: NDArray[np.float64]
     counts: NDArray[np.float64]
+    turn: str
+    heard: int = 0
 
 
-class PublishedPartitionLearner:
+class PublishedPartitionLearner(Turns):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
@@ -44,19 +46,20 @@ class PublishedPartitionLearner:
 
     state_type = PublishedState
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, spec: PartitionSpec) -> None:
+        super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
         self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
         told = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, told))
 
-    def start(self) -> PublishedState:
+    def start(self, _seed: int) -> PublishedState:
         """One bin, all arms."""
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
-        return PublishedState(0, 0, zero, zero, np.ones((1, arms), bool), np.zeros((cohorts, 1), np.int64), sums, sums)
+        active, people = np.ones((1, arms), bool), np.zeros((cohorts, 1), np.int64)
+        return PublishedState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
 
     def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
@@ -66,17 +69,17 @@ class PublishedPartitionLearner:
         active = state.active if batch else self._best(state)
         shares = self._shares(state) if batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-        return PartitionPolicy(
-            version=version,
-            dimension=self.spec.dimension,
+        return make_policy(
+            self.spec,
+            version,
+            batch,
+            cohort,
+            Layout(seed, edges),
             axes=np.arange(DEPTH_MAX) % self.spec.dimension,
             depths=state.depths,
             paths=state.paths,
             active=active,
             bins=np.arange(len(state.depths)),
-            layout=Layout(seed, edges),
-            terms=replace(calibrate(self.spec.privacy_of(cohort), batch, 1.0, 1.0), batch=batch),
-            cohort=cohort,
         )
 
     def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
@@ -90,6 +93,7 @@ class PublishedPartitionLearner:
             rewards=state.rewards + which[:, None, None] * release.rewards,
             counts=state.counts + which[:, None, None] * release.counts,
         )
+        state = heard(state, policy, release.reports)
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
         return self._refined(state, radius)

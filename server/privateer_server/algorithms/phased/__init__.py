@@ -2,17 +2,23 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer.algorithms.phased import PhasedPolicy
+from privateer.algorithms.phased import PhasedPolicy, PhasedSpec
 from privateer.contributions import VectorSums
-from privateer.design import near_optimal_design, span_of
-from privateer.mechanisms.vector_terms import VectorTerms, calibrate_vectors
-from privateer.phased import PhasedSpec
+from privateer.draw import Draw
+from privateer.errors import SpecError
+from privateer.questions import VectorSum
+from privateer.result import Estimate as Found
+from privateer.result import Result
+from privateer.trust import calibrate, nobody_asked
+from privateer.vectors import Ball
+from privateer_server.algorithms import Bulk, Learner, Step
+from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 
 Array = NDArray[np.float64]
 _GAP: Final = {"tight": 1.5, "published": 2.0}
@@ -21,6 +27,8 @@ _LEADERS: Final = 16
 """Actions of the highest estimates, against each of which every action is compared."""
 _SURE: Final = 2.0
 """Deviations by which an average must be near the bound to count for clipped."""
+_MORE: Final = 1.5
+"""Actions that a later phase plays by those of the first; up to 1.34 was seen."""
 _PLACES: Final = np.linspace(-8.0, 8.0, 1601)
 _SHORTFALL: Final = np.exp(-(_PLACES**2) / 2) / math.sqrt(2 * math.pi) + _PLACES * ndtr(_PLACES)
 """Mean of (z - Z)_+ for a standard normal Z, at `_PLACES`: rising."""
@@ -43,6 +51,10 @@ class PhasedState:
         may be off; infinite before the first phase.
     clipped
         At least this share of people's averages was clipped in the last phase, by what was released.
+    seed
+        Of the public draw of people: the same for all phases.
+    radii
+        Shape (a,): how far each of ``estimates`` may be off by itself.
     failed
         Whether a phase came to no end, so that the best action so far is played.
     """
@@ -54,6 +66,8 @@ class PhasedState:
     estimates: Array
     widths: Array
     clipped: float
+    seed: int
+    radii: Array
     failed: bool = False
 
 
@@ -70,7 +84,7 @@ class Estimate:
     covariance
         Shape (rank, rank): sub-Gaussian variance of ``theta``.
     scale
-        Of the error beyond sub-Gaussian, see `VectorTerms.spread`.
+        Of the error beyond sub-Gaussian, see `privateer.mechanisms.vector_noise.GaussianVectors.spread`.
     """
 
     theta: Array
@@ -92,6 +106,8 @@ class PhasedLearner:
     """
 
     state_type = PhasedState
+    repeats: ClassVar[bool] = True
+    growth: ClassVar[tuple[str, str]] = ("algorithm.alpha", "algorithm.clients or experiment.horizon")
 
     def __init__(self, spec: PhasedSpec) -> None:
         self.spec = spec
@@ -99,19 +115,45 @@ class PhasedLearner:
         self.published = spec.privacy.calibration == "published"
         self.log = math.log(1 / spec.beta)
 
-    def start(self) -> PhasedState:
-        """All actions."""
+    def start(self, seed: int) -> PhasedState:
+        """Return the state with all actions.
+
+        Raises
+        ------
+        SpecError
+            If the horizon has no room for the first phase, so that nobody would be asked.
+        """
         every = len(self.actions)
-        return PhasedState(0, 0, 0, np.arange(every), np.zeros(every), np.full(every, np.inf), 0.0)
+        unknown = np.full(every, np.inf)
+        state = PhasedState(0, 0, 0, np.arange(every), np.zeros(every), unknown, 0.0, seed, unknown)
+        if (least := self.rounds(state)) > self.spec.experiment.horizon:
+            raise SpecError(
+                f"the first phase takes {least} rounds", field="experiment.horizon", remedy=f"raise it to {least}"
+            )
+        return state
+
+    def next(self, state: PhasedState, version: int, _seed: int) -> Step:
+        """Return the next phase; all phases draw their people from one order, whose seed the state has."""
+        policy = self.policy(state, version)
+        batch, seconds = policy.terms.batch, self.spec.round_seconds
+        if not (batch and seconds):
+            return Step(state, policy, batch)
+        return Step(state, policy, batch, least=self.spec.fewest(batch), seconds=seconds)
 
     def batch(self, state: PhasedState) -> int:
         """People from whom the next phase learns; 0 if nothing is left to learn."""
         done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
         return 0 if done else self.spec.clients(state.phase + 1)
 
-    def repeat(self, state: PhasedState, policy: PhasedPolicy) -> PhasedState:
-        """The state after a phase of which too few reports opened: the same phase asks the next people of the order."""
-        return self._with_people(replace(state, asked=state.asked + policy.places))
+    def miss(self, state: PhasedState, policy: PhasedPolicy, *, again: bool) -> PhasedState:
+        """Return the state after a phase of which nothing is released.
+
+        Either the same phase asks the next people of the order (``again``), or the experiment has failed: too few came
+        in time.
+        """
+        if not again:
+            return self._failed(state)
+        return self._with_people(replace(state, asked=state.asked + policy.draw.places))
 
     def _with_people(self, state: PhasedState) -> PhasedState:
         """``state``, failed if the population has too few people left, since repeated phases used them up."""
@@ -119,32 +161,38 @@ class PhasedLearner:
         if state.asked + needed <= self.spec.experiment.people:
             return state
         no_room = self.rounds(state) > self.spec.experiment.horizon - state.played
-        return state if no_room else self.fail(state)
+        return state if no_room else self._failed(state)
 
     def rounds(self, state: PhasedState) -> int:
         """What the next phase plays in all, if the horizon has room: plays are whole, so more than its length."""
         return int(self._design(state)[1].sum())
 
-    def policy(self, state: PhasedState, version: int, batch: int, seed: int) -> PhasedPolicy:
-        """The next phase, which learns from ``batch`` people; ``seed`` is public and the same for all phases.
+    def policy(self, state: PhasedState, version: int) -> PhasedPolicy:
+        """Return the policy of the next phase.
 
-        A phase that the horizon has no room for asks nobody (``batch`` 0), nor does the last one: the best action is
-        played to the end, or, as published, as much of the phase as fits.
+        A phase that the horizon has no room for asks nobody, nor does the last one: the best action is played to the
+        end, or, as published, as much of the phase as fits.
         """
-        left = self.spec.experiment.horizon - state.played
+        left, batch = self.spec.experiment.horizon - state.played, self.batch(state)
         support, plays = self._design(state)
         if batch == 0 or plays.sum() > left:
             support, plays = self._ending(state, support, plays, left)
-            terms = VectorTerms.nobody(self.spec.privacy, len(support), self.spec.half_range)
+            terms = nobody_asked(self.spec.privacy, self._question(len(support), state.seed))
         else:
-            least = self.spec.least(batch)
-            terms = calibrate_vectors(self.spec.privacy, batch, len(support), self.spec.half_range, seed, least)
-        places = self.spec.asked(terms.batch)
-        return PhasedPolicy(version, state.active, support, plays, seed, state.asked, self.spec.middle, terms, places)
+            question = self._question(len(support), state.seed)
+            terms = calibrate(self.spec.privacy, batch, question, self.spec.fewest(batch))
+        draw = Draw(state.seed, self.spec.experiment.people, state.asked, self.spec.asked(terms.batch))
+        return PhasedPolicy(version, state.active, support, plays, draw, self.spec.reward.middle, terms)
 
-    def fail(self, state: PhasedState) -> PhasedState:
-        """The state after a phase to which too few people came in time, or for which nobody is left to ask."""
+    def _question(self, coordinates: int, seed: int) -> VectorSum:
+        return VectorSum(Ball("max", self.spec.reward.half_range, coordinates), seed)
+
+    def _failed(self, state: PhasedState) -> PhasedState:
         return replace(state, failed=True)
+
+    def failed(self, state: PhasedState) -> bool:
+        """Whether too few people came to a phase in time, or nobody is left to ask."""
+        return state.failed
 
     def _design(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions to play and how often: T(x) = ceil(h pi(x))."""
@@ -180,11 +228,12 @@ class PhasedLearner:
             state,
             phase=state.phase + 1,
             played=state.played + policy.rounds,
-            asked=state.asked + policy.places,
+            asked=state.asked + policy.draw.places,
             active=state.active[keep],
             estimates=values[keep],
             widths=estimate.width(points - points[leader], self.log)[keep],
             clipped=self._clipped(policy, averages, release.reports),
+            radii=estimate.width(points, self.log)[keep],
         )
         return self._with_people(after)
 
@@ -197,8 +246,8 @@ class PhasedLearner:
         points = self.actions[policy.support] @ basis.T
         gram = (points * policy.plays[:, None]).T @ points
         weights = np.linalg.solve(gram, points.T * policy.plays)
-        variance, scale = policy.terms.spread(people)
-        rewards = self.spec.half_range**2 / (policy.plays * people)
+        variance, scale = policy.mechanism.spread(people)
+        rewards = self.spec.reward.half_range**2 / (policy.plays * people)
         sampled = np.eye(len(basis)) * self.spec.algorithm.client_deviation**2 / people
         covariance: Array = (weights * (rewards + variance)) @ weights.T + sampled
         return Estimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
@@ -220,9 +269,9 @@ class PhasedLearner:
         """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
         dimension = self.actions.shape[1]
         length = self.spec.first_length * 2.0**closed
-        rewards = self.spec.half_range * math.sqrt(2 * dimension / (people * length))
+        rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
         sampled = self.spec.algorithm.client_deviation / math.sqrt(people)
-        noise = 2 * math.sqrt(policy.terms.spread(people)[0] * dimension)
+        noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
         width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
         return np.asarray(np.max(values) - values <= 2 * width)
 
@@ -232,17 +281,49 @@ class PhasedLearner:
         Normal people of deviation sigma |x|, clipped at B, are on average so much below B as a shortfall says; their
         own noise of rewards would clip more. Averages are taken to be farther from B than they seem, by their error.
         """
-        bound = self.spec.half_range
+        bound = self.spec.reward.half_range
         standard_deviation = self.spec.algorithm.client_deviation * np.linalg.norm(self.actions[policy.support], axis=1)
-        error = policy.terms.spread(people)[0] + (standard_deviation**2 + bound**2 / policy.plays) / people
+        error = policy.mechanism.spread(people)[0] + (standard_deviation**2 + bound**2 / policy.plays) / people
         below = bound - (np.abs(averages) - _SURE * np.sqrt(error))
         place = np.interp(np.maximum(below, 0.0) / np.maximum(standard_deviation, 1e-12), _SHORTFALL, _PLACES)
         return float(np.mean(ndtr(-place)))
 
+    def result(self, state: PhasedState) -> Result | None:
+        """Return the estimates of the actions that are left; None before the first phase.
+
+        Each interval misses with probability 2 beta at most (`Estimate.width`), so together they hold with the
+        confidence that is stated.
+        """
+        if not state.phase:
+            return None
+        values = state.estimates + self.spec.reward.middle
+        ends = zip(state.active.tolist(), values.tolist(), state.radii.tolist(), strict=True)
+        found = tuple(Found(str(row), value, value - radius, value + radius) for row, value, radius in ends)
+        confidence = max(0.0, 1 - 2 * len(found) * self.spec.beta)
+        best = str(state.active[int(np.argmax(state.estimates))])
+        return Result(found, confidence, best, stopped=self.batch(state) == 0)
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """Return all phases, as if each but the first played `_MORE` times its actions."""
+        spec, made = self.spec, []
+        policy: Any = first.policy
+        played = len(policy.support)
+        later = min(len(self.actions), math.ceil(_MORE * played))
+        for phase in range(1, spec.phases + 1):
+            people = spec.clients(phase)
+            question = self._question(played if phase == 1 else later, 0)
+            mechanism = calibrate(spec.privacy, people, question, spec.fewest(people)).mechanism
+            made.append(Bulk(people, mechanism.messages, mechanism.report_size))
+        return made
+
+    def figures(self, state: PhasedState) -> dict[str, float]:
+        """Return the actions left, and the share of averages that were clipped at least."""
+        return {"active": len(state.active), "clipped_share": state.clipped}
+
     def describe(self, state: PhasedState) -> dict[str, Any]:
         """The state for people: actions left with estimates and widths, and how far the experiment is."""
         rows = [
-            {"action": int(row), "estimate": round(float(value) + self.spec.middle, 6), "width": _rounded(width)}
+            {"action": int(row), "estimate": round(float(value) + self.spec.reward.middle, 6), "width": _rounded(width)}
             for row, value, width in zip(state.active, state.estimates, state.widths, strict=True)
         ]
         return {
@@ -258,3 +339,8 @@ class PhasedLearner:
 
 def _rounded(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
+
+
+def learner(spec: PhasedSpec) -> Learner:
+    """Return the learner of a spec."""
+    return PhasedLearner(spec)
