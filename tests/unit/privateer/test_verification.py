@@ -222,11 +222,20 @@ def test_numbers_that_no_randomizer_has(name: str, value: float) -> None:
         taken()
 
 
-def test_more_messages_than_any_honest_round_asks() -> None:
-    """Refused before the accountant is asked, which would take long."""
-    spec = SPECS["phased-shuffle"]
-    many = BitVectors(BALL, 1024, 1 << 40, 0.5, 13)
-    assert refused(spec, mechanism=many) == "messages"
+TOO_MUCH: list[tuple[str, dict[str, Any], str]] = [
+    ("phased-shuffle", {"bits": 1 << 40}, "messages"),
+    ("phased-local", {"directions": 1025}, "directions"),
+    ("phased-local", {"directions": 1 << 14, "chosen": 1}, "directions"),
+    ("phased-local", {"seed": -1}, "seed"),
+    ("phased-local", {"seed": 1 << 64}, "seed"),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters", "field"), TOO_MUCH)
+def test_what_a_device_cannot_work_with(name: str, parameters: dict[str, Any], field: str) -> None:
+    """Refused before the accountant is asked, which could take long, and before the report is paid for."""
+    honest = terms_of(SPECS[name])
+    assert refused(SPECS[name], mechanism=with_parameters(honest.mechanism, **parameters)) == field
 
 
 def test_a_local_epsilon_above_the_specs_is_refused() -> None:
