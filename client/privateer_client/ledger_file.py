@@ -10,14 +10,14 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
     epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)""",
     """CREATE TABLE IF NOT EXISTS numbers (
     experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, door TEXT NOT NULL, body BLOB NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, endpoint TEXT NOT NULL, body BLOB NOT NULL)""",
 )
 _EARLIER: Final = {
     "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
@@ -83,10 +83,12 @@ def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
         return
     if application == _APPLICATION and version > _VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    if application != 0 or not _is_earlier(database):
+    if application not in (0, _APPLICATION) or not _is_earlier(database):
         raise _damaged()
     for statement in _SCHEMA:
         database.execute(statement)
+    if "door" in _columns(database, "outbox"):
+        database.execute("ALTER TABLE outbox RENAME COLUMN door TO endpoint")
     if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
         database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
     database.execute(f"PRAGMA application_id={_APPLICATION}")
