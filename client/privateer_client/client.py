@@ -2,6 +2,7 @@
 
 import posixpath
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -17,7 +18,7 @@ from privateer_client.delivery import Ask, Pace, Steps, deliver, deliver_once
 from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
-from privateer_client.session import AsyncSession, Membership, Session
+from privateer_client.session import Reported, Session
 
 _PUBLICATION_BYTES: Final = 16 << 20
 _Transport = TypeVar("_Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
@@ -47,14 +48,16 @@ class _Client(Generic[_Transport]):
     def _open(self, transport: _Transport | None) -> None:
         raise NotImplementedError
 
-    def _joining(self, name: str, cohort: str) -> Steps[Membership]:
+    def _joining(
+        self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str
+    ) -> Steps[Session[Reported]]:
         """Fetch and check the publication of an experiment; before, send once what waits."""
         yield from deliver_once(self._waiting(), self._account, self._pace)
         url = f"{self._url}/experiments/{quote(name, safe='')}/policy"
         answer = yield Ask("GET", url, {"Accept": MEDIA_TYPE}, self._pace.timeout, most=_PUBLICATION_BYTES)
         participation = Participation(_published(answer), name, self._limits, cohort)
         endpoint = self._endpoint(participation)
-        return Membership(participation, self._account, f"{self._url}/{name}", endpoint, self._pace)
+        return Session(run, participation, self._account, f"{self._url}/{name}", endpoint, self._pace)
 
     def _resending(self) -> Steps[dict[str, Outcome]]:
         known = yield from deliver(self._waiting(), self._account, self._pace)
@@ -119,7 +122,7 @@ class Client(_Client[httpx.BaseTransport]):
     def _open(self, transport: httpx.BaseTransport | None) -> None:
         self._exchange = Exchange(transport)
 
-    def join(self, name: str, cohort: str = "") -> Session:
+    def join(self, name: str, cohort: str = "") -> Session[Outcome]:
         """Fetch the policy of an experiment, check its terms, and start this person's session.
 
         The client first sends, once, the reports of earlier sessions that still wait, all within ``timeout``.
@@ -139,7 +142,7 @@ class Client(_Client[httpx.BaseTransport]):
         NotFound, Unavailable
             If there is no such experiment, or no answer.
         """
-        return Session(self._exchange, self._exchange.run(self._joining(name, cohort)))
+        return self._exchange.run(self._joining(self._exchange.run, name, cohort))
 
     def resend(self) -> dict[str, Outcome]:
         """Send the reports that wait for this client's server and shuffler again, for ``patience`` seconds.
@@ -167,9 +170,9 @@ class AsyncClient(_Client[httpx.AsyncBaseTransport]):
     def _open(self, transport: httpx.AsyncBaseTransport | None) -> None:
         self._exchange = AsyncExchange(transport)
 
-    async def join(self, name: str, cohort: str = "") -> AsyncSession:
+    async def join(self, name: str, cohort: str = "") -> Session[Awaitable[Outcome]]:
         """Do what `Client.join` does."""
-        return AsyncSession(self._exchange, await self._exchange.run(self._joining(name, cohort)))
+        return await self._exchange.run(self._joining(self._exchange.run, name, cohort))
 
     async def resend(self) -> dict[str, Outcome]:
         """Do what `Client.resend` does."""

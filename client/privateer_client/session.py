@@ -1,7 +1,7 @@
 """One person's part in one experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,31 +12,11 @@ from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client.account import Account, Payment, SealedReport
 from privateer_client.answers import Outcome
 from privateer_client.delivery import Pace, Steps, deliver
-from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.features import context_vector
 from privateer_client.participation import Participation
 
-
-class Membership(NamedTuple):
-    """What a session is about.
-
-    Attributes
-    ----------
-    participation
-        The round that the person takes part in.
-    account, identity
-        Where the device records payments, and the experiment's identity there.
-    endpoint
-        URL that takes the report.
-    pace
-        How long the device tries.
-    """
-
-    participation: Participation
-    account: Account
-    identity: str
-    endpoint: str
-    pace: Pace
+Reported = TypeVar("Reported")
+"""What a report returns: an `Outcome`, or an awaitable of it."""
 
 
 class _Choice(NamedTuple):
@@ -50,18 +30,36 @@ class _Choice(NamedTuple):
         return "_Choice(...)"
 
 
-class _Session:
-    """Everything that sync and async sessions share; does no I/O but the ledger's."""
+class Session(Generic[Reported]):
+    """A session of one person; `Client.join` makes it.
 
-    def __init__(self, membership: Membership) -> None:
-        self._participation, self._account, self._identity, self._endpoint, self._pace = membership
+    Sessions of an `AsyncClient` are the same, with ``await session.report(...)``.
+
+    Attributes
+    ----------
+    asked
+        Whether the round asks this person, who has not reported yet.
+    refusal
+        The reason of a refused report, or why one still waits.
+    clipped
+        Whether the last reward had to be clipped to its bounds.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Steps[Outcome]], Reported],
+        participation: Participation,
+        account: Account,
+        identity: str,
+        endpoint: str,
+        pace: Pace,
+    ) -> None:
+        self._run, self._participation, self._pace = run, participation, pace
+        self._account, self._identity, self._endpoint = account, identity, endpoint
         self._choice: _Choice | None = None
         self.asked = self._is_drawn() and not self._account.has_paid(self._identity)
-        """Whether the round asks this person, who has not reported yet."""
         self.refusal: str | None = None
-        """The reason of a refused report, or why one still waits."""
         self.clipped = False
-        """Whether the last reward had to be clipped to its bounds."""
 
     def _is_drawn(self) -> bool:
         """Find out whether the round asks this device, by the device's own number if the round draws numbers."""
@@ -94,6 +92,54 @@ class _Session:
         self._choice = _Choice(known, coins, followed.decide(known, coins))
         return followed.policy.shown(followed.spec, self._choice.decisions)
 
+    def report(self, reward: Any) -> Reported:
+        """Randomize, pay for, seal and send this person's one report, if the round asks for it.
+
+        Parameters
+        ----------
+        reward
+            A number, or for actions the person's average reward of each: a mapping {row: average}. The device clips
+            rewards to the experiment's bounds.
+
+        Returns
+        -------
+        The `Outcome`.
+
+        Raises
+        ------
+        InputError
+            If nothing was chosen, or the reward is not what the experiment asks for.
+        AlreadyReported, BudgetExceeded
+            If the ledger does not allow the report; nothing was sent.
+        """
+        return self._run(self._reporting(reward))
+
+    def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
+        """Report, as a member of a source, on an arm that was played before; the arm stays secret.
+
+        Parameters
+        ----------
+        context
+            The person's features when the arm was played.
+        arm
+            Its name.
+        reward
+            What came of it.
+
+        Raises
+        ------
+        InputError
+            If the session is not one of a source, or as `choose` and `report`.
+        """
+        return self._run(self._reporting_past(context, arm, reward))
+
+    def _reporting(self, reward: Any) -> Steps[Outcome]:
+        followed = self._participation
+        if followed.cohort:
+            raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
+        choice = self._made_choice()
+        return (yield from self._sent(reward, lambda rewards: followed.reports(*choice, rewards)))
+
     def _made_choice(self) -> _Choice:
         """Return the choice that a report is about; what is played for everybody needs no call of `choose`."""
         if self._choice is None and not self._participation.spec.features:
@@ -104,13 +150,6 @@ class _Session:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
         return self._choice
 
-    def _reporting(self, reward: Any) -> Steps[Outcome]:
-        followed = self._participation
-        if followed.cohort:
-            raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
-        choice = self._made_choice()
-        return self._sent(reward, lambda rewards: followed.reports(*choice, rewards))
-
     def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
         followed, spec = self._participation, self._participation.spec
         if not followed.cohort:
@@ -119,7 +158,7 @@ class _Session:
             raise InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec")
         played = np.array([spec.options.index(arm)])
         known = context_vector(context, spec.features)
-        return self._sent(reward, lambda rewards: followed.recorded(known, played, rewards))
+        return (yield from self._sent(reward, lambda rewards: followed.recorded(known, played, rewards)))
 
     def _sent(self, reward: Any, seal: Callable[[NDArray[np.float64]], list[bytes]]) -> Steps[Outcome]:
         """Pay for a report, if one is asked for, and send it."""
@@ -143,64 +182,3 @@ class _Session:
         promise = (terms.epsilon, terms.delta, terms.local_epsilon)
         payment = Payment(self._identity, header.version, terms.model, *promise)
         return self._account.pay(payment, self._endpoint, lambda: encode_envelope(Envelope(header, seal())))
-
-
-class Session(_Session):
-    """A session over a blocking transport; `Client.join` makes it."""
-
-    def __init__(self, exchange: Exchange, membership: Membership) -> None:
-        super().__init__(membership)
-        self._exchange = exchange
-
-    def report(self, reward: Any) -> Outcome:
-        """Randomize, pay for, seal and send this person's one report, if the round asks for it.
-
-        Parameters
-        ----------
-        reward
-            A number, or for actions the person's average reward of each, {row: average}. The device clips rewards to
-            the experiment's bounds; `clipped` tells whether it had to.
-
-        Raises
-        ------
-        InputError
-            If nothing was chosen, or the reward is not what the experiment asks for.
-        AlreadyReported, BudgetExceeded
-            If the ledger does not allow the report; nothing was sent.
-        """
-        return self._exchange.run(self._reporting(reward))
-
-    def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Outcome:
-        """Report, as a member of a source, on an arm that was played before and stays secret.
-
-        Parameters
-        ----------
-        context
-            The person's features when the arm was played.
-        arm
-            Its name.
-        reward
-            What came of it.
-
-        Raises
-        ------
-        InputError
-            If the session is not one of a source, or as `choose` and `report`.
-        """
-        return self._exchange.run(self._reporting_past(context, arm, reward))
-
-
-class AsyncSession(_Session):
-    """A session over an asyncio transport; `AsyncClient.join` makes it."""
-
-    def __init__(self, exchange: AsyncExchange, membership: Membership) -> None:
-        super().__init__(membership)
-        self._exchange = exchange
-
-    async def report(self, reward: Any) -> Outcome:
-        """Do what `Session.report` does."""
-        return await self._exchange.run(self._reporting(reward))
-
-    async def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Outcome:
-        """Do what `Session.report_past` does."""
-        return await self._exchange.run(self._reporting_past(context, arm, reward))
