@@ -13,7 +13,7 @@ import pytest
 from privateer.errors import AlreadyReported, InputError
 from privateer_client.account import Payment, SealedReport
 from privateer_client.ledger import Ledger
-from tests.support.devices import DOOR, pay
+from tests.support.devices import ENDPOINT, pay
 from tests.unit.lab.test_cli import run
 
 COLUMNS = "experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL"
@@ -42,7 +42,19 @@ def without_outbox(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("earlier", [without_days, without_outbox])
+def with_doors(path: Path) -> None:
+    """A ledger of version 1, in which a report waits."""
+    without_outbox(path)
+    write(
+        path,
+        "CREATE TABLE outbox (experiment TEXT PRIMARY KEY, door TEXT NOT NULL, body BLOB NOT NULL)",
+        f"INSERT INTO outbox VALUES ('a', '{ENDPOINT}', CAST('waits' AS BLOB))",
+        f"PRAGMA application_id={0x50764C67}",
+        "PRAGMA user_version=1",
+    )
+
+
+@pytest.mark.parametrize("earlier", [without_days, without_outbox, with_doors])
 def test_earlier_ledgers_keep_what_they_know(tmp_path: Path, earlier: Callable[[Path], None]) -> None:
     path = tmp_path / "ledger.db"
     earlier(path)
@@ -52,8 +64,9 @@ def test_earlier_ledgers_keep_what_they_know(tmp_path: Path, earlier: Callable[[
         pay(ledgers[0], Payment("a", 2, "local", 1.0, 0.0, 1.0))
     pay(ledgers[1], Payment("b", 2, "local", 1.0, 0.0, 1.0))
     assert [paid.experiment for paid in Ledger(path).payments()] == ["a", "b"]
-    assert Ledger(path).waiting() == [SealedReport("b", DOOR, b"sealed")]
-    if earlier is without_outbox:
+    before = [SealedReport("a", ENDPOINT, b"waits")] if earlier is with_doors else []
+    assert Ledger(path).waiting() == [*before, SealedReport("b", ENDPOINT, b"sealed")]
+    if earlier is not without_days:
         assert Ledger(path).number("a", 5, 1000) == 77
 
 
