@@ -41,10 +41,10 @@ ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""
 _AGAIN: Final = frozenset({408, 425, 429})
 """Statuses from 400 to 499 that say nothing about the request itself."""
-_REFUSED: Final = frozenset(
-    "report-refused malformed-report wrong-size wrong-key wrong-digest unopenable out-of-range wrong-endpoint "
-    "too-large terms-refused spec-invalid".split()
-)
+_REFUSED: Final = frozenset({
+    "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "unopenable", "out-of-range",
+    "wrong-endpoint", "too-large", "terms-refused", "spec-invalid",
+})  # fmt: skip
 
 
 def judge(answer: Answer | None) -> Verdict:

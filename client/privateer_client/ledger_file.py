@@ -33,14 +33,14 @@ class LedgerFile:
     Parameters
     ----------
     path
-        Made if missing, for its user alone.
+        The file; made if missing, for its user alone.
     today
-        Days since 1970, for payments of a time when no day was written down.
+        Days since 1970; the day of payments from before the ledger wrote days.
 
     Raises
     ------
     InputError
-        If the file cannot be used, is damaged, or is no ledger.
+        If the file cannot be used, is damaged, or is not a ledger.
     """
 
     def __init__(self, path: Path, today: int) -> None:
@@ -57,7 +57,7 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that alone writes, durable when the context is left; undone if it is left by an exception.
+        """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
 
         Raises
         ------
@@ -83,20 +83,26 @@ def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
         return
     if application == _APPLICATION and version > _VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    if application not in (0, _APPLICATION) or not _is_earlier(database):
-        raise _damaged()
-    for statement in _SCHEMA:
-        database.execute(statement)
-    if "door" in _columns(database, "outbox"):
+    if application == _APPLICATION:
         database.execute("ALTER TABLE outbox RENAME COLUMN door TO endpoint")
-    if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
-        database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
-    database.execute(f"PRAGMA application_id={_APPLICATION}")
+    else:
+        _mark(database, application, today)
     database.execute(f"PRAGMA user_version={_VERSION}")
 
 
+def _mark(database: sqlite3.Connection, application: int, today: int) -> None:
+    """Make an empty file, or a ledger of the time before versions, a marked ledger."""
+    if application != 0 or not _is_earlier(database):
+        raise _damaged()
+    for statement in _SCHEMA:
+        database.execute(statement)
+    if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
+        database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
+    database.execute(f"PRAGMA application_id={_APPLICATION}")
+
+
 def _is_earlier(database: sqlite3.Connection) -> bool:
-    """Whether a file without a mark is empty, or a ledger of a version that wrote none."""
+    """Tell whether a file without a mark is empty, or a ledger of a version that wrote no mark."""
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return all(_EARLIER.get(table, {""}) <= _columns(database, table) for table in tables)
 
@@ -113,7 +119,7 @@ def _unusable() -> InputError:
 
 def _damaged() -> InputError:
     return InputError(
-        "the file is damaged, or no ledger",
+        "the file is damaged, or not a ledger",
         field="ledger",
         remedy="put a copy of it back, or name another file: a new one does not know what was reported",
     )

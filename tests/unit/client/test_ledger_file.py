@@ -103,11 +103,17 @@ def namesake(path: Path) -> None:
     write(path, "CREATE TABLE payments (amount REAL)")
 
 
+def bare_of_version_1(path: Path) -> None:
+    path.unlink()
+    with_doors(path)
+    bare(path)
+
+
 def newer(path: Path) -> None:
     write(path, "PRAGMA user_version=99")
 
 
-WRONG = [scribbled, cut, overwritten, bare, foreign, marked_by_another, namesake]
+WRONG = [scribbled, cut, overwritten, bare, bare_of_version_1, foreign, marked_by_another, namesake]
 
 
 @pytest.mark.parametrize("harm", [*WRONG, newer])
