@@ -48,9 +48,7 @@ class _Client(Generic[_Transport]):
     def _open(self, transport: _Transport | None) -> None:
         raise NotImplementedError
 
-    def _joining(
-        self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str
-    ) -> Steps[Session[Reported]]:
+    def _joining(self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str) -> Steps[Session[Reported]]:
         """Fetch and check the publication of an experiment; before, send once what waits."""
         yield from deliver_once(self._waiting(), self._account, self._pace)
         url = f"{self._url}/experiments/{quote(name, safe='')}/policy"
