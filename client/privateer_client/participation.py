@@ -55,18 +55,15 @@ class Participation:
 
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "") -> None:
         publication = decode_publication(body)
-        self.round = publication.round
-        self.spec: Spec = _spec(publication.spec)
-        self.policy: Policy = decode(publication.policy, algorithm(self.spec.algorithm.name).policy)
+        self.round, self.cohort = publication.round, cohort
+        self.spec = _spec(publication.spec)
+        self.policy = _policy(publication.policy, self.spec)
         self.header = header_of(self.round, digest(body))
-        self.cohort = cohort
-        self.policy.check(self.spec)
         self._agree(name)
-        if cohort and self.spec.source(cohort) is None:
+        if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.asks:
-            verify(self.terms, self.policy.question, self.spec, cohort, self.round, limits)
-        self._check_size()
+            verify(self.terms, self.spec.question, self.spec, cohort, self.round, limits)
         self._sealer = Sealer(self.round, self.header)
         self._noise = SecureNoise()
 
@@ -80,19 +77,12 @@ class Participation:
             "batch": round_.batch == terms.batch,
             "messages": round_.messages == terms.messages,
             "cohort": self.policy.cohort in spec.cohorts,
-            "deadline": round_.deadline == 0 or spec.patience > 0,
+            "deadline": round_.deadline == 0 or spec.round_seconds > 0,
+            "sealed_size": round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + terms.mechanism.report_size,
         }
         for field, agrees in same.items():
             if not agrees:
                 raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
-
-    def _check_size(self) -> None:
-        try:
-            size = self.terms.mechanism.report_size
-        except SpecError as error:
-            raise TermsRefused("no such randomizer", field=error.field, remedy="do not take part") from None
-        if self.round.sealed_size != OVERHEAD + REPORT_ID_SIZE + size:
-            raise TermsRefused("not the size of this mechanism's reports", field="sealed_size")
 
     @property
     def terms(self) -> Terms:
@@ -176,3 +166,12 @@ def _spec(body: bytes) -> Spec:
         raise Malformed(
             f"not a spec that this device knows: {error.detail}", field=error.field, remedy=remedy
         ) from None
+
+
+def _policy(body: bytes, spec: Spec) -> Policy:
+    try:
+        policy: Policy = decode(body, algorithm(spec.algorithm.name).policy)
+    except SpecError as error:
+        raise TermsRefused("there is no such randomizer", field=error.field, remedy="do not take part") from None
+    policy.check(spec)
+    return policy

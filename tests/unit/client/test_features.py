@@ -32,5 +32,5 @@ def test_missing_and_unknown_features_are_named() -> None:
 
 def test_an_experiment_without_features_takes_an_empty_context() -> None:
     assert context_vector({}, {}).shape == (1, 0)
-    with pytest.raises(InputError, match="age: the experiment has no such feature .*no features"):
+    with pytest.raises(InputError, match=r"age: the experiment has no such feature .*no features"):
         context_vector({"age": 41}, {})
