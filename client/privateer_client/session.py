@@ -85,12 +85,14 @@ class Session(Generic[Reported]):
         InputError
             If a feature is missing, unknown, not a number or NaN.
         """
-        followed = self._participation
+        self._choice = self._decided(context)
+        return self._participation.policy.shown(self._participation.spec, self._choice.decisions)
+
+    def _decided(self, context: Mapping[str, Any]) -> _Choice:
         # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-        coins = followed.coins(1)
-        known = context_vector(context, followed.spec.features)
-        self._choice = _Choice(known, coins, followed.decide(known, coins))
-        return followed.policy.shown(followed.spec, self._choice.decisions)
+        coins = self._participation.coins(1)
+        known = context_vector(context, self._participation.spec.features)
+        return _Choice(known, coins, self._participation.decide(known, coins))
 
     def report(self, reward: Any) -> Reported:
         """Randomize, pay for, seal and send this person's one report, if the round asks for it.
@@ -142,13 +144,13 @@ class Session(Generic[Reported]):
 
     def _made_choice(self) -> _Choice:
         """Return the choice that a report is about; what is played for everybody needs no call of `choose`."""
-        if self._choice is None and not self._participation.spec.features:
-            self.choose()
-            if self._choice is not None and not isinstance(self._choice.decisions, Plays):
-                self._choice = None
-        if self._choice is None:
+        choice = self._choice
+        if choice is None and not self._participation.spec.features:
+            common = self._decided({})
+            choice = common if isinstance(common.decisions, Plays) else None
+        if choice is None:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
-        return self._choice
+        return choice
 
     def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
         followed, spec = self._participation, self._participation.spec

@@ -31,8 +31,8 @@ MECHANISM_LIES = [
     ({"epsilon": 3.9}, "delta"),
     ({"epsilon": float("nan")}, "epsilon"),
     ({"epsilon": -1.0}, "epsilon"),
-    ({"buckets": 0}, "buckets"),
-    ({"buckets": 40_000}, "buckets"),
+    ({"buckets": 0}, "symbols"),
+    ({"buckets": 40_000}, "symbols"),
 ]
 
 

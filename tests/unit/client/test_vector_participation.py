@@ -50,7 +50,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("local-normal", {"mechanism": {"standard_deviation": 1.0}}, "delta"),
     ("local-normal", {"mechanism": {"standard_deviation": float("inf")}}, "standard_deviation"),
     ("local", {"terms": {"epsilon": float("nan")}}, "epsilon"),
-    ("local", {"mechanism": {"directions": 1 << 40}}, "directions"),
+    ("local", {"mechanism": {"directions": 1 << 40}}, "symbols"),
     ("central", {"mechanism": {"standard_deviation": 0.0}}, "delta"),
     ("central", {"mechanism": {"standard_deviation": 1.0}}, "delta"),
 ]
