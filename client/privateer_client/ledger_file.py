@@ -23,7 +23,7 @@ _EARLIER: Final = {
     "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
     "numbers": {"experiment", "seed", "people", "number"},
 }
-"""Tables of ledgers that were not marked yet, and the columns that they all have."""
+"""Tables of ledgers of the time before versions, and the columns that they all have."""
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -83,17 +83,17 @@ def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
         return
     if application == _APPLICATION and version > _VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    if application == _APPLICATION:
+    if application == _APPLICATION and all(_EARLIER[table] <= _columns(database, table) for table in _EARLIER):
         database.execute("ALTER TABLE outbox RENAME COLUMN door TO endpoint")
+    elif application == 0 and _is_earlier(database):
+        _mark(database, today)
     else:
-        _mark(database, application, today)
+        raise _damaged()
     database.execute(f"PRAGMA user_version={_VERSION}")
 
 
-def _mark(database: sqlite3.Connection, application: int, today: int) -> None:
+def _mark(database: sqlite3.Connection, today: int) -> None:
     """Make an empty file, or a ledger of the time before versions, a marked ledger."""
-    if application != 0 or not _is_earlier(database):
-        raise _damaged()
     for statement in _SCHEMA:
         database.execute(statement)
     if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today

@@ -7,6 +7,8 @@ import httpx
 import numpy as np
 import pytest
 
+from privateer.algorithms.phased import PhasedPolicy
+from privateer.decisions import Arms
 from privateer.errors import AlreadyReported, InputError, TermsRefused
 from privateer.wire.envelope import decode_envelope
 from privateer_client import AsyncClient, Client, Ledger, Outcome
@@ -72,6 +74,19 @@ async def test_a_report_needs_no_choice_where_all_play_the_same(tmp_path: Path) 
         assert await session.report(dict.fromkeys(rows, 0.0)) is Outcome.ACCEPTED
     assert not session.clipped
     assert len(service.bodies) == 1
+
+
+def test_an_arm_of_ones_own_is_chosen_first_even_without_features(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(published(small_spec("local")))
+    ledger = drawn(tmp_path, service.publication, 0)
+    session = client(service, ledger).join("test")
+    rows = session.choose()
+    monkeypatch.setattr(PhasedPolicy, "decide", lambda *_: Arms(np.zeros(1, np.int64)))
+    with pytest.raises(InputError, match="choose an arm first"):
+        client(service, ledger).join("test").report(dict.fromkeys(rows, 0.0))
+    assert (ledger.payments(), service.bodies) == ([], [])
 
 
 def test_who_is_not_asked_pays_and_sends_nothing(tmp_path: Path) -> None:
