@@ -171,7 +171,7 @@ def _spec(body: bytes) -> Spec:
 def _policy(body: bytes, spec: Spec) -> Policy:
     try:
         policy: Policy = decode(body, algorithm(spec.algorithm.name).policy)
+        policy.check(spec)
     except SpecError as error:
         raise TermsRefused("there is no such randomizer", field=error.field, remedy="do not take part") from None
-    policy.check(spec)
     return policy
