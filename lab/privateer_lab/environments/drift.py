@@ -1,74 +1,67 @@
 """Mean rewards that move, by a step every so many people: within a phase everybody is alike."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from privateer.population import SlideDrift, SwapDrift
-from privateer_lab.environments.function import Function
+from privateer.sections import Section
+
+Array = NDArray[np.float64]
 
 
-class Drift(Protocol):
-    """A law of motion.
+class Drift(Section, ABC):
+    """How mean rewards move.
 
     Attributes
     ----------
     period
         People in a phase: person i is in phase i // period.
-    cycle
-        Phases after which everything is as in the first, and which start at 0 again; 0 if that never happens.
     """
 
-    period: int
-    cycle: int
+    period: int = Field(ge=1)
 
-    def means(
-        self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Expected reward of every arm for contexts (n, d) in phases (n,); shape (n, arms)."""
-        ...
+    @abstractmethod
+    def cycle(self, arms: int) -> int:
+        """Return the phases after which all is as in the first, and which start at 0 again; 0 if there is no end."""
+
+    @abstractmethod
+    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return the means, (n, arms), of contexts (n, d) in phases (n,), by what they were ``first``."""
 
 
-class Swap:
+class SwapDrift(Drift):
     """In phase i, arm k of K has the mean rewards that arm k + i (mod K) began with."""
 
-    def __init__(self, period: int, arms: int) -> None:
-        self.period, self.cycle = period, arms
+    name: Literal["swap"]
 
-    def means(
-        self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Shape (n, arms)."""
-        turned = (np.arange(self.cycle) + phases.astype(np.int64)[:, None]) % self.cycle
-        return np.asarray(np.take_along_axis(function.means(contexts), turned, axis=1))
+    def cycle(self, arms: int) -> int:
+        """Return the number of arms."""
+        return arms
+
+    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return means with the arms turned, shape (n, arms)."""
+        began = first(contexts)
+        arms = began.shape[1]
+        turned = (np.arange(arms) + phases.astype(np.int64)[:, None]) % arms
+        return np.asarray(np.take_along_axis(began, turned, axis=1))
 
 
-class Slide:
+class SlideDrift(Drift):
     """In phase i, mean rewards at x1 are those that x1 - i step began with, folded back into [0, 1] at its ends."""
 
-    cycle = 0
+    name: Literal["slide"]
+    step: float = Field(ge=-1, le=1, allow_inf_nan=False)
 
-    def __init__(self, period: int, step: float) -> None:
-        self.period, self.step = period, step
+    def cycle(self, _arms: int) -> int:
+        """Return 0."""
+        return 0
 
-    def means(
-        self, function: Function, contexts: NDArray[np.float64], phases: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Shape (n, arms)."""
+    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return means at the places moved, shape (n, arms)."""
         moved = contexts.copy()
         moved[:, 0] = 1 - np.abs(1 - (contexts[:, 0] - self.step * phases) % 2)
-        return function.means(moved)
-
-
-def phase_of(drift: Drift, people: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Phases of the people after so many, shape (n,)."""
-    phases = people // drift.period
-    return phases % drift.cycle if drift.cycle else phases
-
-
-def drift_for(section: SwapDrift | SlideDrift | None, arms: int) -> Drift | None:
-    """The drift that a spec names."""
-    if section is None:
-        return None
-    return Swap(section.period, arms) if isinstance(section, SwapDrift) else Slide(section.period, section.step)
+        return first(moved)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import SpecError
-from privateer.experiment import Spec
-from privateer_lab.environments.column import Categories, Column, Numbers
+from privateer.spec import ArmsSpec
+from privateer_lab.environments.columns import Categories, Column, Numbers
 
 
 class Named:
@@ -26,30 +26,28 @@ class Named:
         If a feature has no column.
     """
 
-    def __init__(self, spec: Spec, header: Sequence[str]) -> None:
-        self._spec = spec
+    def __init__(self, spec: ArmsSpec, header: Sequence[str]) -> None:
+        self._features = tuple(spec.features)
         self._numbers: dict[str, Numbers] = {}
         self._categories: dict[str, Categories] = {}
-        for feature in spec.context.features:
-            column = feature.partition("=")[0]
+        for feature in self._features:
+            column = feature.split("=")[0]
             if feature in header:
                 self._numbers[feature] = Numbers(feature)
             elif "=" in feature and column in header:
                 self._categories[column] = Categories(column)
             else:
-                message = "no column of the file has this name"
-                raise SpecError(
-                    message, field=f"context.features.{feature}", remedy="name it as the file's header does"
-                )
+                message, field = "no column of the file has this name", f"context.features.{feature}"
+                raise SpecError(message, field=field, remedy="name it as the file's header does")
 
     @property
     def columns(self) -> list[Column]:
-        """To be filled."""
+        """The columns to fill."""
         return [*self._numbers.values(), *self._categories.values()]
 
     def contexts(self) -> NDArray[np.float64]:
-        """Shape (n, d), once the columns are filled."""
-        return np.stack([self._feature(name) for name in self._spec.context.features], axis=1)
+        """Return contexts of the columns once they are filled, shape (n, d)."""
+        return np.stack([self._feature(name) for name in self._features], axis=1)
 
     def _feature(self, name: str) -> NDArray[np.float64]:
         if name in self._numbers:
@@ -59,11 +57,11 @@ class Named:
         if value not in categories.names:
             message = f"no row of the file has this value in column {column!r}"
             raise SpecError(message, field=f"context.features.{name}", remedy="correct its spelling or remove it")
-        return np.asarray(categories.codes == categories.names[value], dtype=np.float64)
+        return np.asarray(categories.values == categories.names[value], dtype=np.float64)
 
 
-def check_features(contexts: NDArray[np.float64], spec: Spec) -> None:
-    """Refuse features that tell nobody from anybody.
+def check_features(contexts: NDArray[np.float64], spec: ArmsSpec) -> None:
+    """Refuse features that cannot distinguish anybody from anybody else.
 
     Raises
     ------
@@ -72,7 +70,7 @@ def check_features(contexts: NDArray[np.float64], spec: Spec) -> None:
     """
     if not len(contexts):
         raise SpecError("no row is left", field="population", remedy="choose other people")
-    for values, (name, bounds) in zip(contexts.T, spec.context.features.items(), strict=True):
+    for values, (name, bounds) in zip(contexts.T, spec.features.items(), strict=True):
         field = f"context.features.{name}"
         if (values == values[0]).all():
             raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
