@@ -8,8 +8,8 @@ from privateer.spec import Spec
 from privateer_lab.environments.adult import AdultSection
 from privateer_lab.environments.classified import CsvSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
+from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.linear import LinearSection
-from privateer_lab.environments.synthetic import PeaksSection, QuadrantsSection, SmoothSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
 

@@ -7,11 +7,10 @@ from pydantic import Field
 
 from privateer.errors import SpecError
 from privateer.spec import ArmsSpec
-from privateer_lab.environments.classified import Classified
-from privateer_lab.environments.columns import Categories, Classes
+from privateer_lab.environments.classified import Classified, check_all_occur, check_features
+from privateer_lab.environments.columns import Categories
 from privateer_lab.environments.environment import EnvironmentSection
-from privateer_lab.environments.features import Named, check_features
-from privateer_lab.environments.projection import Projected, ProjectionSection
+from privateer_lab.environments.features import Named, Projected, ProjectionSection
 from privateer_lab.environments.table import Table
 
 # fmt: off
@@ -60,11 +59,11 @@ class AdultSection(EnvironmentSection):
             raise SpecError("population 'adult' has 2", field="experiment.arms", remedy="name two arms")
         table = Table(self.path, header=COLUMNS, remark="|")
         source = Projected(PROJECTION, spec, COLUMNS) if self.projected else Named(spec, COLUMNS)
-        country, income = Categories("native-country"), Classes("income", _INCOMES)
+        country, income = Categories("native-country"), Categories("income", _INCOMES)
         parts = self.cohort != "all"
         columns = [*source.columns, income, *([country] if parts else [])]
         table.fill(columns, spec.dimension, complete=COLUMNS if parts else (), drop=True)
-        income.check_all_occur("population.path")
+        check_all_occur(income, "population.path")
         contexts, labels = source.contexts(), income.values
         if parts:
             born_here = country.values == country.names.get(_TARGET, -1)

@@ -9,21 +9,20 @@ from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
 from privateer.spec import ArmsSpec
-from privateer_lab.environments.columns import Classes
-from privateer_lab.environments.environment import ArmsEnvironment, EnvironmentSection
-from privateer_lab.environments.features import Named, check_features
-from privateer_lab.environments.projection import Names, Projected, ProjectionSection
-from privateer_lab.environments.table import FIELD, Table
+from privateer_lab.environments.columns import Categories
+from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
+from privateer_lab.environments.features import Named, Names, Projected, ProjectionSection
+from privateer_lab.environments.table import Table, refused
 
 
-class Classified(ArmsEnvironment):
+class Classified(Environment):
     """Everybody once, in an order that the seed decides; then over again.
 
     The truth is the class, which no policy can see: regret is against somebody who knows it.
 
     Parameters
     ----------
-    features
+    contexts
         Shape (n, d), in their own units.
     labels
         Class of each person, shape (n,).
@@ -33,18 +32,16 @@ class Classified(ArmsEnvironment):
         Decides the order.
     """
 
-    def __init__(
-        self, features: NDArray[np.float64], labels: NDArray[np.int32], rewards: NDArray[np.float64], seed: int
-    ) -> None:
+    def __init__(self, contexts: Array, labels: NDArray[np.int32], rewards: Array, seed: int) -> None:
         order = np.random.default_rng([seed, 2]).permutation(len(labels))
-        self._people, self._labels, self._rewards = features[order], labels[order], rewards
+        self._people, self._labels, self._rewards = contexts[order], labels[order], rewards
 
-    def contexts(self, seen: int, people: int, _rng: np.random.Generator) -> NDArray[np.float64]:
+    def contexts(self, seen: int, people: int, _rng: np.random.Generator) -> Array:
         """Return features, and last the class; shape (n, d + 1)."""
         rows = (seen + np.arange(people)) % len(self._labels)
         return np.column_stack([self._people[rows], self._labels[rows]])
 
-    def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def means(self, contexts: Array) -> Array:
         """Return the rewards of each person's class, shape (n, arms)."""
         return np.asarray(self._rewards[contexts[:, -1].astype(np.int64)])
 
@@ -96,16 +93,16 @@ class CsvSection(EnvironmentSection):
         table = Table(self.path)
         if self.label not in table.header:
             raise SpecError("no column of the file has this name", field="population.label", remedy="see its header")
-        label = Classes(self.label, {name: number for number, name in enumerate(classes)})
+        label = Categories(self.label, {name: number for number, name in enumerate(classes)})
         source = Projected(self.project, spec, table.header) if self.project else Named(spec, table.header)
         self._check_columns(table.header, [column.name for column in source.columns])
         table.fill([*source.columns, label], spec.dimension, drop=self.missing == "drop")
-        label.check_all_occur("population.classes" if self.classes else "experiment.arms")
+        check_all_occur(label, "population.classes" if self.classes else "experiment.arms")
         contexts = source.contexts()
         check_features(contexts, spec)
         return Classified(contexts, label.values, rewards, seed)
 
-    def _rewards(self, classes: int, arms: int) -> NDArray[np.float64]:
+    def _rewards(self, classes: int, arms: int) -> Array:
         """Return probabilities of reward 1, (classes, arms)."""
         rewards = np.eye(classes) if self.rewards is None else np.array(self.rewards)
         if rewards.shape == (classes, arms):
@@ -124,4 +121,38 @@ class CsvSection(EnvironmentSection):
         rest = [name for name in header if name not in {*used, self.label, *self.ignore}]
         if rest and "*" not in self.ignore:
             remedy = "name it in context.features, or in population.ignore ('*' for all others)"
-            raise SpecError(f"the spec does not mention column {rest[0]!r}", field=FIELD, remedy=remedy)
+            raise refused(f"the spec does not mention column {rest[0]!r}", remedy)
+
+
+def check_all_occur(label: Categories, field: str) -> None:
+    """Refuse a file in which a class never occurs, or which is empty.
+
+    Raises
+    ------
+    SpecError
+        Naming the class.
+    """
+    for name, number in label.names.items():
+        if not (label.values == number).any():
+            remedy = "correct its spelling, or give population.classes"
+            raise SpecError(f"no row of the file is of class {name!r}", field=field, remedy=remedy)
+
+
+def check_features(contexts: Array, spec: ArmsSpec) -> None:
+    """Refuse features that cannot distinguish anybody from anybody else.
+
+    Raises
+    ------
+    SpecError
+        If there are no rows; or naming a feature that is the same in all, or once clipped to the spec's bounds.
+    """
+    if not len(contexts):
+        raise SpecError("no row is left", field="population", remedy="choose other people")
+    for values, (name, bounds) in zip(contexts.T, spec.features.items(), strict=True):
+        field = f"context.features.{name}"
+        if values.min() == values.max():
+            raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
+        clipped = np.clip(values, bounds.low, bounds.high)
+        if clipped.min() == clipped.max():
+            message = "every row is on the same side of low and high"
+            raise SpecError(message, field=field, remedy="correct the bounds")

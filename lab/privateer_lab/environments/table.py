@@ -6,19 +6,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from privateer.errors import SpecError
 from privateer_lab.environments.columns import Column, Texts, Unfit
-from privateer_lab.free_memory import available_memory, check_memory
+from privateer_lab.free_memory import available_memory
 
-FIELD: Final = "population.path"
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-_COPIES: Final = {"column": 2, "context": 3}
-"""A column while it grows; contexts as they are made of columns, as they are, and in the order of the seed."""
-_SAMPLE: Final = 2**18
+_BYTES: Final = {"value": 16, "feature": 24}
+"""Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
 _BLOCK: Final = 2**22
 """Bytes that pyarrow reads at a time; also the longest row."""
 
@@ -54,7 +52,7 @@ class Table:
         self.header = tuple(headers[0])
         for other, file in zip(headers, self.paths, strict=True):
             if tuple(other) != self.header:
-                raise SpecError(f"{file} has other columns than {self.paths[0]}", field=FIELD, remedy="make them alike")
+                raise refused(f"{file} has other columns than {self.paths[0]}", "make them alike")
 
     def fill(
         self, columns: Sequence[Column], features: int, *, complete: Sequence[str] = (), drop: bool = False
@@ -77,25 +75,24 @@ class Table:
         SpecError
             Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
-        held = sum(column.bytes_per_row for column in columns)
-        width = _COPIES["column"] * held + _COPIES["context"] * 8 * features
-        _check_fits(self._rows_about() * width, available_memory())  # before the rows are counted, which takes a while
-        names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
         counts = [sum(1 for _ in self._rows(path)) for path in self.paths]
+        width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
+        names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
+        _check_fits(sum(counts) * width, available_memory())
         read = 0
         for path, count in zip(self.paths, counts, strict=True):
             start = read
             for texts in self._blocks(path, names) if count else ():
-                # Others, e.g. runs beside this one, may have taken memory in between.
-                _check_fits(sum(counts) * width, available_memory() + read * held)
                 self._add(columns, texts, path, read - start, drop)
                 read += len(texts[names[0]])
+                # Others, e.g. runs beside this one, may have taken memory in between.
+                _check_fits(sum(counts) * width, available_memory() + read * 8 * len(columns))
             if read - start != count:
                 raise _unreadable(path)
 
     def _add(self, columns: Sequence[Column], texts: dict[str, Texts], path: Path, start: int, drop: bool) -> None:
-        """Append a block of texts by column; ``start`` rows of the file came before it."""
-        gaps = np.stack([_missing(one) for one in texts.values()])
+        """Append a block of rows by column; ``start`` rows of the file came before it."""
+        gaps = np.stack([_is_missing(one) for one in texts.values()])
         complete = ~gaps.any(axis=0)
         if not drop and not complete.all():
             row = int(complete.argmin())
@@ -110,12 +107,12 @@ class Table:
                 raise self._wrong(path, row, one.name, error.what, error.remedy) from None
 
     def _wrong(self, path: Path, row: int, column: str, what: str, remedy: str) -> SpecError:
-        """Name a row by its number in a spreadsheet; ``row`` counts those with people, from 0."""
+        """Name a row as a spreadsheet does; ``row`` counts those of `_rows`, from 0."""
         number = next(islice(self._rows(path), row, None))
-        return SpecError(f"row {number}, column {column!r} of {path} {what}", field=FIELD, remedy=remedy)
+        return refused(f"row {number}, column {column!r} of {path} {what}", remedy)
 
     def _rows(self, path: Path) -> Iterator[int]:
-        """Yield the numbers of rows with people, from 1 and with the header counted."""
+        """Yield the numbers of rows that are people, from 1 and with the header counted."""
         for number, cells in _records(path):
             if not cells or (number == 1 and not self._headless):
                 continue
@@ -123,40 +120,46 @@ class Table:
                 continue
             if len(cells) != len(self.header):
                 message = f"row {number} of {path} has {len(cells)} columns, not {len(self.header)}"
-                raise SpecError(message, field=FIELD, remedy="correct or remove it")
+                raise refused(message, "correct or remove it")
             yield number
 
     def _blocks(self, path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
-        """Yield texts by column, some rows at a time, for a file whose `_rows` were checked."""
+        """Yield texts by column, some rows at a time, of a file whose `_rows` are fine."""
         try:
             import pyarrow as pa
             from pyarrow import compute
             from pyarrow import csv as arrow
         except ImportError:
-            remedy = "install privateer-lab[workbench]"
-            raise SpecError("CSV files need pyarrow, which is not here", field=FIELD, remedy=remedy) from None
+            raise refused("CSV files need pyarrow, which is not here", "install privateer-lab[workbench]") from None
+        skipped = 0 if self._headless else 1
         read = arrow.ReadOptions(
-            use_threads=False, block_size=_BLOCK, column_names=self.header, skip_rows_after_names=not self._headless
+            use_threads=False, block_size=_BLOCK, column_names=self.header, skip_rows_after_names=skipped
         )
-        # Only remarks still have another width.
+        # Of all rows, only remarks still have another width.
         parse = arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
         convert = arrow.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string()))
+        packed = "gzip" if path.suffix == ".gz" else None
         try:
             with (
-                pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as file,
+                pa.input_stream(str(path), compression=packed) as file,
                 arrow.open_csv(file, read, parse, convert) as reader,
             ):
                 for batch in reader:
                     yield {name: compute.utf8_trim_whitespace(batch.column(name)) for name in names}
         except pa.ArrowInvalid:
-            message = f"{path} has a row of more than {_BLOCK >> 20} MiB"
-            raise SpecError(message, field=FIELD, remedy="shorten it") from None
-
-    def _rows_about(self) -> float:
-        return sum(_rows_about(path) for path in self.paths)
+            raise refused(f"{path} has a row of more than {_BLOCK >> 20} MiB", "shorten it") from None
 
 
-def _missing(texts: Texts) -> Texts:
+def refused(message: str, remedy: str) -> SpecError:
+    """Make the error of a file that cannot be used."""
+    return SpecError(message, field="population.path", remedy=remedy)
+
+
+def _unreadable(path: Path) -> SpecError:
+    return refused(f"cannot read {path}", "give the path of a CSV file")
+
+
+def _is_missing(texts: Texts) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
@@ -164,23 +167,20 @@ def _missing(texts: Texts) -> Texts:
 
 
 def _check_fits(needed: float, free: float) -> None:
-    check_memory(needed, free, what="the file", field=FIELD, remedy="use fewer rows or columns")
-
-
-def _unreadable(path: Path) -> SpecError:
-    return SpecError(f"cannot read {path}", field=FIELD, remedy="give the path of a CSV file")
+    if needed > free:
+        figures = f"needs {needed / 2**30:,.2f} GiB of memory, and {max(free, 0.0) / 2**30:,.2f} GiB are free"
+        raise refused(f"the file {figures}", "use fewer rows or columns")
 
 
 def _header_of(path: Path) -> list[str]:
     names = [name.strip() for name in next((cells for _, cells in _records(path)), [])]
     if not names or not all(names) or len(set(names)) < len(names):
-        remedy = "begin it with a row of distinct names, one a column"
-        raise SpecError(f"{path} has no header", field=FIELD, remedy=remedy)
+        raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")
     return names
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a file, and their numbers from 1."""
+    """Yield the numbers of a file's rows, from 1, and their cells."""
     number = 0
     try:
         with (
@@ -193,18 +193,6 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     except (OSError, EOFError, zlib.error):
         raise _unreadable(path) from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path} is not UTF-8 text", field=FIELD, remedy="save it as UTF-8") from None
+        raise refused(f"{path} is not UTF-8 text", "save it as UTF-8") from None
     except csv.Error:
-        message = f"row {number + 1} of {path} is not CSV"
-        raise SpecError(message, field=FIELD, remedy="quote it, or separate its values by commas") from None
-
-
-def _rows_about(path: Path) -> float:
-    """Estimate the rows of a file by those in its first 256 KiB."""
-    try:
-        with path.open("rb") as file:
-            sample = file.read(_SAMPLE)
-            text = zlib.decompressobj(31).decompress(sample) if path.suffix == ".gz" else sample
-    except (OSError, zlib.error):
-        raise _unreadable(path) from None
-    return (text.count(b"\n") + 1) * path.stat().st_size / max(1, len(sample))
+        raise refused(f"row {number + 1} of {path} is not CSV", "quote it, or separate values by commas") from None
