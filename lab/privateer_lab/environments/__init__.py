@@ -28,12 +28,10 @@ def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None
 
     Parameters
     ----------
-    spec
-        Names its ``population``, unless there is a ``section``.
+    spec, section
+        The spec names its ``population``, unless there is another ``section``, as for a source.
     seed
         Decides what the environment draws once: the order of people who are read from a file, or a parameter.
-    section
-        Another population in place of the spec's own, as for a source.
 
     Raises
     ------

@@ -24,14 +24,14 @@ class Unfit(Exception):
 class Column(ABC):
     """One column, filled from top to bottom, a block of rows at a time."""
 
-    def __init__(self, name: str, dtype: type) -> None:
-        self.name, self.dtype = name, np.dtype(dtype)
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._blocks: list[NDArray[Any]] = []
 
     @property
     def values(self) -> NDArray[Any]:
         """What was read, shape (n,)."""
-        self._blocks = [np.concatenate(self._blocks)] if self._blocks else [np.empty(0, self.dtype)]
+        self._blocks = [np.concatenate(self._blocks)] if self._blocks else [np.empty(0)]
         return self._blocks[0]
 
     def add(self, texts: Texts) -> None:
@@ -51,9 +51,6 @@ class Column(ABC):
 
 class Numbers(Column):
     """Finite numbers."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, np.float64)
 
     def read(self, texts: Texts) -> NDArray[np.float64]:
         """Return the numbers."""
@@ -89,7 +86,7 @@ class Categories(Column):
     """
 
     def __init__(self, name: str, known: Mapping[str, int] | None = None) -> None:
-        super().__init__(name, np.int32)
+        super().__init__(name)
         self._open = known is None
         self.names: dict[str, int] = dict(known or {})
 

@@ -32,10 +32,10 @@ class Named:
         self._numbers: dict[str, Numbers] = {}
         self._categories: dict[str, Categories] = {}
         for feature in self._features:
-            column, equals, _ = feature.partition("=")
+            column, *value = feature.split("=", 1)
             if feature in header:
                 self._numbers[feature] = Numbers(feature)
-            elif equals and column in header:
+            elif value and column in header:
                 self._categories[column] = Categories(column)
             else:
                 message, field = "no column of the file has this name", f"context.features.{feature}"
@@ -53,7 +53,7 @@ class Named:
     def _feature(self, name: str) -> Array:
         if name in self._numbers:
             return self._numbers[name].values
-        column, _, value = name.partition("=")
+        column, value = name.split("=", 1)
         categories = self._categories[column]
         if value not in categories.names:
             message = f"no row of the file has this value in column {column!r}"

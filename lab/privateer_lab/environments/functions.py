@@ -41,22 +41,14 @@ class QuadrantsSection(SyntheticSection):
 
 
 class Shape(NamedTuple):
-    """How hard a smooth function is to learn.
-
-    Attributes
-    ----------
-    length
-        Distance over which the mean rewards of an arm change, at one feature; times sqrt(d) at d features, so that
-        slopes are alike in every dimension.
-    shared
-        The share of the variance that all arms have in common, which helps nobody to choose.
-    ridge
-        Whether only one direction matters.
-    """
+    """How hard a smooth function is to learn."""
 
     length: float
+    """Distance over which the mean rewards of an arm change, at one feature; times sqrt(d) at d, for alike slopes."""
     shared: float = 0.0
+    """The share of the variance that all arms have in common, which helps nobody to choose."""
     ridge: bool = False
+    """Whether only one direction matters."""
 
 
 SHAPES: Final = {

@@ -40,7 +40,7 @@ class Table:
     """
 
     # Two readers share the work. Python's csv module is strict about quotes, counts rows as a spreadsheet does, and
-    # checks that all rows have the same width. pyarrow, which is neither strict nor counts, makes columns of texts fast.
+    # sees that all rows have the same width. pyarrow does nothing of that, and makes columns of the texts fast.
 
     def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
         self.paths = [Path(part.strip()) for part in path.split(",")]
@@ -131,20 +131,14 @@ class Table:
             from pyarrow import csv as arrow
         except ImportError:
             raise refused("CSV files need pyarrow, which is not here", "install privateer-lab[workbench]") from None
-        skipped = 0 if self._headless else 1
-        read = arrow.ReadOptions(
-            use_threads=False, block_size=_BLOCK, column_names=self.header, skip_rows_after_names=skipped
-        )
+        read = arrow.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=self.header)
+        read.skip_rows_after_names = 0 if self._headless else 1
         # Of all rows, only remarks still have another width.
         parse = arrow.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda _: "skip")
         convert = arrow.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string()))
-        packed = "gzip" if path.suffix == ".gz" else None
         try:
-            with (
-                pa.input_stream(str(path), compression=packed) as file,
-                arrow.open_csv(file, read, parse, convert) as reader,
-            ):
-                for batch in reader:
+            with pa.input_stream(str(path), compression="gzip" if path.suffix == ".gz" else None) as file:
+                for batch in arrow.open_csv(file, read, parse, convert):
                     yield {name: compute.utf8_trim_whitespace(batch.column(name)) for name in names}
         except pa.ArrowInvalid:
             raise refused(f"{path} has a row of more than {_BLOCK >> 20} MiB", "shorten it") from None
