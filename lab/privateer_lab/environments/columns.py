@@ -96,7 +96,8 @@ class Categories(Column):
         found: list[str] = encoded.dictionary.to_pylist()
         for name in found if self._open else ():
             self.names.setdefault(name, len(self.names))
-        numbers = np.array([self.names.get(name, -1) for name in found], np.int32)[np.asarray(encoded.indices)]
+        each = np.array([self.names.get(name, -1) for name in found], np.int32)
+        numbers: NDArray[np.int32] = each[np.asarray(encoded.indices)]
         if (numbers < 0).any():
             remedy = "correct it, or name its class in population.classes"
             raise Unfit(numbers < 0, "is not one of the classes", remedy)

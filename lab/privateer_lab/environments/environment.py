@@ -50,8 +50,8 @@ class Environment(ABC):
 
     def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
         """Draw rewards: of ``Arms`` one a person, shape (n,); of ``Plays`` an average a play, shape (n, plays)."""
-        means = self.means(contexts)[np.arange(len(contexts)), decisions.arms]
-        return (rng.random(len(means)) < means).astype(np.float64)
+        means: Array = self.means(contexts)[np.arange(len(contexts)), decisions.arms]
+        return np.asarray(rng.random(len(means)) < means, np.float64)
 
     def play(self, decisions: Any, contexts: Array) -> Played:
         """Return what the decisions of the people with these contexts may expect, and what else they could expect."""

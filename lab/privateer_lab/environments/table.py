@@ -17,7 +17,7 @@ from privateer_lab.free_memory import available_memory
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _BYTES: Final = {"value": 16, "feature": 24}
 """Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
-_BLOCK: Final = 2**22
+_BLOCK: Final = 2**20
 """Bytes that pyarrow reads at a time; also the longest row."""
 
 
