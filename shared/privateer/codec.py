@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from privateer.errors import Malformed
+from privateer.errors import Malformed, SpecError
 
 T = TypeVar("T")
 _DTYPE: Final = re.compile(r"[<|][biuf]\d")
@@ -60,5 +60,5 @@ def decode(body: bytes, kind: type[T]) -> T:
     """
     try:
         return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, SpecError) as error:
         raise Malformed(f"not a serialized {kind.__name__}", remedy="fetch it again") from error

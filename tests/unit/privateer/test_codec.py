@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
-from privateer.mechanisms.signed_symbol import SymbolTotal
+from privateer.mechanisms.base import KeyedTotal
 from privateer.vectors import VectorTotal
 from privateer_server.algorithms.partition.practical import PartitionState
 from privateer_server.algorithms.partition.published import PublishedState
 from tests.support.partitions import make_policy, same
 
-KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, VectorTotal]
+KINDS = [PartitionPolicy, PartitionState, PublishedState, KeyedTotal, VectorTotal]
 
 
 @dataclass(frozen=True)
