@@ -63,7 +63,7 @@ class Participation:
         if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.asks:
-            verify(self.terms, self.spec.question, self.spec, cohort, self.round, limits)
+            verify(self.terms, self.spec, cohort, self.round, limits)
         self._sealer = Sealer(self.round, self.header)
         self._noise = SecureNoise()
 
