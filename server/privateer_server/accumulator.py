@@ -143,7 +143,7 @@ class Accumulator:
         """Count the reports of an envelope from devices."""
         outcome = Outcome()
         try:
-            check_header(envelope.header, self._current.round, self._current.digest, "direct")
+            check_header(envelope.header, self._current.round, self._current.digest, "server")
             sealed = split_sealed(envelope, self._current.round)
         except ReportRefused as problem:
             outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.report_size))
@@ -169,7 +169,7 @@ class Accumulator:
         envelope, facts = delivery.envelope, self._current.round
         if earlier := self._answer(envelope.header.version, delivery.digest):
             return Outcome.of(earlier)
-        check_header(envelope.header, facts, self._current.digest, "shuffle")
+        check_header(envelope.header, facts, self._current.digest, "shuffler")
         if self.taken or self._given_up:
             raise RoundClosed("this round is over", remedy="nothing to do: what was sent is not used")
         self._check_size(envelope)

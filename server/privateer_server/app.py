@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import SpecError
 from privateer.serving.budget import Budget
-from privateer.serving.process import Listener, listen, serve
+from privateer.serving.problems import FaultGuard
+from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
@@ -20,16 +20,14 @@ from privateer_server.api.claims import claims_router
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
-from privateer_server.api.problems import FaultGuard, answer_problems
+from privateer_server.api.problems import answer_problems
 from privateer_server.data import open_data
 from privateer_server.deadlines import Deadlines
-from privateer_server.faults import log_to_stderr
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.settings import Settings, read_settings
 from privateer_server.upkeep import Upkeep
 
-_USAGE: Final = 2
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
 
@@ -86,7 +84,6 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control = FastAPI(
         title="Privateer server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
     )
-    control.add_middleware(FaultGuard)
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, store, metrics))
     control.include_router(backup_router(store, settings.token_digest))
@@ -110,18 +107,14 @@ def _endpoints(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until it is told to stop; exit code 2 and one line if it cannot start."""
     prepare_process()
-    try:
-        settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
-        app = create_app(settings)
-        public = Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"))
-        private = Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT"))
-    except SpecError as error:
-        print(f"privateer-server: {error}", file=sys.stderr)
-        sys.exit(_USAGE)
-    serve(public, private, app.end_waits)
+    run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
-def prepare_process() -> None:
-    """Files of this process are its user's alone, and its log shows no values."""
-    os.umask(0o077)
-    log_to_stderr()
+def _start(arguments: Sequence[str]) -> Service:
+    settings = read_settings(os.environ, arguments)
+    app = create_app(settings)
+    return Service(
+        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        app.end_waits,
+    )

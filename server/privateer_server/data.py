@@ -8,9 +8,9 @@ from typing import Final
 
 from privateer.clock import Clock
 from privateer.errors import SpecError
+from privateer.serving.logs import trace
 from privateer_server.closing import Closer
 from privateer_server.experiments import Experiments
-from privateer_server.faults import trace
 from privateer_server.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store import TRANSIENT

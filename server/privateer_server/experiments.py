@@ -12,9 +12,9 @@ from privateer.clock import Clock
 from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.families import AnySpec
 from privateer.phased import PhasedSpec
+from privateer.serving.logs import trace
 from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
-from privateer_server.faults import trace
 from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
 from privateer_server.round_keys import RoundKeys

@@ -2,15 +2,14 @@
 
 import argparse
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from privateer.errors import SpecError
+from privateer.serving.settings import PORT_MAX, number, paths, required
 
-_PORT_MAX: Final = 65535
 _MIB: Final = 1 << 20
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
@@ -83,18 +82,18 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
         variables["PRIVATEER_PORT"] = flags.port
     journal = variables.get("PRIVATEER_JOURNAL")
     settings = Settings(
-        data=Path(_required(variables, "PRIVATEER_DATA", "a directory for the keys and the database")),
-        admin_token=_required(variables, "PRIVATEER_ADMIN_TOKEN", _TOKEN),
-        shuffler_keys=_paths(variables, "PRIVATEER_SHUFFLER_KEYS"),
-        sender_keys=_paths(variables, "PRIVATEER_SENDER_KEYS"),
+        data=Path(required(variables, "PRIVATEER_DATA", "a directory for the keys and the database")),
+        admin_token=required(variables, "PRIVATEER_ADMIN_TOKEN", _TOKEN),
+        shuffler_keys=paths(variables, "PRIVATEER_SHUFFLER_KEYS"),
+        sender_keys=paths(variables, "PRIVATEER_SENDER_KEYS"),
         host=flags.host or variables.get("PRIVATEER_HOST", Settings.host),
-        port=_number(variables, "PRIVATEER_PORT", Settings.port, _PORT_MAX),
-        report_bytes_max=_number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
-        batch_bytes_max=_number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
+        port=number(variables, "PRIVATEER_PORT", Settings.port, PORT_MAX),
+        report_bytes_max=number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
+        batch_bytes_max=number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
         journal=Path(journal) if journal else None,
         admin_host=variables.get("PRIVATEER_ADMIN_HOST", Settings.admin_host),
-        admin_port=_number(variables, "PRIVATEER_ADMIN_PORT", Settings.admin_port, _PORT_MAX),
-        body_budget=_number(variables, "PRIVATEER_BODY_BUDGET", Settings.body_budget),
+        admin_port=number(variables, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        body_budget=number(variables, "PRIVATEER_BODY_BUDGET", Settings.body_budget),
     )
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
@@ -104,26 +103,8 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     return settings
 
 
-def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in variables.get(name, "").split(os.pathsep) if part)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     return parser
-
-
-def _required(variables: Mapping[str, str], name: str, meaning: str) -> str:
-    try:
-        return variables[name]
-    except KeyError:
-        raise SpecError("is not set", field=name, remedy=f"set it to {meaning}") from None
-
-
-def _number(variables: Mapping[str, str], name: str, default: int, most: int = 1 << 40) -> int:
-    text = variables.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-        raise SpecError("is not a whole number in range", field=name, remedy=f"give a number from 1 to {most}")
-    return int(text)

@@ -63,11 +63,11 @@ class Policy(Protocol):
         Parameters
         ----------
         contexts, coins
-            As in `decide`; where `fresh_coins` is set, coins drawn for the reports alone.
+            The arguments of `decide`; where `fresh_coins` is set, coins drawn for the reports alone.
         decisions
-            As `decide` gave them.
+            What `decide` returned.
         rewards
-            As `read` makes them.
+            What `read` returns, person by person.
         """
         ...
 

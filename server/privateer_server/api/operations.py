@@ -8,9 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from privateer.errors import Unavailable
+from privateer.serving.logs import trace
 from privateer.wire.publication import Round
 from privateer_server.experiments import Experiments
-from privateer_server.faults import trace
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.store import Store

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -26,6 +26,7 @@ from privateer_lab.commands.records import print_rounds
 from privateer_lab.output import print_table
 from tests.support.devices import pay
 from tests.support.records import record_of
+from tests.unit.client.test_ledger_file import WRONG, newer
 from tests.unit.lab.test_cli import run
 
 
@@ -161,6 +162,17 @@ def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, err = run(capsys, "account", "verify", "pyproject.toml")
     assert (code, out) == (2, "")
     assert "certificate: not a certificate" in err
+
+
+@pytest.mark.parametrize("harm", [*WRONG, newer])
+def test_a_file_that_is_not_a_sound_ledger_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "ledger.db"
+    pay(Ledger(path), Payment("a", 2, "local", 1.0, 0.0, 1.0))
+    harm(path)
+    code, out, err = run(capsys, "account", "ledger", "--path", str(path))
+    assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
 
 
 def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
-from privateer.mechanisms.laplace_cells import CellTotal
 from privateer.mechanisms.signed_symbol import SymbolTotal
+from privateer.vectors import VectorTotal
 from privateer_server.algorithms.partition.practical import PartitionState
 from privateer_server.algorithms.partition.published import PublishedState
 from tests.support.partitions import make_policy, same
 
-KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, CellTotal]
+KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, VectorTotal]
 
 
 @dataclass(frozen=True)

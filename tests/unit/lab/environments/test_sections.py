@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import SpecError
-from privateer.experiment import parse_spec
-from privateer.population import parse_population
-from tests.support.specs import tables
+from privateer_lab.environments import check_population
+from tests.support.specs import make_spec
 
 GOOD = [
     {"name": "peaks"},
@@ -29,6 +28,8 @@ SMOOTH, CSV = {"name": "smooth"}, {"name": "csv", "path": "a", "label": "b"}
 BAD = [
     ({}, "population.name", "missing"),
     ({"name": "martians"}, "population.name", "'smooth'"),
+    ({"name": ["peaks"]}, "population.name", "'smooth'"),
+    ({"name": "linear"}, "population.name", "'smooth'"),
     ({"name": "peaks", "path": "a.csv"}, "population.path", "unknown key"),
     ({"name": "peaks", "function": 3}, "population.function", "unknown key"),
     ({"name": "peaks", "density": "shifted"}, "population.density", None),
@@ -65,35 +66,19 @@ BAD = [
 
 
 @pytest.mark.parametrize("table", GOOD, ids=str)
-def test_what_is_valid_stays_as_it_is(table):
-    section = parse_population(table)
-    assert parse_population(section.model_dump(mode="json", exclude_none=True)) == section
-    assert parse_spec(tables({"population": table})).population == section
+def test_what_is_valid_is_fine(table):
+    check_population(make_spec({"population": table}))
 
 
 @pytest.mark.parametrize(("table", "field", "constraint"), BAD, ids=lambda value: str(value)[:70])
 def test_what_is_wrong_is_named_as_in_the_file(table, field, constraint):
-    for read in (parse_population, lambda table: parse_spec(tables({"population": table}))):
+    source = {"name": "clinic", "people": 10, "epsilon": 1.0, "shares": [1, 0, 0], "population": table}
+    for changes, prefix in (({"population": table}, ""), ({"sources": [source]}, "sources.0.")):
         with pytest.raises(SpecError) as refused:
-            read(table)
-        assert refused.value.field == field
+            check_population(make_spec(changes))
+        assert refused.value.field == prefix + field
         assert constraint is None or constraint in refused.value.detail
         assert refused.value.remedy
-
-
-def test_a_populations_key_in_a_source_is_named_by_its_place():
-    source = {"name": "clinic", "people": 10, "epsilon": 1.0, "shares": [1, 0, 0]}
-    source["population"] = {"name": "peaks", "density": {"name": "shifted"}}
-    with pytest.raises(SpecError) as refused:
-        parse_spec(tables({"sources": [source]}))
-    assert refused.value.field == "sources.0.population.density.gamma"
-
-
-def test_a_feature_may_have_the_name_of_a_population():
-    data = tables({"population": {"name": "peaks"}, "context.features": {"peaks": {"low": 1, "high": 0}}})
-    with pytest.raises(SpecError) as refused:
-        parse_spec(data)
-    assert refused.value.field == "context.features.peaks"
 
 
 @given(
@@ -103,10 +88,10 @@ def test_a_feature_may_have_the_name_of_a_population():
 def test_any_value_in_any_place_is_a_spec_error_or_fine(key, value):
     for good in GOOD:
         table = deepcopy(good)
-        data = tables({"population": table})
+        data = {"population": table}
         *path, last = key.split(".")
         for part in path:
             table = table.setdefault(part, {})
         table[last] = value
         with suppress(SpecError):
-            parse_spec(data)
+            check_population(make_spec(data))
