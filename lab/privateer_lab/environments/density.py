@@ -31,9 +31,9 @@ class Density(Section, ABC):
     def masses(self, low: Array, high: Array) -> Array:
         """Return the probabilities of boxes by their corners, (boxes, d) each; result (boxes,)."""
 
-    @abstractmethod
     def weights(self, points: Array) -> Array:
         """Return the density at points (m, d) up to a factor, shape (m,)."""
+        return np.ones(len(points))
 
     def quadrature(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return points (m, d) of a box by its corners, (d,) each, and weights (m,) for averages over its people."""
@@ -70,10 +70,6 @@ class UniformDensity(Density):
     def masses(self, low: Array, high: Array) -> Array:
         """Return volumes, shape (boxes,)."""
         return np.asarray(np.prod(high - low, axis=1))
-
-    def weights(self, points: Array) -> Array:
-        """Return ones, shape (m,)."""
-        return np.ones(len(points))
 
 
 class ShiftedDensity(Density):
@@ -216,16 +212,12 @@ class AtomsDensity(Density):
         inside = np.array([self._inside(a, b).mean() for a, b in zip(low, high, strict=True)])
         return np.asarray((1 - self.share) * np.prod(high - low, axis=1) + self.share * inside)
 
-    def weights(self, points: Array) -> Array:
-        """Return the density of the uniform part, shape (m,)."""
-        return np.full(len(points), 1 - self.share)
-
     def quadrature(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return even points for the uniform part, then the points inside where people are."""
         here = self.places(len(low))[self._inside(low, high)]
         even = net(low, high)
-        weights = self.weights(even) * float(np.prod(high - low)) / len(even)
-        return np.concatenate([even, here]), np.concatenate([weights, np.full(len(here), self.share / self.points)])
+        each = (1 - self.share) * float(np.prod(high - low)) / len(even), self.share / self.points
+        return np.concatenate([even, here]), np.repeat(each, (len(even), len(here)))
 
     def _inside(self, low: Array, high: Array) -> NDArray[np.bool_]:
         places = self.places(len(low))

@@ -90,10 +90,10 @@ def test_a_round_that_may_close_with_fewer_people_counts_on_fewer() -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 8])
-def test_too_few_bits_are_refused_by_what_they_give(bits: int) -> None:
+def test_too_few_bits_are_refused_by_their_true_delta(bits: int) -> None:
     mechanism: Any = taken("shuffle").terms.mechanism
     messages = mechanism.ball.coordinates * (mechanism.levels + bits)
-    with pytest.raises(TermsRefused, match="gives delta"):
+    with pytest.raises(TermsRefused, match="in truth, promised is"):
         taken("shuffle", mechanism={"bits": bits}, round_={"messages": messages})
 
 
