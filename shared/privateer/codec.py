@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from privateer.errors import Malformed, SpecError
+from privateer.errors import Malformed
 
 T = TypeVar("T")
 _DTYPE: Final = re.compile(r"[<|][biuf]\d")
@@ -57,8 +57,10 @@ def decode(body: bytes, kind: type[T]) -> T:
     ------
     Malformed
         If ``body`` is not a serialized ``kind``.
+    SpecError
+        If it holds a mechanism that cannot be.
     """
     try:
         return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, SpecError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
         raise Malformed(f"not a serialized {kind.__name__}", remedy="fetch it again") from error
