@@ -11,9 +11,10 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable, Unopenable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
-from privateer_server.accumulator import Accumulator, Delivery, Outcome
+from privateer_server.accumulator import Accumulator, Delivery, Receipt
 from privateer_server.closing import Closer
-from privateer_server.experiments import Experiment, Experiments
+from privateer_server.experiment import Experiment
+from privateer_server.experiments import Experiments
 from privateer_server.faults import trace
 from privateer_server.metrics import Metrics
 from privateer_server.round_keys import RoundKeys
@@ -31,24 +32,24 @@ _GROUP_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be done to an experiment's tally, and the bytes that this takes."""
+    """What is to be done to an experiment's accumulator, and the bytes that this takes."""
 
     experiment: str
-    take: Callable[[Accumulator], Outcome]
+    take: Callable[[Accumulator], Receipt]
     size: int
-    answer: asyncio.Future[Outcome]
+    answer: asyncio.Future[Receipt]
 
 
 @dataclass(frozen=True)
 class _Result:
     """What a group comes to: an answer a request, and the new last round and the change of each experiment."""
 
-    answers: list[Outcome | PrivateerError]
+    answers: list[Receipt | PrivateerError]
     rounds: list[tuple[Experiment, OpenRound, Change]]
 
 
 class Intake:
-    """Takes reports and batches from the doors.
+    """Takes reports and batches from the endpoints.
 
     Opening, counting, learning and committing run in a worker thread, one group at a time; what comes in meanwhile
     forms the next group, in which senders take turns. Nothing is answered before it is durable.
@@ -81,7 +82,7 @@ class Intake:
         if self._writer:
             await self._writer
 
-    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Outcome:
+    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Receipt:
         """Have reports from devices counted; returns when what was accepted is durable.
 
         Parameters
@@ -110,7 +111,7 @@ class Intake:
             raise
         return await self._do(name, lambda accumulator: accumulator.take(envelope), len(envelope.sealed), sender)
 
-    async def deliver(self, delivery: Delivery) -> Outcome:
+    async def deliver(self, delivery: Delivery) -> Receipt:
         """Have a shuffler's batch counted; returns when that is durable.
 
         Raises
@@ -152,8 +153,8 @@ class Intake:
         """
         await self._do(name, Accumulator.expire, 0, "")
 
-    async def _do(self, name: str, take: Callable[[Accumulator], Outcome], size: int, sender: str) -> Outcome:
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    async def _do(self, name: str, take: Callable[[Accumulator], Receipt], size: int, sender: str) -> Receipt:
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         if not self.running or not self._queue.put(sender, _Request(name, take, size, answer)):
             raise Unavailable("the server takes no reports now", remedy="send the same bytes again later")
         self._called.set()
@@ -172,7 +173,7 @@ class Intake:
             result = await asyncio.to_thread(self._process, group)
         except Exception as error:  # nothing of the group is durable: its senders shall try again
             self._note(error)
-            answers: list[Outcome | PrivateerError] = [
+            answers: list[Receipt | PrivateerError] = [
                 Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
             ] * len(group)
         else:
@@ -192,7 +193,7 @@ class Intake:
 
     def _process(self, group: list[_Request]) -> _Result:
         accumulators: dict[str, Accumulator] = {}
-        answers: list[Outcome | PrivateerError] = []
+        answers: list[Receipt | PrivateerError] = []
         for request in group:
             if request.experiment not in accumulators:
                 accumulators[request.experiment] = self._accumulator(self._experiments.get(request.experiment))
@@ -202,20 +203,16 @@ class Intake:
         if self._is_failing:
             self._is_failing = False
             _log.warning("reports are stored again")
-        ended = [
-            counted
-            for counted, accumulator in zip(rounds, accumulators.values(), strict=True)
-            if accumulator.ends_round
-        ]
-        return _Result(answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])])
+        ended = [one[:2] for one in rounds if accumulators[one[0].name].ends_round]
+        return _Result(answers, rounds + [result for experiment in ended for result in self._closed(*experiment)])
 
     def _accumulator(self, experiment: Experiment) -> Accumulator:
         opener = self._keys.find(experiment.current.round.public_key)
-        answered = partial(self._store.answer, experiment.spec.experiment.name)
+        answered = partial(self._store.answer, experiment.name)
         return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered)
 
     def _closed(self, experiment: Experiment, current: OpenRound) -> list[tuple[Experiment, OpenRound, Change]]:
-        """The next round; if closing fails, the same one, which takes no more reports once its end is on record."""
+        """Open the next round. If that fails, keep this one, which takes no more reports once its end is on record."""
         try:
             return [(experiment, *self._closer.close(current))]
         except Exception as error:
@@ -235,7 +232,7 @@ class Intake:
                 self._metrics.close_round()
 
 
-def _taken(accumulator: Accumulator, request: _Request) -> Outcome | PrivateerError:
+def _taken(accumulator: Accumulator, request: _Request) -> Receipt | PrivateerError:
     try:
         return request.take(accumulator)
     except PrivateerError as error:
@@ -243,10 +240,10 @@ def _taken(accumulator: Accumulator, request: _Request) -> Outcome | PrivateerEr
         return error
 
 
-def _resolve(future: asyncio.Future[Outcome], answer: Outcome | PrivateerError) -> None:
+def _resolve(future: asyncio.Future[Receipt], answer: Receipt | PrivateerError) -> None:
     if future.done():
         return
-    if isinstance(answer, Outcome):
+    if isinstance(answer, Receipt):
         future.set_result(answer)
     else:
         future.set_exception(answer)
