@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,6 +19,7 @@ from privateer_server.api.backup import backup_router
 from privateer_server.api.claims import claims_router
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
+from privateer_server.api.models import Problem, describe_structs
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import FaultGuard, answer_problems
 from privateer_server.data import open_data
@@ -30,11 +31,12 @@ from privateer_server.settings import Settings, read_settings
 from privateer_server.upkeep import Upkeep
 
 _USAGE: Final = 2
+_PROBLEM: Final[dict[str, Any]] = {"model": Problem, "description": "A problem document (RFC 9457)"}
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
 
 class Server:
-    """The ASGI application: two doors for reports, and control routes for everything else.
+    """The ASGI application: two endpoints for reports, and control routes for everything else.
 
     Attributes
     ----------
@@ -61,7 +63,7 @@ def _is_public(method: str, path: str) -> bool:
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
-    """The server on a data directory, which it holds until its lifespan ends; ``clock`` tells when rounds are due.
+    """Make the server on a data directory, which it holds until its lifespan ends; ``clock`` says when rounds are due.
 
     Raises
     ------
@@ -84,7 +86,12 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         held.close()
 
     control = FastAPI(
-        title="Privateer server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="Privateer server",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={"4XX": _PROBLEM, "5XX": _PROBLEM, 422: _PROBLEM},
     )
     control.add_middleware(FaultGuard)
     answer_problems(control)
@@ -94,6 +101,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     shufflers = TrustedKeys(settings.shuffler_keys)
     control.include_router(experiments_router(experiments, store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    describe_structs(control)
     return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
 
 
@@ -108,7 +116,7 @@ def _endpoints(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the server until it is told to stop; exit code 2 and one line if it cannot start."""
+    """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
     prepare_process()
     try:
         settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
@@ -122,6 +130,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def prepare_process() -> None:
-    """Files of this process are its user's alone, and its log shows no values."""
+    """Keep the files of this process to its user, and values out of its log."""
     os.umask(0o077)
     log_to_stderr()

@@ -72,8 +72,7 @@ def _opened(settings: Settings, clock: Clock, stack: ExitStack) -> Data:
     stack.callback(journal.close)
     keys = RoundKeys(folder / _KEYS)
     closer = Closer(store, journal, keys, clock)
-    sizes = (settings.report_bytes_max, settings.batch_bytes_max)
-    experiments = Experiments(store, journal, keys, closer, *sizes, clock)
+    experiments = Experiments(store, journal, keys, closer, settings, clock)
     return Data(store, keys, closer, experiments, stack.pop_all())
 
 

@@ -13,7 +13,7 @@ from privateer.clock import Clock
 from privateer.codec import decode, encode
 from privateer.mechanisms import Mechanism
 from privateer.policy import Policy
-from privateer.record import JUMP, RoundTerms, round_terms
+from privateer.record import JUMP, Planned, planned_of
 from privateer.result import encode_result
 from privateer.sampling.entropy import SecureNoise
 from privateer.spec import Spec, parse_spec
@@ -36,13 +36,13 @@ class RoundFacts(msgspec.Struct, frozen=True):
     cohort
         Whose turn it was to report.
     terms
-        How reports were randomized.
+        How many people were asked, and how their reports were randomized.
     figures
         What the learner counted before the round, such as the bins or actions that were left.
     """
 
     cohort: str
-    terms: RoundTerms
+    terms: Planned
     figures: dict[str, float]
 
 
@@ -191,7 +191,7 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
         received=current.received,
         taken=current.taken,
         digest=current.digest,
-        facts=encode(RoundFacts(step.policy.cohort, round_terms(step.policy.terms), figures)),
+        facts=encode(RoundFacts(step.policy.cohort, planned_of(step.policy.terms), figures)),
         publication=current.publication,
         state=encode(step.state),
         total=opener.protect(encode(current.total), current.digest) if opener else b"",

@@ -1,6 +1,7 @@
-"""What the routes answer, as OpenAPI describes it.
+"""What the routes answer, as /openapi.json describes it.
 
-The records of privacy and the results of algorithms are documents of the core, which are described as they are there.
+Pydantic describes the server's own views. Privacy records, results and the answers to uploads are msgspec structs, which
+the core defines and other parties read; they are described by their own schemas.
 """
 
 from typing import Any, Final
@@ -10,11 +11,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
 from privateer.record import Record
-from privateer.result import Estimate
-from privateer.wire.publication import Round
-from privateer_server.experiment import Experiment, Status
-from privateer_server.rounds import RoundFacts
-from privateer_server.store import RoundRecord
+from privateer.result import Result
+from privateer.wire.batch import BatchAnswer
+from privateer_server.experiment import Status
 
 _REF: Final = "#/components/schemas/{name}"
 
@@ -127,18 +126,6 @@ class State(View):
     state: dict[str, Any]
 
 
-class ResultView(View):
-    """What the learner found, as the current version publishes it; see `privateer.result.Result`."""
-
-    experiment: str
-    version: int
-    status: Status
-    estimates: list[EstimateView]
-    confidence: float
-    recommended: str | None
-    stopped: bool
-
-
 class HistoryRow(View):
     """A published round: whom it asked, how reports were randomized, and what the learner counted before it."""
 
@@ -157,3 +144,44 @@ class History(View):
 
     experiment: str
     rounds: list[HistoryRow]
+
+
+class PublishedResult(msgspec.Struct, frozen=True):
+    """What the learner had found when it made the current version."""
+
+    experiment: str
+    version: int
+    status: Status
+    result: Result
+
+
+class UploadAnswer(msgspec.Struct, frozen=True):
+    """How many reports of an upload are counted, and how many were refused, by reason."""
+
+    accepted: int
+    refused: dict[str, int]
+
+
+def answers(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a route that answers with a struct, for OpenAPI."""
+    return {200: {"description": str(kind.__doc__).splitlines()[0], "content": _json(kind)}}
+
+
+def describe_structs(app: FastAPI) -> None:
+    """Have the application's description say what structs are, and what the endpoints for reports answer."""
+    made = app.openapi
+    _, schemas = msgspec.json.schema_components([Record, PublishedResult, UploadAnswer, BatchAnswer], ref_template=_REF)
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        document["components"]["schemas"].update(schemas)
+        for path, kind in (("/reports", UploadAnswer), ("/batches", BatchAnswer)):
+            answer = {"description": "Counted, and durable", "content": _json(kind)}
+            document["paths"][path] = {"post": {"tags": ["reports"], "responses": {"202": answer}}}
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _json(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}

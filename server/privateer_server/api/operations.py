@@ -1,14 +1,15 @@
 """Routes for operators: health, readiness, metrics, keys."""
 
 import logging
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from privateer.errors import Unavailable
-from privateer.wire.publication import Round
+from privateer_server.api.models import Health, PublicKeys
+from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments
 from privateer_server.faults import trace
 from privateer_server.intake import Intake
@@ -20,17 +21,17 @@ _RESTART: Final = "see the server's log"
 
 
 def operations_router(intake: Intake, experiments: Experiments, store: Store, metrics: Metrics) -> APIRouter:
-    """The routes, bound to what they look at."""
+    """Return the routes, bound to what they look at."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/healthz")
-    async def health() -> dict[str, str]:
-        """The process answers."""
-        return {"status": "ok"}
+    async def health() -> Health:
+        """Say that the process answers."""
+        return Health(status="ok")
 
     @router.get("/readyz")
-    def ready() -> dict[str, str]:
-        """Reports can be counted and stored."""
+    def ready() -> Health:
+        """Say whether reports can be counted and stored."""
         if not intake.running:
             raise Unavailable("reports are not being counted", remedy=_RESTART)
         try:
@@ -38,23 +39,18 @@ def operations_router(intake: Intake, experiments: Experiments, store: Store, me
         except Exception as error:
             _log.error("the store does not write (%s)", trace(error))
             raise Unavailable("the store does not write", remedy=_RESTART) from None
-        return {"status": "ready"}
+        return Health(status="ready")
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
-        """Counters in Prometheus' text format."""
-        versions = {one.spec.experiment.name: one.current.round.version for one in experiments}
+        """Show the counters in Prometheus' text format."""
+        versions = {one.name: one.current.round.version for one in experiments}
         return Response(metrics.text(versions), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/keys")
-    async def keys() -> dict[str, list[dict[str, Any]]]:
-        """The public keys to which reports of open rounds are sealed (X25519, hex)."""
+    async def keys() -> PublicKeys:
+        """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]
-        return {"keys": [_key(facts) for facts in rounds if facts.batch]}
+        return PublicKeys(keys=[public_key(facts) for facts in rounds if facts.batch])
 
     return router
-
-
-def _key(facts: Round) -> dict[str, Any]:
-    keys = {"public_key": facts.public_key.hex(), "key_id": facts.key_id.hex()}
-    return {"experiment": facts.experiment, "version": facts.version, **keys}

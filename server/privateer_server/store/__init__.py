@@ -17,14 +17,16 @@ class RoundRecord:
     ----------
     version, batch, digest
         As published.
-    people
-        Sum of the batches of earlier rounds of the same cohort.
+    seen
+        People of the same cohort whose reports opened in earlier rounds.
+    seconds
+        Seconds from the round's opening to its deadline; 0 if it has none.
     received
         Reports counted in ``total``.
     taken
         Whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from.
-    summary
-        Public facts of the policy (JSON), for the history.
+    facts
+        What the history and the privacy record say of the round (`privateer_server.rounds.RoundFacts`), encoded.
     publication
         The encoded publication, served as it is.
     state
@@ -36,11 +38,12 @@ class RoundRecord:
 
     version: int
     batch: int
-    people: int
+    seen: int
+    seconds: int
     received: int
     taken: bool
     digest: bytes
-    summary: bytes
+    facts: bytes
     publication: bytes = field(repr=False)
     state: bytes = field(repr=False)
     total: bytes = field(repr=False)
@@ -76,11 +79,11 @@ class Change:
     version, received, taken, total
         The round and what becomes of it; ``total`` is None if it stays.
     report_ids
-        Of the reports that the change counts and that may come again.
+        Ids of the reports that the change counts and that may come again.
     refused
         Reports turned away by reason, to be added.
     answers
-        What the shuffler is told of batches, by their digests.
+        The answers to a shuffler's batches, by the digests of these.
     following
         The next round, if the change closes this one.
     """

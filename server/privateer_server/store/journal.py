@@ -11,7 +11,7 @@ from privateer_server.store.database import Kind, open_database
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
-    version=1,
+    version=2,
     schema="""
     CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID
     """,

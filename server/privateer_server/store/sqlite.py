@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import Change, ExperimentRecord, RoundRecord
@@ -15,18 +16,19 @@ from privateer_server.store.database import Kind, open_database
 FILE: Final = "server.db"
 DATABASE: Final = Kind(
     application=0x50525653,
-    version=1,
+    version=2,
     schema="""
     CREATE TABLE experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE rounds (
         experiment TEXT NOT NULL REFERENCES experiments (name),
         version INTEGER NOT NULL,
         batch INTEGER NOT NULL,
-        people INTEGER NOT NULL,
+        seen INTEGER NOT NULL,
+        seconds INTEGER NOT NULL,
         received INTEGER NOT NULL,
         taken INTEGER NOT NULL,
         digest BLOB NOT NULL,
-        summary BLOB NOT NULL,
+        facts BLOB NOT NULL,
         publication BLOB NOT NULL,
         state BLOB NOT NULL,
         total BLOB NOT NULL,
@@ -48,14 +50,11 @@ DATABASE: Final = Kind(
     """,
     field="PRIVATEER_DATA",
 )
-_LAST_ROUND: Final = """
-SELECT version, batch, people, received, taken, digest, summary, publication, state, total FROM rounds
-WHERE experiment = ? ORDER BY version DESC LIMIT 1
-"""
-_ALL_ROUNDS: Final = """
-SELECT version, batch, people, received, taken, digest, summary, x'', x'', x'' FROM rounds
-WHERE experiment = ? ORDER BY version
-"""
+_COLUMNS: Final = "version, batch, seen, seconds, received, taken, digest, facts"
+_LAST_ROUND: Final = f"""
+SELECT {_COLUMNS}, publication, state, total FROM rounds WHERE experiment = ? ORDER BY version DESC LIMIT 1
+"""  # noqa: S608 - our own
+_ALL_ROUNDS: Final = f"SELECT {_COLUMNS}, x'', x'', x'' FROM rounds WHERE experiment = ? ORDER BY version"  # noqa: S608
 _ADD_REFUSALS: Final = """
 INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT (experiment, reason) DO UPDATE SET count = count + excluded.count
 """
@@ -173,17 +172,14 @@ class SqliteStore:
             self._db.close()
 
 
-def _round(row: tuple[int, int, int, int, int, bytes, bytes, bytes, bytes, bytes]) -> RoundRecord:
-    version, batch, people, received, taken, digest, summary, publication, state, total = row
-    return RoundRecord(version, batch, people, received, bool(taken), digest, summary, publication, state, total)
+def _round(row: tuple[Any, ...]) -> RoundRecord:
+    stored = RoundRecord(*row)
+    return replace(stored, taken=bool(stored.taken))
 
 
 def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:
-    facts = (new.version, new.batch, new.people, new.received, new.taken, new.digest, new.summary)
-    db.execute(
-        "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (experiment, *facts, new.publication, new.state, new.total),
-    )
+    values = (experiment, *(getattr(new, column.name) for column in fields(new)))
+    db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _apply(db: sqlite3.Connection, change: Change) -> None:
