@@ -22,8 +22,8 @@ from privateer_server.api.experiments import experiments_router
 from privateer_server.api.models import Problem, describe_structs
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import FaultGuard, answer_problems
-from privateer_server.data import open_data
 from privateer_server.deadlines import Deadlines
+from privateer_server.experiments import open_experiments
 from privateer_server.faults import log_to_stderr
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
@@ -71,10 +71,9 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         If the directory cannot be used.
     """
     metrics, clock = Metrics(), clock or SystemClock()
-    held = open_data(settings, clock)
-    experiments, store = held.experiments, held.store
-    intake = Intake(experiments, store, held.keys, held.closer, metrics, clock)
-    tasks = (intake, Deadlines(experiments, intake, clock), Upkeep(store, held.keys))
+    data, experiments = open_experiments(settings, clock)
+    intake = Intake(data, experiments, metrics, clock)
+    tasks = (intake, Deadlines(experiments, intake, clock), Upkeep(data))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -83,7 +82,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         yield
         for task in reversed(tasks):
             await task.stop()
-        held.close()
+        data.close()
 
     control = FastAPI(
         title="Privateer server",
@@ -95,11 +94,11 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     )
     control.add_middleware(FaultGuard)
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, store, metrics))
-    control.include_router(backup_router(store, settings.token_digest))
+    control.include_router(operations_router(intake, experiments, data.store, metrics))
+    control.include_router(backup_router(data.store, settings.token_digest))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    control.include_router(experiments_router(experiments, store, settings.token_digest, budget))
+    control.include_router(experiments_router(experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     describe_structs(control)
     return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)

@@ -1,10 +1,10 @@
 """From a round to the next: the server learns from it or gives it up, once, whenever the process dies."""
 
 from privateer.clock import Clock
-from privateer_server.round_keys import RoundKeys
+from privateer_server.data import Data
 from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed
-from privateer_server.store import Change, Store
-from privateer_server.store.journal import Entry, Journal
+from privateer_server.store import Change
+from privateer_server.store.journal import Entry
 
 
 class Closer:
@@ -15,8 +15,8 @@ class Closer:
     between, `close` called again goes on from there; if the process dies, `privateer_server.mending` does.
     """
 
-    def __init__(self, store: Store, journal: Journal, keys: RoundKeys, clock: Clock) -> None:
-        self._store, self._journal, self._keys, self._clock = store, journal, keys, clock
+    def __init__(self, data: Data, clock: Clock) -> None:
+        self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
 
     def close(self, current: OpenRound) -> tuple[OpenRound, Change]:
         """Learn from a round that is taken, or give it up; return the next one and the change that the store has.
@@ -28,12 +28,8 @@ class Closer:
         """
         entry = self._entry(current)
         if entry is None:
-            make = self._keys.make
-            now = self._clock.now()
-            following = (
-                following_round(current, make, now) if current.taken else missed_round(current, make, now, again=False)
-            )
-            entry = self.enter(following, current)
+            following = following_round if current.taken else missed_round
+            entry = self.enter(following(current, self._keys.make, self._clock.now()), current)
         opened = restore(current.schedule, entry.following, self._keys.find)
         assert opened is not None, "its key was made for it"
         return timed(opened, self._clock), self.commit(current, entry)

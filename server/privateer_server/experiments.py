@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Final
 
 from privateer.clock import Clock
@@ -11,15 +12,15 @@ from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongEn
 from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
+from privateer_server.data import Data, open_data
 from privateer_server.experiment import Experiment
+from privateer_server.faults import trace
 from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
-from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound, beyond, first_round, read_schedule, restore, timed
 from privateer_server.schedule import Schedule
 from privateer_server.settings import Settings
-from privateer_server.store import TRANSIENT, ExperimentRecord, Store
-from privateer_server.store.journal import Journal
+from privateer_server.store import TRANSIENT, ExperimentRecord
 
 _HEADER_BYTES: Final = 1024
 """More than the header of a batch takes."""
@@ -29,42 +30,30 @@ _log = logging.getLogger("privateer.server")
 class Experiments:
     """All experiments by name.
 
-    Parameters
-    ----------
-    store
-        Where they are kept.
-    journal, keys
-        What was published last, and the keys of open rounds; keys of no open round are destroyed.
-    closer
-        What ends rounds, and puts new ones on record.
-    settings
-        The sizes of the largest report of a person, and of the largest batch, that services take.
-    clock
-        What rounds are dated by.
+    Keys of no open round are destroyed at the start.
 
-    Raises
-    ------
-    SpecError
-        If a stored experiment cannot be read.
+    Attributes
+    ----------
+    closer
+        What ends their rounds.
     """
 
-    def __init__(
-        self, store: Store, journal: Journal, keys: RoundKeys, closer: Closer, settings: Settings, clock: Clock
-    ) -> None:
-        self._store, self._journal, self._keys, self._closer = store, journal, keys, closer
+    def __init__(self, data: Data, settings: Settings, clock: Clock) -> None:
+        self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._settings, self._clock = settings, clock
         self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
-        mender, schedules = Mender(journal, keys, closer, clock), dict[str, Schedule]()
-        for stored in store.experiments():
-            schedules[stored.name] = read_schedule(stored.spec)
+        self.closer = Closer(data, clock)
+        schedules = {stored.name: read_schedule(stored.spec) for stored in self._store.experiments()}
+        mender = Mender(data, self.closer, clock)
+        for stored in self._store.experiments():
             mender.mend(schedules[stored.name], stored)
-        self._by_name = {one.name: self._restored(schedules[one.name], one) for one in store.experiments()}
-        for name in journal.experiments():
-            if name not in self._by_name:
+        self._by_name = {one.name: self._restored(schedules[one.name], one) for one in self._store.experiments()}
+        for name in self._journal.experiments():
+            if name not in schedules:
                 _log.warning(
                     "experiment %s: published earlier, and not in this database; restore a backup that has it", name
                 )
-        keys.keep([key for experiment in self for key in self._keys_of(experiment)])
+        self._keys.keep([key for experiment in self for key in self._keys_of(experiment)])
 
     def __iter__(self) -> Iterator[Experiment]:
         return iter(list(self._by_name.values()))
@@ -174,7 +163,7 @@ class Experiments:
         try:
             first = first_round(spec, public_key, self._clock.now(), version)
             _check_sizes(first, self._settings)
-            entry = self._closer.enter(first)
+            entry = self.closer.enter(first)
             self._store.create(spec.name, spec.model_dump_json().encode(), entry.following)
         except BaseException:
             self._keys.destroy(public_key)
@@ -195,7 +184,7 @@ class Experiments:
     def _learn_again(self, experiment: Experiment) -> None:
         """Close a round whose reports are in but whose learning failed when they came."""
         try:
-            experiment.advance(*self._closer.close(experiment.current))
+            experiment.advance(*self.closer.close(experiment.current))
         except Exception as error:  # one experiment must not keep the server from the others
             experiment.put_off(error, self._clock.monotonic())
 
@@ -228,3 +217,33 @@ def _check_sizes(first: OpenRound, settings: Settings) -> None:
                 field=field,
                 remedy=f"lower it, or {others}, or raise PRIVATEER_BATCH_BYTES_MAX",
             )
+
+
+def open_experiments(settings: Settings, clock: Clock) -> tuple[Data, Experiments]:
+    """Open the data folder, mend what is there, and read its experiments.
+
+    Raises
+    ------
+    SpecError
+        If the folder cannot be used, is in use, or holds what cannot be read.
+    """
+    with ExitStack() as stack:
+        try:
+            data = open_data(settings)
+            stack.callback(data.close)
+            experiments = Experiments(data, settings, clock)
+        except SpecError:
+            raise
+        except TRANSIENT as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it cannot be written"
+            detail = f"{settings.data.name} cannot be used: {reason}"
+            raise SpecError(detail, field="PRIVATEER_DATA", remedy="check the path and free space") from None
+        except Exception as error:
+            _log.error("the database cannot be read (%s)", trace(error))
+            raise SpecError(
+                "the database holds an experiment that cannot be read",
+                field="PRIVATEER_DATA",
+                remedy="restore a backup into an empty folder",
+            ) from None
+        stack.pop_all()
+    return data, experiments

@@ -12,14 +12,13 @@ from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Accumulator, Delivery, Receipt
-from privateer_server.closing import Closer
+from privateer_server.data import Data
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
 from privateer_server.faults import trace
 from privateer_server.metrics import Metrics
-from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
-from privateer_server.store import Change, Store
+from privateer_server.store import Change
 from privateer_server.store.database import is_damage
 from privateer_server.turns import Turns
 
@@ -55,11 +54,9 @@ class Intake:
     forms the next group, in which senders take turns. Nothing is answered before it is durable.
     """
 
-    def __init__(
-        self, experiments: Experiments, store: Store, keys: RoundKeys, closer: Closer, metrics: Metrics, clock: Clock
-    ) -> None:
-        self._experiments, self._store, self._keys, self._closer = experiments, store, keys, closer
-        self._metrics, self._clock = metrics, clock
+    def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock) -> None:
+        self._store, self._keys, self._closer = data.store, data.keys, experiments.closer
+        self._experiments, self._metrics, self._clock = experiments, metrics, clock
         self._is_failing = self._is_damaged = False
         self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         self._called = asyncio.Event()

@@ -4,11 +4,11 @@ import logging
 
 from privateer.clock import Clock
 from privateer_server.closing import Closer
-from privateer_server.round_keys import RoundKeys
+from privateer_server.data import Data
 from privateer_server.rounds import beyond, missed_round, restore, restore_lost
 from privateer_server.schedule import Schedule
 from privateer_server.store import ExperimentRecord, RoundRecord
-from privateer_server.store.journal import Entry, Journal
+from privateer_server.store.journal import Entry
 
 _log = logging.getLogger("privateer.server")
 
@@ -22,8 +22,8 @@ class Mender:
     goes on with a version above all that may have been published. Nothing is ever released of a round given up.
     """
 
-    def __init__(self, journal: Journal, keys: RoundKeys, closer: Closer, clock: Clock) -> None:
-        self._journal, self._keys, self._closer, self._clock = journal, keys, closer, clock
+    def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
+        self._journal, self._keys, self._closer, self._clock = data.journal, data.keys, closer, clock
 
     def mend(self, schedule: Schedule, stored: ExperimentRecord) -> None:
         """See that the experiment's last round is open for good reason, or over."""

@@ -145,11 +145,11 @@ def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float 
 
 
 def missed_round(
-    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, version: int | None = None, *, again: bool = False
+    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, version: int | None = None, again: bool = False
 ) -> OpenRound:
-    """Publish the round after one of which nothing is released; ``again``: it asks other people the same.
+    """Publish the round after one of which nothing is released, by default with the next version.
 
-    By default it has the next version.
+    ``again``: other people are asked the same.
     """
     step = closed.schedule.miss(closed.step, secrets.randbits(63), version, again=again)
     return _published(closed.schedule, step, new_key, now)
@@ -187,7 +187,6 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
         version=current.round.version,
         batch=current.round.batch,
         seen=step.seen,
-        seconds=step.seconds,
         received=current.received,
         taken=current.taken,
         digest=current.digest,
@@ -233,9 +232,8 @@ def _without_sums(schedule: Schedule, stored: RoundRecord) -> OpenRound:
     publication = decode_publication(stored.publication)
     policy, facts = read_policy(schedule.spec, publication), publication.round
     state = decode(stored.state, schedule.learner.state_type)
-    step = Step(
-        state=state, policy=policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=stored.seconds
-    )
+    seconds = schedule.spec.round_seconds if facts.deadline else 0
+    step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
     total = policy.terms.mechanism.empty()
     return OpenRound(schedule, facts, stored.digest, stored.publication, step, total)
 

@@ -4,13 +4,15 @@ import argparse
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privateer.errors import SpecError
 
+_PREFIX: Final = "PRIVATEER_"
 _PORT_MAX: Final = 65535
+_SIZE_MAX: Final = 1 << 40
 _MIB: Final = 1 << 20
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
@@ -18,30 +20,23 @@ _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the server.
+    """Settings of the server; ``PRIVATEER_DATA`` sets ``data``, and so on.
 
     Attributes
     ----------
     data
         Directory of the keys of open rounds and the database; made if missing.
     admin_token
-        Who sends it may create experiments and fetch backups. It is not kept.
-    token_digest
-        Its SHA-256.
+        Who sends it may create experiments and fetch backups. Only its SHA-256 is kept, as ``token_digest``.
+    shuffler_keys, sender_keys
+        Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers, and of trusted senders, who
+        may send several people's reports at once.
+    host, port, admin_host, admin_port
+        Where the server listens to strangers, and to operators and shufflers.
+    report_bytes_max, batch_bytes_max, body_budget
+        Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
-    shuffler_keys
-        Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers.
-    sender_keys
-        The same of trusted senders, who may send several people's reports at once.
-    host, port
-        Where strangers are listened to.
-    admin_host, admin_port
-        Where operators and shufflers are listened to.
-    report_bytes_max, batch_bytes_max
-        Largest body that ``POST /reports`` and ``POST /batches`` take.
-    body_budget
-        Bytes that all bodies together may take in memory.
     """
 
     data: Path
@@ -65,37 +60,28 @@ class Settings:
 
 
 def token_digest(token: str) -> bytes:
-    """What is kept of an admin token: nobody guesses a long random string from its SHA-256."""
+    """Return what is kept of an admin token: nobody guesses a long random string from its SHA-256."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
-    """Settings from ``PRIVATEER_*`` variables and command line flags; flags win.
+    """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
 
     Raises
     ------
     SpecError
         Naming the variable that is missing or out of range.
     """
-    flags = _parser().parse_args(arguments)
-    variables = {name: value for name, value in environment.items() if value}
-    if flags.port is not None:
-        variables["PRIVATEER_PORT"] = flags.port
-    journal = variables.get("PRIVATEER_JOURNAL")
-    settings = Settings(
-        data=Path(_required(variables, "PRIVATEER_DATA", "a directory for the keys and the database")),
-        admin_token=_required(variables, "PRIVATEER_ADMIN_TOKEN", _TOKEN),
-        shuffler_keys=_paths(variables, "PRIVATEER_SHUFFLER_KEYS"),
-        sender_keys=_paths(variables, "PRIVATEER_SENDER_KEYS"),
-        host=flags.host or variables.get("PRIVATEER_HOST", Settings.host),
-        port=_number(variables, "PRIVATEER_PORT", Settings.port, _PORT_MAX),
-        report_bytes_max=_number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
-        batch_bytes_max=_number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
-        journal=Path(journal) if journal else None,
-        admin_host=variables.get("PRIVATEER_ADMIN_HOST", Settings.admin_host),
-        admin_port=_number(variables, "PRIVATEER_ADMIN_PORT", Settings.admin_port, _PORT_MAX),
-        body_budget=_number(variables, "PRIVATEER_BODY_BUDGET", Settings.body_budget),
-    )
+    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
+    parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
+    parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
+    given = {name.removeprefix(_PREFIX).lower(): text for name, text in environment.items() if name.startswith(_PREFIX)}
+    given |= {name: text for name, text in vars(parser.parse_args(arguments)).items() if text}
+    for name, meaning in (("data", "a directory for the keys and the database"), ("admin_token", _TOKEN)):
+        if not given.get(name):
+            raise SpecError("is not set", field=_variable(name), remedy=f"set it to {meaning}")
+    names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
+    settings = Settings(**{name: _read(name, given[name]) for name in names if given.get(name)})
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(
@@ -104,26 +90,20 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     return settings
 
 
-def _paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in variables.get(name, "").split(os.pathsep) if part)
+def _read(name: str, text: str) -> Any:
+    if name.endswith("_keys"):
+        return tuple(Path(part) for part in text.split(os.pathsep) if part)
+    if name.endswith(("port", "_max", "_budget")):
+        return _number(name, text, _PORT_MAX if name.endswith("port") else _SIZE_MAX)
+    return Path(text) if name in ("data", "journal") else text
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
-    parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
-    parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
-    return parser
-
-
-def _required(variables: Mapping[str, str], name: str, meaning: str) -> str:
-    try:
-        return variables[name]
-    except KeyError:
-        raise SpecError("is not set", field=name, remedy=f"set it to {meaning}") from None
-
-
-def _number(variables: Mapping[str, str], name: str, default: int, most: int = 1 << 40) -> int:
-    text = variables.get(name, str(default))
+def _number(name: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-        raise SpecError("is not a whole number in range", field=name, remedy=f"give a number from 1 to {most}")
+        remedy = f"give a number from 1 to {most}"
+        raise SpecError("is not a whole number in range", field=_variable(name), remedy=remedy)
     return int(text)
+
+
+def _variable(name: str) -> str:
+    return _PREFIX + name.upper()

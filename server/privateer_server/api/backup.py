@@ -6,12 +6,12 @@ from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from privateer_server.api.admin import authorize
-from privateer_server.store import Store
+from privateer_server.store.sqlite import SqliteStore
 
 _MEDIA_TYPE = "application/vnd.sqlite3"
 
 
-def backup_router(store: Store, token_digest: bytes) -> APIRouter:
+def backup_router(store: SqliteStore, token_digest: bytes) -> APIRouter:
     """Return the route, bound to what it copies."""
     router = APIRouter(tags=["operations"])
 

@@ -21,7 +21,7 @@ from privateer_server.api import models, promises, views
 from privateer_server.api.admin import authorize
 from privateer_server.api.polls import Polls
 from privateer_server.experiments import Experiments
-from privateer_server.store import Store
+from privateer_server.store.sqlite import SqliteStore
 
 _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
@@ -34,7 +34,7 @@ _POLICY: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def experiments_router(experiments: Experiments, store: Store, token_digest: bytes, budget: Budget) -> APIRouter:
+def experiments_router(experiments: Experiments, store: SqliteStore, token_digest: bytes, budget: Budget) -> APIRouter:
     """Return the routes, bound to what they read."""
     router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
 
@@ -55,9 +55,9 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
         return views.details(experiment)
 
     @router.get("")
-    async def list_experiments() -> models.Summaries:
+    async def list_experiments() -> dict[str, list[models.Summary]]:
         """List all experiments and where they stand."""
-        return models.Summaries(experiments=[views.summary(experiment) for experiment in experiments])
+        return {"experiments": [views.summary(experiment) for experiment in experiments]}
 
     @router.get("/{name}")
     async def show(name: str) -> models.Details:

@@ -1,14 +1,14 @@
 """What the routes answer, as /openapi.json describes it.
 
-Pydantic describes the server's own views. Privacy records, results and the answers to uploads are msgspec structs, which
-the core defines and other parties read; they are described by their own schemas.
+Pydantic describes the server's own answers. Privacy records, results and the answers to uploads are msgspec structs,
+which other parties read as well; their own schemas describe them.
 """
 
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from privateer.record import Record
 from privateer.result import Result
@@ -18,43 +18,8 @@ from privateer_server.experiment import Status
 _REF: Final = "#/components/schemas/{name}"
 
 
-class View(BaseModel):
-    """An answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Health(View):
-    """Whether the process answers, or can count reports."""
-
-    status: str
-
-
-class PublicKey(View):
-    """The public key to which the reports of an open round are sealed (X25519, hex)."""
-
-    experiment: str
-    version: int
-    public_key: str
-    key_id: str
-
-
-class PublicKeys(View):
-    """The keys of all open rounds."""
-
-    keys: list[PublicKey]
-
-
-class Claim(View):
-    """The id of the key of the shuffler that brings an experiment's batches."""
-
-    shuffler: str | None
-
-
-class Problem(View):
+class Problem(BaseModel, extra="allow"):
     """Why a request was refused (RFC 9457)."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str
     title: str
@@ -64,7 +29,16 @@ class Problem(View):
     remedy: str | None = None
 
 
-class Summary(View):
+class PublicKey(BaseModel):
+    """The public key to which the reports of an open round are sealed (X25519, hex)."""
+
+    experiment: str
+    version: int
+    public_key: str
+    key_id: str
+
+
+class Summary(BaseModel):
     """Where an experiment stands; ``received`` counts the open round, ``accepted`` all rounds."""
 
     name: str
@@ -78,12 +52,6 @@ class Summary(View):
     digest: str
 
 
-class Summaries(View):
-    """All experiments."""
-
-    experiments: list[Summary]
-
-
 class Details(Summary):
     """An experiment with its refusals by reason, the shuffler that claimed it, and its spec."""
 
@@ -92,7 +60,7 @@ class Details(Summary):
     spec: dict[str, Any]
 
 
-class PublishedPolicy(View):
+class PublishedPolicy(BaseModel):
     """A publication, for people and other languages."""
 
     experiment: str
@@ -108,7 +76,7 @@ class PublishedPolicy(View):
     policy: dict[str, Any]
 
 
-class Progress(View):
+class Progress(BaseModel):
     """How far a round is."""
 
     received: int
@@ -116,7 +84,7 @@ class Progress(View):
     deadline: int | None
 
 
-class State(View):
+class State(BaseModel):
     """What the learner knew when it made the policy, which private releases alone decide; and how far the round is."""
 
     experiment: str
@@ -126,7 +94,7 @@ class State(View):
     state: dict[str, Any]
 
 
-class HistoryRow(View):
+class HistoryRow(BaseModel):
     """A published round: whom it asked, how reports were randomized, and what the learner counted before it."""
 
     version: int
@@ -139,7 +107,7 @@ class HistoryRow(View):
     figures: dict[str, float]
 
 
-class History(View):
+class History(BaseModel):
     """All published rounds in order."""
 
     experiment: str
@@ -162,9 +130,10 @@ class UploadAnswer(msgspec.Struct, frozen=True):
     refused: dict[str, int]
 
 
-def answers(kind: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
     """Return the description of a route that answers with a struct, for OpenAPI."""
-    return {200: {"description": str(kind.__doc__).splitlines()[0], "content": _json(kind)}}
+    content = {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
+    return {status: {"description": str(kind.__doc__).splitlines()[0], "content": content}}
 
 
 def describe_structs(app: FastAPI) -> None:
@@ -176,12 +145,7 @@ def describe_structs(app: FastAPI) -> None:
         document = made()
         document["components"]["schemas"].update(schemas)
         for path, kind in (("/reports", UploadAnswer), ("/batches", BatchAnswer)):
-            answer = {"description": "Counted, and durable", "content": _json(kind)}
-            document["paths"][path] = {"post": {"tags": ["reports"], "responses": {"202": answer}}}
+            document["paths"][path] = {"post": {"tags": ["reports"], "responses": answers(kind, 202)}}
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _json(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}

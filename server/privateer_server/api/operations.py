@@ -8,29 +8,29 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 
 from privateer.errors import Unavailable
-from privateer_server.api.models import Health, PublicKeys
+from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments
 from privateer_server.faults import trace
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
-from privateer_server.store import Store
+from privateer_server.store.sqlite import SqliteStore
 
 _log = logging.getLogger("privateer.server")
 _RESTART: Final = "see the server's log"
 
 
-def operations_router(intake: Intake, experiments: Experiments, store: Store, metrics: Metrics) -> APIRouter:
+def operations_router(intake: Intake, experiments: Experiments, store: SqliteStore, metrics: Metrics) -> APIRouter:
     """Return the routes, bound to what they look at."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/healthz")
-    async def health() -> Health:
+    async def health() -> dict[str, str]:
         """Say that the process answers."""
-        return Health(status="ok")
+        return {"status": "ok"}
 
     @router.get("/readyz")
-    def ready() -> Health:
+    def ready() -> dict[str, str]:
         """Say whether reports can be counted and stored."""
         if not intake.running:
             raise Unavailable("reports are not being counted", remedy=_RESTART)
@@ -39,7 +39,7 @@ def operations_router(intake: Intake, experiments: Experiments, store: Store, me
         except Exception as error:
             _log.error("the store does not write (%s)", trace(error))
             raise Unavailable("the store does not write", remedy=_RESTART) from None
-        return Health(status="ready")
+        return {"status": "ready"}
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
@@ -48,9 +48,9 @@ def operations_router(intake: Intake, experiments: Experiments, store: Store, me
         return Response(metrics.text(versions), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/keys")
-    async def keys() -> PublicKeys:
+    async def keys() -> dict[str, list[PublicKey]]:
         """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]
-        return PublicKeys(keys=[public_key(facts) for facts in rounds if facts.batch])
+        return {"keys": [public_key(facts) for facts in rounds if facts.batch]}
 
     return router

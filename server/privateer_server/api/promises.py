@@ -2,14 +2,9 @@
 
 from collections import defaultdict
 
-import numpy as np
-
 from privateer.codec import decode
-from privateer.coins import Layout
-from privateer.questions import KeyedMeans
 from privateer.record import Planned, Record, Row, make_record, planned_of
 from privateer.spec import Spec
-from privateer.trust import calibrate
 from privateer_server.rounds import RoundFacts
 from privateer_server.store import RoundRecord
 
@@ -25,9 +20,9 @@ def privacy(spec: Spec, rounds: list[RoundRecord]) -> Record:
             facts = decode(stored.facts, RoundFacts)
             by_cohort[facts.cohort].append(_row(stored, facts.terms))
     planned = {
-        cohort: _planned(spec, cohort)
+        cohort: planned_of(terms)
         for cohort in spec.cohorts
-        if cohort not in by_cohort and spec.first_batch(cohort)
+        if cohort not in by_cohort and (terms := spec.planned(cohort))
     }
     return make_record(spec, by_cohort, planned)
 
@@ -44,8 +39,3 @@ def _row(stored: RoundRecord, terms: Planned) -> Row:
         mechanism=terms.mechanism,
     )
 
-
-def _planned(spec: Spec, cohort: str) -> Planned:
-    # Only where sources have their turns before does a cohort wait, and what sources report is keyed means.
-    nowhere = KeyedMeans(Layout(0, np.zeros((0, 0), np.uint32)))
-    return planned_of(calibrate(spec.privacy_of(cohort), spec.first_batch(cohort), nowhere))

@@ -31,12 +31,10 @@ def details(experiment: Experiment) -> models.Details:
 def _summary(experiment: Experiment) -> dict[str, Any]:
     current = experiment.current
     return {
+        **_named(current.round, ("version", "model", "batch")),
         "name": experiment.name,
         "status": experiment.status,
-        "model": current.round.model,
         "algorithm": current.spec.algorithm.name,
-        "version": current.round.version,
-        "batch": current.round.batch,
         "received": current.received,
         "accepted": experiment.accepted,
         "digest": current.digest.hex(),
@@ -45,12 +43,8 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
 
 def public_key(facts: Round) -> models.PublicKey:
     """Name the key of an open round."""
-    return models.PublicKey(
-        experiment=facts.experiment,
-        version=facts.version,
-        public_key=facts.public_key.hex(),
-        key_id=facts.key_id.hex(),
-    )
+    hexadecimal = {"public_key": facts.public_key.hex(), "key_id": facts.key_id.hex()}
+    return models.PublicKey(**_named(facts, ("experiment", "version")), **hexadecimal)
 
 
 def policy(spec: Spec, publication: bytes) -> models.PublishedPolicy:
@@ -58,12 +52,7 @@ def policy(spec: Spec, publication: bytes) -> models.PublishedPolicy:
     published = decode_publication(publication)
     facts = published.round
     return models.PublishedPolicy(
-        experiment=facts.experiment,
-        version=facts.version,
-        model=facts.model,
-        batch=facts.batch,
-        sealed_size=facts.sealed_size,
-        messages=facts.messages,
+        **_named(facts, ("experiment", "version", "model", "batch", "sealed_size", "messages")),
         least=facts.fewest,
         deadline=facts.deadline or None,
         key_id=facts.key_id.hex(),
@@ -74,16 +63,10 @@ def policy(spec: Spec, publication: bytes) -> models.PublishedPolicy:
 
 def state(experiment: Experiment) -> models.State:
     """Describe what the learner knew when it made the policy, and how far the round is."""
-    facts = experiment.current.round
-    return models.State(
-        experiment=experiment.name,
-        version=facts.version,
-        status=experiment.status,
-        round=models.Progress(
-            received=experiment.current.received, batch=facts.batch, deadline=facts.deadline or None
-        ),
-        state=experiment.described(),
-    )
+    current, facts = experiment.current, experiment.current.round
+    progress = models.Progress(received=current.received, batch=facts.batch, deadline=facts.deadline or None)
+    about = _named(facts, ("experiment", "version"))
+    return models.State(**about, status=experiment.status, round=progress, state=experiment.described())
 
 
 def result(experiment: Experiment) -> models.PublishedResult:
@@ -96,12 +79,10 @@ def result(experiment: Experiment) -> models.PublishedResult:
     """
     published = decode_publication(experiment.current.publication)
     if not published.result:
-        raise NotFound(
-            "the algorithm of this experiment publishes no result",
-            remedy=f"GET /experiments/{experiment.name}/policy and /experiments/{experiment.name}/state",
-        )
-    version, status = published.round.version, experiment.status
-    return models.PublishedResult(experiment.name, version, status, decode_result(published.result))
+        remedy = f"GET /experiments/{experiment.name}/policy and /experiments/{experiment.name}/state"
+        raise NotFound("the algorithm of this experiment publishes no result", remedy=remedy)
+    found = decode_result(published.result)
+    return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
 
 
 def history(name: str, rounds: list[RoundRecord]) -> models.History:
@@ -111,12 +92,12 @@ def history(name: str, rounds: list[RoundRecord]) -> models.History:
 
 def _row(stored: RoundRecord, facts: RoundFacts) -> models.HistoryRow:
     return models.HistoryRow(
-        version=stored.version,
-        batch=stored.batch,
-        received=stored.received,
+        **_named(stored, ("version", "batch", "received")),
+        **_named(facts, ("cohort", "figures")),
+        **_named(facts.terms, ("honest", "mechanism")),
         digest=stored.digest.hex(),
-        cohort=facts.cohort,
-        honest=facts.terms.honest,
-        mechanism=facts.terms.mechanism,
-        figures=facts.figures,
     )
+
+
+def _named(source: object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}

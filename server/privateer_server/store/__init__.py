@@ -1,12 +1,12 @@
-"""What the server must not forget, behind a small interface."""
+"""What the server must not forget."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 TRANSIENT: Final = (OSError, sqlite3.OperationalError)
-"""What a store raises while a disk is full or slow: the same may work later."""
+"""What a store raises while a disk is full or slow: the same call may work later."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,6 @@ class RoundRecord:
         As published.
     seen
         People of the same cohort whose reports opened in earlier rounds.
-    seconds
-        Seconds from the round's opening to its deadline; 0 if it has none.
     received
         Reports counted in ``total``.
     taken
@@ -39,7 +37,6 @@ class RoundRecord:
     version: int
     batch: int
     seen: int
-    seconds: int
     received: int
     taken: bool
     digest: bytes
@@ -97,51 +94,3 @@ class Change:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
-
-
-class Store(Protocol):
-    """Durable state. Every writing method is one transaction, durable when it returns."""
-
-    def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
-        """Add an experiment."""
-        ...
-
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Apply all changes or none."""
-        ...
-
-    def claim(self, experiment: str, shuffler: str) -> None:
-        """Note whose reports an experiment takes; empty: nobody's yet."""
-        ...
-
-    def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
-        """What was answered to a batch; None if it was never counted."""
-        ...
-
-    def experiments(self) -> list[ExperimentRecord]:
-        """All experiments, by name."""
-        ...
-
-    def publication(self, experiment: str, version: int) -> bytes | None:
-        """The publication of a version, if there is one."""
-        ...
-
-    def rounds(self, experiment: str) -> list[RoundRecord]:
-        """All rounds by version, without publication, state and total."""
-        ...
-
-    def check(self) -> None:
-        """Write something durable, or raise what keeps the store from writing."""
-        ...
-
-    def tidy(self) -> None:
-        """Leave no earlier state of the data on disk."""
-        ...
-
-    def backup(self) -> bytes:
-        """A copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
-        ...
-
-    def close(self) -> None:
-        """Release what the store holds; it is not used again."""
-        ...

@@ -10,7 +10,7 @@ from privateer.errors import SpecError
 from privateer_server.store.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
-_KEPT: Final = "SELECT experiment, version, batch, seen, seconds, received, taken, digest, facts, publication, state, x''"
+_KEPT: Final = "SELECT experiment, version, batch, seen, received, taken, digest, facts, publication, state, x''"
 """A round without the sums of its reports: a server that finds no sums gives an open round up."""
 
 

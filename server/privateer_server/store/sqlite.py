@@ -24,7 +24,6 @@ DATABASE: Final = Kind(
         version INTEGER NOT NULL,
         batch INTEGER NOT NULL,
         seen INTEGER NOT NULL,
-        seconds INTEGER NOT NULL,
         received INTEGER NOT NULL,
         taken INTEGER NOT NULL,
         digest BLOB NOT NULL,
@@ -50,7 +49,7 @@ DATABASE: Final = Kind(
     """,
     field="PRIVATEER_DATA",
 )
-_COLUMNS: Final = "version, batch, seen, seconds, received, taken, digest, facts"
+_COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
 _LAST_ROUND: Final = f"""
 SELECT {_COLUMNS}, publication, state, total FROM rounds WHERE experiment = ? ORDER BY version DESC LIMIT 1
 """  # noqa: S608 - our own
@@ -61,7 +60,9 @@ INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT (experiment, reason) DO UPDATE
 
 
 class SqliteStore:
-    """One connection, which holds the file's exclusive lock: a second server on the same data is refused.
+    """Durable state. Every writing method is one transaction, durable when it returns.
+
+    One connection holds the file's exclusive lock: a second server on the same data is refused.
 
     Raises
     ------
@@ -179,7 +180,7 @@ def _round(row: tuple[Any, ...]) -> RoundRecord:
 
 def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:
     values = (experiment, *(getattr(new, column.name) for column in fields(new)))
-    db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _apply(db: sqlite3.Connection, change: Change) -> None:
