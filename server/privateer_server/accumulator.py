@@ -169,9 +169,7 @@ class Accumulator:
         receipt = Receipt()
         sealed = pieces(envelope.sealed, facts.sealed_size)
         self._count(sealed, len(sealed), envelope, receipt)
-        receipt.closed = self._closed = (
-            self._received >= self._current.enough or self._current.schedule.learner.repeats
-        )
+        receipt.closed = self._closed = self._received >= self._current.enough or self._current.schedule.learner.repeats
         self.refused.update(receipt.refused)
         self._answers[delivery.digest] = receipt.answer
         return receipt

@@ -55,7 +55,7 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The experiment's name."""
         return self.current.round.experiment
 
     @property

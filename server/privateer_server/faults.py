@@ -10,7 +10,7 @@ _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def trace(error: BaseException) -> str:
-    """The kind of an error, and the functions that it came through, innermost first."""
+    """Name the kind of an error, and the functions that it came through, innermost first."""
     return _described(type(error), error.__traceback__)
 
 
@@ -23,10 +23,10 @@ def _described(kind: type[BaseException], stack: TracebackType | None) -> str:
 
 
 class Formatter(logging.Formatter):
-    """Time, level and message; of an exception what `trace` tells, whichever library logs it."""
+    """Formats time, level and message; of an exception it shows what `trace` does, whichever library logs it."""
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - the base class names it
-        """The kind of an exception and its stack, without its message."""
+        """Name the kind of an exception and its stack, without its message."""
         assert isinstance(ei, tuple)
         return _described(ei[0], ei[2]) if ei[0] else ""
 

@@ -31,7 +31,7 @@ class Internal(PrivateerError):
 
 
 def problem_response(error: PrivateerError, **extension: Any) -> Response:
-    """The answer to a request that ``error`` ends."""
+    """Return the answer to a request that ``error`` ends."""
     headers = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
@@ -86,13 +86,10 @@ async def _on_invalid(_: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Methods that a path takes; the framework names those of its first route alone."""
-
-    def takes(method: str) -> bool:
-        scope = dict(request.scope) | {"method": method}
-        return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
-
-    return [method for method in ("GET", "POST", "DELETE") if takes(method)]
+    """Return the methods that a path takes; the framework names only those of its first route."""
+    methods = [(method, dict(request.scope) | {"method": method}) for method in ("GET", "POST", "DELETE")]
+    routes = request.app.routes
+    return [method for method, scope in methods if any(one.matches(scope)[0] == Match.FULL for one in routes)]
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

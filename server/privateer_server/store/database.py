@@ -33,7 +33,7 @@ class Kind:
 
 
 def open_database(path: Path, kind: Kind) -> sqlite3.Connection:
-    """A connection that holds the file's exclusive lock; makes the file and its tables if there are none.
+    """Connect with the file's exclusive lock; make the file and its tables if they are missing.
 
     Raises
     ------

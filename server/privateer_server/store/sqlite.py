@@ -103,12 +103,12 @@ class SqliteStore:
             self.tidy()
 
     def claim(self, experiment: str, shuffler: str) -> None:
-        """Note whose reports an experiment takes."""
+        """Note which shuffler brings the batches of an experiment; empty: none has claimed it."""
         with self._transaction() as db:
             db.execute("UPDATE experiments SET shuffler = ? WHERE name = ?", (shuffler, experiment))
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
-        """What was answered to a batch, if it was counted."""
+        """Return the answer to a batch, if it was counted."""
         with self._lock:
             row = self._db.execute(
                 "SELECT answer FROM answers WHERE experiment = ? AND version = ? AND digest = ?",
@@ -117,7 +117,7 @@ class SqliteStore:
         return row[0] if row else None
 
     def experiments(self) -> list[ExperimentRecord]:
-        """All experiments, by name."""
+        """Return all experiments, by name."""
         with self._lock:
             rows = self._db.execute("SELECT name, spec, shuffler FROM experiments ORDER BY name").fetchall()
             return [self._experiment(*row) for row in rows]
@@ -137,7 +137,7 @@ class SqliteStore:
         return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids)
 
     def publication(self, experiment: str, version: int) -> bytes | None:
-        """The publication of a version, if there is one."""
+        """Return the publication of a version, if there is one."""
         with self._lock:
             row = self._db.execute(
                 "SELECT publication FROM rounds WHERE experiment = ? AND version = ?", (experiment, version)
@@ -145,7 +145,7 @@ class SqliteStore:
         return row[0] if row else None
 
     def rounds(self, experiment: str) -> list[RoundRecord]:
-        """All rounds by version, without publication, state and total."""
+        """Return all rounds by version, without publication, state and total."""
         with self._lock:
             rows = self._db.execute(_ALL_ROUNDS, (experiment,)).fetchall()
         return [_round(row) for row in rows]
@@ -163,7 +163,7 @@ class SqliteStore:
                 self._written = bool(busy)
 
     def backup(self) -> bytes:
-        """A copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
+        """Return a copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
         with self._lock:
             return copied(self._db, DATABASE)
 
