@@ -4,31 +4,59 @@ A certificate shows that its claims follow from its events. A record shows more:
 it lists, since its certificate is made anew from these and must come out the same.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import numpy as np
 
-from privateer import verification
 from privateer.certificate import Certificate, certify
-from privateer.experiment import Model, Privacy
-from privateer.mechanisms import vector_verification
-from privateer.mechanisms.vector_certificate import certify_vectors
-from privateer.mechanisms.vector_terms import VectorTerms
-from privateer.phased import VectorPrivacy
-from privateer.sections import Section
+from privateer.coins import Layout
+from privateer.errors import SpecError
+from privateer.spec import Privacy, Spec
 from privateer.terms import Terms
 
-FORMAT: Final = "privateer/record/1"
+FORMAT: Final = "privateer/record/2"
 JUMP: Final = 1_000_000
 """Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
-"""Terms of a cohort's rounds that are the same in all of them; a row leaves them out."""
-ROW: Final = frozenset({"version", "received", "released"})
-"""What a row says beside its terms."""
+"""Keys of the spec's privacy section that stand beside it in a record."""
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
+_LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
+"""Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
+_NO_KEYS: Final = Layout(0, np.zeros((0, 0), np.uint32))
+
+
+class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The terms of one round, without what its whole cohort is promised.
+
+    Attributes
+    ----------
+    batch, honest
+        The number of people asked, and of those whom the promise counts on.
+    mechanism
+        Its tag as ``type``, and its parameters without layout and seed, which cost no privacy.
+    """
+
+    batch: int
+    honest: int
+    mechanism: dict[str, Any]
+
+
+class Row(Planned, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A round that was opened.
+
+    Attributes
+    ----------
+    version
+        The policy's version.
+    received, released
+        The number of people whose reports opened, and whether anything was released about them.
+    """
+
+    version: Annotated[int, msgspec.Meta(gt=0)]
+    received: int
+    released: bool
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,17 +67,17 @@ class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     epsilon, delta
         The promise; an epsilon of None promises nothing.
     rounds
-        Rows: a round's version, the people asked and received, whether it was released, and its terms.
+        The cohort's rounds, in the order of their versions.
     planned
-        The terms of the first round as calibrated ahead of it, in place of rounds as long as there are none.
+        The terms of the first round as calibrated ahead of it, as long as there are no rounds.
     certificate
-        Of these rounds, or of the one that is planned.
+        What these rounds claim, or the one that is planned.
     """
 
     epsilon: float | None
     delta: float
-    rounds: tuple[dict[str, Any], ...]
-    planned: dict[str, Any] | None
+    rounds: tuple[Row, ...]
+    planned: Planned | None
     certificate: Certificate
 
 
@@ -65,87 +93,81 @@ class Record(Promise, frozen=True, forbid_unknown_fields=True, kw_only=True):
     Attributes
     ----------
     privacy
-        The spec's section of that name, but for model, epsilon and delta.
+        The spec's section of that name, without model, epsilon and delta.
     least_share
-        Of a round's people: with so many it may close.
+        The least share of a round's people with whom it may close.
     """
 
-    format: Literal["privateer/record/1"]
+    format: Literal["privateer/record/2"]
     experiment: Name
-    algorithm: Literal["partition", "phased"]
-    model: Model
+    algorithm: str
+    model: str
     reports_per_person: Literal[1]
     privacy: dict[str, Any]
     least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
     sources: tuple[Source, ...] = ()
 
 
-@dataclass(frozen=True)
-class Family:
-    """How the rows of a family of algorithms make a certificate.
+def planned_of(terms: Terms) -> Planned:
+    """Return the terms as a record has them."""
+    mechanism = terms.mechanism
+    names = [name for name in mechanism.__struct_fields__ if name not in _LEFT_OUT]
+    parameters = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
+    tag = mechanism.__struct_config__.tag
+    return Planned(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
 
-    Attributes
-    ----------
-    privacy, terms
-        Types of the spec's section and of a round's terms.
-    promised
-        What terms must say by the section, the people asked and the fewest of them with whom a round may close.
-    certify
-        The certificate of rounds of an experiment.
-    mechanisms
-        Of a trust model.
-    used
-        The terms that a mechanism goes by.
-    idle
-        How terms are that a mechanism does not go by.
+
+def terms_of(row: Planned, spec: type[Spec], privacy: Privacy) -> Terms:
+    """Return the terms that a row has under a promise; their mechanism works on no keys.
+
+    Raises
+    ------
+    SpecError
+        If the trust model has no such mechanism for the algorithm's reports; names the field within the row.
     """
-
-    privacy: type[Section]
-    terms: type[Any]
-    promised: Callable[[Any, int, int], dict[str, Any]]
-    certify: Callable[[str, Any, Iterable[Any]], Certificate]
-    mechanisms: Mapping[str, tuple[str, ...]]
-    used: Mapping[str, frozenset[str]]
-    idle: Mapping[str, Any]
-
-
-KEYED: Final = Family(
-    Privacy,
-    Terms,
-    lambda privacy, batch, _: verification.promised(privacy, batch),
-    lambda name, privacy, terms: certify(name, privacy.bound, privacy.delta, terms),
-    {"local": ("signed-symbol", "laplace"), "shuffle": ("signed-symbol",), "central": ("gaussian",), "none": ("none",)},
-    {
-        "signed-symbol": frozenset({"local_epsilon", "buckets", "elsewhere"}),
-        "laplace": frozenset({"local_epsilon"}),
-        "gaussian": frozenset({"standard_deviation"}),
-        "none": frozenset(),
-    },
-    {"local_epsilon": math.inf, "buckets": 1, "elsewhere": False, "standard_deviation": 0.0},
-)
-VECTORS: Final = Family(
-    VectorPrivacy,
-    VectorTerms,
-    vector_verification.promised,
-    lambda name, _, terms: certify_vectors(name, terms),
-    vector_verification.MECHANISMS,
-    {
-        "symbol": frozenset({"directions", "chosen"}),
-        "normal": frozenset({"standard_deviation"}),
-        "curated": frozenset({"standard_deviation"}),
-        "bits": frozenset({"levels", "bits", "probability"}),
-    },
-    {field.name: field.default for field in fields(VectorTerms) if field.default is not MISSING},
-)
-FAMILIES: Final = {"partition": KEYED, "phased": VECTORS}
+    kinds = getattr(privacy.trust.serves[spec.question], privacy.calibration)
+    kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
+    if kind is None:
+        raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    if wrong := (set(types) - _LEFT_OUT | {"type"}) ^ set(row.mechanism):
+        raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
+    stand_ins = {"layout": _NO_KEYS, "seed": 0, "least": row.honest}
+    try:
+        made = {name: msgspec.convert(row.mechanism[name], types[name]) for name in set(types) - _LEFT_OUT}
+        mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None
+    except SpecError as error:
+        raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
+    promise = (privacy.model, privacy.bound, privacy.delta, privacy.calibration)
+    return Terms(*promise, row.batch, row.honest, mechanism)
 
 
-def terms_names(kind: type[Any]) -> frozenset[str]:
-    """The terms that a row has: a seed costs no privacy."""
-    return frozenset(field.name for field in fields(kind)) - PROMISE - {"seed"}
+def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]]) -> Record:
+    """Return the record of an experiment, from the rounds of each cohort in the order of their versions."""
+    sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
+    return Record(
+        format=FORMAT,
+        experiment=spec.name,
+        algorithm=spec.algorithm.name,
+        model=spec.privacy.model,
+        reports_per_person=1,
+        privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)),
+        least_share=spec.least_share,
+        sources=tuple(Source(name=cohort, **_promise(spec, cohort, rounds.get(cohort, ()))) for cohort in sources),
+        **_promise(spec, "", rounds.get("", ())),
+    )
 
 
-def row_of(terms: Terms | VectorTerms) -> dict[str, Any]:
-    """A round's terms as a row has them: without what its whole cohort is promised, and None for infinity."""
-    told = asdict(terms)
-    return {name: None if told[name] == math.inf else told[name] for name in told if name in terms_names(type(terms))}
+def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:
+    privacy = spec.privacy_of(cohort)
+    ahead = None if rounds else spec.planned(cohort)
+    terms = [ahead] if ahead else [terms_of(row, type(spec), privacy) for row in rounds]
+    return {
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "rounds": tuple(rounds),
+        "planned": planned_of(ahead) if ahead else None,
+        "certificate": certify(spec.name, privacy, terms, planned=ahead is not None),
+    }

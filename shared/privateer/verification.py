@@ -2,22 +2,23 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from privateer.accounting.amplification import shuffled_delta
-from privateer.accounting.curator import curator_delta
-from privateer.errors import TermsRefused
-from privateer.experiment import Privacy
-from privateer.sampling.response import SYMBOLS_MAX
-from privateer.terms import Terms, honest_count
+from privateer.certificate import needs_unseen_arms
+from privateer.errors import SpecError, TermsRefused
+from privateer.spec import Privacy, Spec
+from privateer.terms import Terms
+from privateer.trust import honest_people
+from privateer.wire.publication import Round
 
 _BATCH_MAX: Final = 100_000_000
+_MESSAGES_MAX: Final = 1 << 17
 _REMEDY: Final = "do not take part"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device accepts, set by the application and never by a server.
+    """What a device accepts; the application sets it, never a server.
 
     Attributes
     ----------
@@ -26,13 +27,13 @@ class Limits:
     local_epsilon
         The most that it may cost if everybody else colludes.
     honest_fraction, min_batch
-        Under shuffle, the largest share of a batch that the promise may count on, and the fewest reports of a batch.
+        The largest share of a shuffled batch that the promise may count on, and the fewest reports of a batch.
     arms
         ``seen``: somebody who gets reports, or reads releases, may see which arm this person got. ``hidden``: nobody
         does, so promises that count on it are accepted.
     curator
-        Whether records may be sent to the server as they are, for it to protect (``central``) or not (``none``, which
-        takes an infinite ``epsilon`` as well).
+        Whether records may be sent to the server as they are, for it to protect or not. Where it does not, ``epsilon``
+        must be infinite as well.
     """
 
     epsilon: float = 1.0
@@ -44,130 +45,94 @@ class Limits:
     curator: bool = False
 
 
-def verify(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
-    """Refuse terms that miss the spec's promise or the device's limits, computing both anew from the parameters alone.
+def verify(terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits) -> None:
+    """Refuse terms that miss the spec's promise or the device's limits; compute both anew from the parameters alone.
+
+    Parameters
+    ----------
+    terms
+        What the policy says.
+    spec, cohort
+        The experiment, and the source that the person belongs to; empty for the experiment's own people.
+    facts
+        What the round says.
+    limits
+        What the device accepts.
 
     Raises
     ------
     TermsRefused
-        Naming what is missed; states promised and allowed.
+        Naming what is missed, with the promised value and the allowed one.
     """
-    _agree(terms, privacy, batch)
-    if terms.model in ("shuffle", "central") and privacy.arms == "hidden" and limits.arms != "hidden":
-        raise TermsRefused(
-            "the promise counts on nobody seeing which arm a person got",
-            field="arms",
-            remedy="do not take part, or Limits(arms='hidden') if nobody sees it",
-        )
-    afford(terms.model, (terms.epsilon, terms.delta, terms.local_epsilon), limits)
-    _CHECKS[terms.model](terms, privacy, batch, limits)
+    privacy = spec.privacy_of(cohort)
+    _agree(terms, privacy, facts)
+    _check_round(terms, spec, privacy, facts)
+    _afford(terms, privacy, facts, limits)
+    _check_promise(terms, privacy)
 
 
-def promised(privacy: Privacy, batch: int) -> dict[str, Any]:
-    """What the terms of a round of ``batch`` people must say, by the spec alone."""
-    trusted = {"central": "gaussian", "none": "none"}
-    tight = trusted.get(privacy.model, "signed-symbol")
-    told: dict[str, Any] = {
+def _agree(terms: Terms, privacy: Privacy, facts: Round) -> None:
+    """Refuse terms that are not those of the spec; a device takes tight calibrations only."""
+    expected = {
         "model": privacy.model,
         "epsilon": privacy.bound,
         "delta": privacy.delta,
-        "batch": batch,
-        "honest": honest_count(privacy, batch) if privacy.model == "shuffle" else 0,
-        "mechanism": "laplace" if privacy.calibration == "published" else tight,
-        "arm_in_key": privacy.arm_in_key,
+        "calibration": "tight",
+        "batch": facts.batch,
+        "honest": honest_people(privacy, facts.fewest),
     }
-    # Where records are sent nothing is left if everybody else colludes.
-    return told | ({"local_epsilon": math.inf} if privacy.model in trusted else {})
+    for name, value in expected.items():
+        _check(getattr(terms, name) == value, "the terms differ from the experiment's spec", name)
 
 
-def _agree(terms: Terms, privacy: Privacy, batch: int) -> None:
-    """The terms are those of the spec."""
-    for name, value in promised(privacy, batch).items():
-        if getattr(terms, name) != value:
-            raise TermsRefused("the terms differ from the experiment's spec", field=name, remedy=_REMEDY)
-    if not (terms.buckets >= 1 and 2 <= terms.symbols <= SYMBOLS_MAX and terms.local_epsilon > 0):
-        raise TermsRefused("no such randomizer", field="buckets", remedy=_REMEDY)
+def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
+    """Refuse another mechanism than the trust model's, too few people, and more work than an honest round asks."""
+    row = privacy.trust
+    ours = isinstance(terms.mechanism, row.serves[spec.question].tight)
+    _check(ours, "the trust model does not have this mechanism", "mechanism")
+    fewest = max(spec.fewest(facts.batch), row.batched * privacy.min_batch)
+    enough = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"
+    _check(facts.fewest >= fewest, enough, "least")
+    _check(1 <= terms.messages <= _MESSAGES_MAX, f"a person sends at most {_MESSAGES_MAX} messages", "messages")
 
 
-def afford(model: str, costs: tuple[float, float, float], limits: Limits) -> None:
-    """Refuse a promise, of epsilon, delta and local epsilon, that is beyond the device's limits.
-
-    Raises
-    ------
-    TermsRefused
-        Naming what costs too much.
-    """
-    trusts = model in ("central", "none")
-    if trusts and not limits.curator:
-        raise TermsRefused(
-            f"under the model '{model}' the server sees records, and this device does not allow that",
-            field="model",
-            remedy="do not take part, or Limits(curator=True) if the server may see them",
-        )
-    names = ("epsilon", "delta") if trusts else ("epsilon", "delta", "local_epsilon")
-    for name, value in zip(names, costs, strict=False):
-        limit = getattr(limits, name)
-        if not value <= limit:
-            raise TermsRefused(
-                f"costs {value:g}, this device allows {limit:g}", field=name, remedy="do not take part, or allow more"
-            )
+def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> None:
+    """Refuse what the device does not allow: a cost, a trusted party, or what the promise assumes of other people."""
+    unseen = limits.arms == "hidden" or not needs_unseen_arms(privacy)
+    remedy = "do not take part, or set Limits(arms='hidden') if nobody sees it"
+    _check(unseen, "the promise counts on nobody seeing which arm a person got", "arms", remedy)
+    curated = privacy.trust.curated
+    trusts = f"under the model '{terms.model}' the server sees records, and this device does not allow that"
+    remedy = "do not take part, or set Limits(curator=True) if the server may see them"
+    _check(limits.curator or not curated, trusts, "model", remedy)
+    # Where records are sent, nothing is left if everybody else colludes.
+    for name in ("epsilon", "delta") if curated else ("epsilon", "delta", "local_epsilon"):
+        cost, limit = getattr(terms, name), getattr(limits, name)
+        costs = f"costs {cost:g}, this device allows {limit:g}"
+        _check(cost <= limit, costs, name, "do not take part, or allow more")
+    if privacy.trust.batched:
+        share, fewest = privacy.honest_fraction, facts.fewest
+        counts = f"the promise counts on {share:g} of a batch, this device on {limits.honest_fraction:g}"
+        _check(share <= limits.honest_fraction, counts, "honest_fraction")
+        sizes = f"a batch may have {fewest} reports, this device takes {limits.min_batch} to {_BATCH_MAX}"
+        _check(limits.min_batch <= fewest <= _BATCH_MAX, sizes, "batch")
 
 
-def _check_local(terms: Terms, privacy: Privacy, _batch: int, _limits: Limits) -> None:
-    if not terms.local_epsilon <= privacy.bound:
-        raise TermsRefused("a report costs more than promised", field="local_epsilon", remedy=_REMEDY)
+def _check_promise(terms: Terms, privacy: Privacy) -> None:
+    """Refuse a mechanism that does not keep the promise, by the accountant."""
+    alone, most = terms.mechanism.local_epsilon, privacy.local_epsilon_max
+    fits = alone <= most or math.isinf(alone) or not privacy.trust.batched
+    _check(fits, f"a report alone costs {alone:g}, the spec allows {most:g}", "local_epsilon")
+    try:
+        holds = terms.holds
+    except SpecError as error:
+        raise TermsRefused("there is no such randomizer", field=error.field, remedy=_REMEDY) from None
+    if not holds:
+        found = f"delta is {terms.true_delta:.3g} in truth, promised is {terms.delta:g}"
+        raise TermsRefused(found, field="delta", remedy=_REMEDY)
 
 
-def _check_shuffle(terms: Terms, privacy: Privacy, batch: int, limits: Limits) -> None:
-    if batch < privacy.min_batch or terms.local_epsilon > privacy.local_epsilon_max:
-        raise TermsRefused("below the spec's min_batch or above its local_epsilon_max", field="batch", remedy=_REMEDY)
-    believable(privacy.honest_fraction, batch, limits)
-    delta = shuffled_delta(terms.epsilon, terms.local_epsilon, terms.symbols, terms.honest)
-    if not delta <= terms.delta:
-        raise TermsRefused(
-            f"the batch gives delta {delta:.3g}, promised is {terms.delta:g}", field="delta", remedy=_REMEDY
-        )
-
-
-def _check_central(terms: Terms, _privacy: Privacy, _batch: int, _limits: Limits) -> None:
-    if not (terms.standard_deviation > 0 and math.isfinite(terms.standard_deviation)):
-        raise TermsRefused("no such noise", field="standard_deviation", remedy=_REMEDY)
-    delta = curator_delta(terms.epsilon, terms.standard_deviation)
-    if not delta <= terms.delta:
-        raise TermsRefused(
-            f"the noise gives delta {delta:.3g}, promised is {terms.delta:g}", field="delta", remedy=_REMEDY
-        )
-
-
-def _check_none(_terms: Terms, _privacy: Privacy, _batch: int, _limits: Limits) -> None:
-    """Nothing is promised."""
-
-
-_CHECKS: Final = {
-    "local": _check_local,
-    "shuffle": _check_shuffle,
-    "central": _check_central,
-    "none": _check_none,
-}
-
-
-def believable(honest_fraction: float, fewest: int, limits: Limits) -> None:
-    """Refuse what the promise assumes of other people if the device does not: the server cannot claim it.
-
-    Raises
-    ------
-    TermsRefused
-        If it counts on too large a share, or on a batch, of ``fewest`` reports at least, that is too small or absurd.
-    """
-    if not honest_fraction <= limits.honest_fraction:
-        raise TermsRefused(
-            f"counts on {honest_fraction:g} of a batch, this device on {limits.honest_fraction:g}",
-            field="honest_fraction",
-            remedy="do not take part",
-        )
-    if not limits.min_batch <= fewest <= _BATCH_MAX:
-        raise TermsRefused(
-            f"a batch of {fewest}, this device takes {limits.min_batch} to {_BATCH_MAX}",
-            field="batch",
-            remedy="do not take part",
-        )
+def _check(good: bool, detail: str, field: str, remedy: str = _REMEDY) -> None:
+    # Comparisons with NaN are false, so that what is not a number is refused.
+    if not good:
+        raise TermsRefused(detail, field=field, remedy=remedy)

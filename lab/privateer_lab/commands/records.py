@@ -25,23 +25,19 @@ from privateer_lab.output import print_json, print_table, print_titled, readable
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
-_COLUMNS = ("version", "batch", "received", "honest", "released", "local_epsilon", "standard_deviation")
-"""The table of rounds has these columns; rounds of vectors have no local epsilon."""
-_NORMAL = {"gaussian", "normal", "curated"}
-"""Mechanisms whose noise is normal, so that it has a deviation."""
+_COLUMNS = ("version", "batch", "received", "honest", "released")
 
 
 def register(_: typer.Typer) -> None:
     """Add the commands to ``account``."""
-    accounts.command()(experiment)
-    accounts.command()(verify)
-    accounts.command()(ledger)
+    for command in (experiment, verify, ledger):
+        accounts.command()(command)
 
 
 def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
-    """What an experiment promises to a person: against whom, round by round, and why it is true.
+    """Show what an experiment promises to a person: against whom, round by round, and why it is true.
 
-    An answer whose rounds are not what its certificates claim is refused.
+    The command refuses an answer whose rounds do not make its certificates.
     """
     record = ask("GET", f"{url}/experiments/{name}/privacy")
     certificates = read_certificates(record)
@@ -54,37 +50,40 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
             rows = [("about", claim.about), *claimed(claim.epsilon, claim.delta)]
             rows += [("exact", claim.exact), ("proof", claim.proof)]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
-        screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
-    for told in [*record.get("sources", []), record]:
-        if told["rounds"]:
-            print_rounds(told["rounds"])
+        _print_assumptions(certificate)
+    for promise in [*record.get("sources", []), record]:
+        if promise.get("rounds"):
+            print_rounds(promise["rounds"])
 
 
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
-    """A table of an experiment's last rounds."""
+    """Print a table of an experiment's last rounds; it shows the parameters of their mechanism that are numbers."""
     shown, mechanism = rounds[-_ROUNDS_SHOWN:], rounds[-1]["mechanism"]
-    keys = [key for key in _COLUMNS if key in rounds[0] and (key != "standard_deviation" or mechanism in _NORMAL)]
-    title = f"the last {len(shown)} of {len(rounds)} rounds: {mechanism}"
+    parameters = [key for key, value in mechanism.items() if isinstance(value, int | float)]
     table = Table()
-    for key in keys:
+    for key in [*_COLUMNS, *parameters]:
         table.add_column(key.replace("_", " "), justify="right")
     for row in shown:
-        table.add_row(*(readable(row[key]) for key in keys))
-    print_titled(title, table)
+        values = [row[key] for key in _COLUMNS] + [row["mechanism"].get(key) for key in parameters]
+        table.add_row(*map(readable, values))
+    print_titled(f"the last {len(shown)} of {len(rounds)} rounds: {mechanism['type']}", table)
 
 
 def verify(
     file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
     as_json: Json = False,
 ) -> None:
-    """Recompute every claim of a certificate from nothing but the file; exit code 1 if one does not hold.
+    """Recompute every claim of a certificate from nothing but the file; exit with 1 if one does not hold.
 
-    Of a privacy record the rounds are checked as well: its certificates must be those that they make.
+    The rounds of a privacy record are checked as well: they must make its certificates.
     """
     certificates = read_certificates(read_document(file))
     verdicts = {cohort: recompute(certificate) for cohort, certificate in certificates.items()}
     if as_json:
-        print_json(_recomputed(certificates, verdicts))
+        claims = {cohort: msgspec.to_builtins(found) for cohort, found in verdicts.items()}
+        sources = [{"name": name, "claims": found} for name, found in claims.items() if name]
+        own = {"experiment": certificates[""].experiment, "claims": claims[""]}
+        print_json(own | ({"sources": sources} if sources else {}))
     else:
         for cohort, certificate in certificates.items():
             _print_verdicts(cohort, certificate, verdicts[cohort])
@@ -92,50 +91,32 @@ def verify(
         raise typer.Exit(1)
 
 
-def _recomputed(certificates: dict[str, Certificate], verdicts: dict[str, list[Verdict]]) -> dict[str, Any]:
-    told: dict[str, Any] = {"experiment": certificates[""].experiment, "claims": msgspec.to_builtins(verdicts[""])}
-    sources = [{"name": name, "claims": msgspec.to_builtins(found)} for name, found in verdicts.items() if name]
-    return told | ({"sources": sources} if sources else {})
-
-
 def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
     whose = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
     for verdict in verdicts:
         claim = [(f"claimed {key}", value) for key, value in claimed(verdict.epsilon, verdict.delta)]
-        rows = [("about", verdict.about), *claim, *_found(verdict), ("proof", verdict.proof)]
+        found = [] if verdict.epsilon is None else [("delta", verdict.found)]
+        rows = [("about", verdict.about), *claim, *found, ("proof", verdict.proof)]
         print_table(f"{whose}: against {verdict.against}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
+    _print_assumptions(certificate)
+
+
+def _print_assumptions(certificate: Certificate) -> None:
     screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
-
-
-def _date(day: int) -> str:
-    """A day since 1970; of a file that somebody changed as it is."""
-    try:
-        return str(date(1970, 1, 1) + timedelta(days=day))
-    except OverflowError:
-        return str(day)
-
-
-def _found(verdict: Verdict) -> list[tuple[str, float]]:
-    return [] if verdict.epsilon is None else [("delta", verdict.found)]
 
 
 def ledger(
     path: Annotated[Path | None, typer.Option(help="The device's ledger; default PRIVATEER_LEDGER.")] = None,
-    delta: Annotated[float, typer.Option(help="Where to read the composed epsilon.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The delta at which the composed epsilon is read.")] = 1e-5,
     as_json: Json = False,
 ) -> None:
-    """What this device has spent, by experiment, by server and together, and which reports still wait."""
+    """Show what this device has spent, by experiment, by server and together, and which reports still wait."""
     if not 0 <= delta < 1:
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
-    where = path or default_path()
-    if not where.is_file():
-        raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
-    payments, waiting = _held(where)
-    rows = [
-        {name: _finite(value) for name, value in vars(one).items()} | {"waiting": one.experiment in waiting}
-        for one in payments
-    ]
-    servers = {server: _sums(paid) for server, paid in _by_server(payments).items()}
+    payments, waiting = _held(path or default_path())
+    rows = [_jsonable(vars(one)) | {"waiting": one.experiment in waiting} for one in payments]
+    by_server = {one.server: [other for other in payments if other.server == one.server] for one in payments}
+    servers = {server: _sums(paid) for server, paid in by_server.items()}
     composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
     spent = {"experiments": len(payments), **_sums(payments), **composed, "waiting": len(waiting)}
     if as_json:
@@ -149,7 +130,9 @@ def ledger(
 
 
 def _held(where: Path) -> tuple[list[Payment], set[str]]:
-    """What a ledger holds, if that is payments and reports that wait: the file may be anything."""
+    """Return the payments of a ledger, and the experiments whose reports wait. The file may be anything."""
+    if not where.is_file():
+        raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
     try:
         device = Ledger(where)
         payments, waiting = device.payments(), {report.experiment for report in device.waiting()}
@@ -159,24 +142,26 @@ def _held(where: Path) -> tuple[list[Payment], set[str]]:
     return payments, waiting
 
 
-def _by_server(payments: list[Payment]) -> dict[str, list[Payment]]:
-    return {one.server: [other for other in payments if other.server == one.server] for one in payments}
+def _date(day: int) -> str:
+    """Return the date of a day since 1970, or the number itself if somebody wrote an impossible one."""
+    try:
+        return str(date(1970, 1, 1) + timedelta(days=day))
+    except OverflowError:
+        return str(day)
 
 
 def _sums(payments: list[Payment]) -> dict[str, float | None]:
-    """What the ledger's limits are compared with."""
+    """Return the sums that the ledger's limits are compared with."""
     return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
 
 
-def _finite(value: Any) -> Any:
-    return finite(value) if isinstance(value, float) else value
+def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:
-    """Epsilon of all payments together by the accountant; None if something was given without a promise."""
-    if not payments:
-        return 0.0
+    """Return the epsilon of all payments together by the accountant; None if one of them had no promise."""
     if any(math.isinf(payment.epsilon) for payment in payments):
         return None
     events = tuple(Approximate(payment.epsilon, payment.delta) for payment in payments)
-    return finite(account(Sequential(events)).epsilon(delta))
+    return finite(account(Sequential(events)).epsilon(delta)) if events else 0.0
