@@ -3,7 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from privateer.phased import PhasedSpec
+from privateer.algorithms.phased import PhasedSpec
 from privateer.sections import parse_section
 
 _PLAIN: dict[str, Any] = {

@@ -1,15 +1,15 @@
 """Privacy records for tests, as a server answers with them."""
 
 import json
-from dataclasses import replace
+from itertools import islice
 from typing import Any
 
-from privateer.families import AnySpec
-from privateer_server.api.promises import privacy
-from privateer_server.rounds import first_round, following_round, record
-from privateer_server.store import RoundRecord
+import msgspec
+
+from privateer.record import Row, make_record, planned_of
+from privateer.spec import ArmsSpec, Spec, Turn
+from privateer.trust import calibrate
 from tests.support.phased import phased_spec
-from tests.support.phases import KEY, small_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
@@ -19,37 +19,45 @@ SOURCES = [
     for name, epsilon, people in (("clinic", 2.0, 1000), ("abroad", 1.5, 1200))
 ]
 REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "asking.least_share": 0.6}
-SPECS: dict[str, AnySpec] = {
+SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "actions.count": 6}
+SPECS: dict[str, Spec] = {
     "local": make_spec(),
     "shuffle": make_spec(SHUFFLE),
     "sources": make_spec(SHUFFLE | {"sources": SOURCES}),
     "central": make_spec(CENTRAL),
+    "central-pure": make_spec({"privacy.model": "central"}),
+    "hidden": make_spec(SHUFFLE | {"privacy.arms": "hidden"}),
     "none": make_spec(NONE),
     "published": make_spec({"privacy.calibration": "published", "privacy.epsilon": 16.0}),
-    "phased-local": small_spec("local"),
-    "phased-normal": small_spec("local-normal"),
-    "phased-shuffle": small_spec("shuffle"),
-    "phased-reduced": small_spec("shuffle", REDUCED),
-    "phased-central": small_spec("central"),
-    "phased-none": small_spec("none"),
+    "phased-local": phased_spec(SMALL, "local"),
+    "phased-normal": phased_spec(SMALL, "local-normal"),
+    "phased-shuffle": phased_spec(SMALL, "shuffle"),
+    "phased-reduced": phased_spec(SMALL | REDUCED, "shuffle"),
+    "phased-central": phased_spec(SMALL, "central"),
+    "phased-none": phased_spec(SMALL, "none"),
     "phased-published": phased_spec({}, "central-published"),
 }
 
 
-def rounds_of(spec: AnySpec, count: int) -> list[RoundRecord]:
-    """The first rounds of an experiment: all released but the last, of which nothing was received yet."""
-    current = first_round(spec, KEY.public_key().public_bytes_raw(), 1000.0)
-    rounds = [record(current, None)]
-    for _ in range(count - 1):
-        rounds[-1] = replace(rounds[-1], received=rounds[-1].batch, taken=True)
-        current = following_round(
-            replace(current, received=current.round.batch), KEY.public_key().public_bytes_raw, 1000.0
+def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
+    """The first rounds of an experiment by cohort: all released but the last, of which nothing was received yet."""
+    turns = islice(spec.turns(), count) if isinstance(spec, ArmsSpec) else [Turn("", 0, spec.first_batch(""))]
+    rounds: dict[str, list[Row]] = {}
+    for version, turn in enumerate(turns, 1):
+        privacy = spec.privacy_of(turn.cohort)
+        terms = calibrate(privacy, turn.batch, spec.usual_question(), spec.fewest(turn.batch))
+        over = version < count
+        row = Row(
+            version=version,
+            received=turn.batch * over,
+            released=over,
+            **msgspec.structs.asdict(planned_of(terms)),
         )
-        rounds.append(record(current, None))
+        rounds.setdefault(turn.cohort, []).append(row)
     return rounds
 
 
 def record_of(name: str, count: int = 1) -> dict[str, Any]:
     """The record of a spec of `SPECS`, as JSON brings it."""
-    spec = SPECS[name]
-    return dict(json.loads(json.dumps(privacy(spec, rounds_of(spec, count)), allow_nan=False)))
+    record = make_record(SPECS[name], rounds_of(SPECS[name], count))
+    return dict(json.loads(json.dumps(msgspec.to_builtins(record), allow_nan=False)))

@@ -3,7 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from privateer.experiment import Spec, parse_spec
+from privateer.spec import ArmsSpec, parse_spec
 
 _PLAIN: dict[str, Any] = {
     "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 1000},
@@ -25,13 +25,15 @@ def tables(changes: dict[str, Any] | None = None) -> dict[str, Any]:
     return data
 
 
-def make_spec(changes: dict[str, Any] | None = None, *, dimension: int = 2, arms: int = 3) -> Spec:
+def make_spec(changes: dict[str, Any] | None = None, *, dimension: int = 2, arms: int = 3) -> ArmsSpec:
     """A valid spec of ``dimension`` features and ``arms`` arms, changed as in `tables`."""
     sizes = {
         "context.features": {f"x{j + 1}": {"low": 0.0, "high": 1.0} for j in range(dimension)},
         "experiment.arms": [f"arm-{k}" for k in range(arms)],
     }
-    return parse_spec(tables({**sizes, **(changes or {})}))
+    spec = parse_spec(tables({**sizes, **(changes or {})}))
+    assert isinstance(spec, ArmsSpec)
+    return spec
 
 
 SHUFFLE = {"privacy.model": "shuffle", "privacy.delta": 1e-6, "privacy.epsilon": 1.0}

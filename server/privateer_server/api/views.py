@@ -75,12 +75,12 @@ def result(experiment: Experiment) -> models.PublishedResult:
     Raises
     ------
     NotFound
-        If the algorithm publishes no result.
+        If the algorithm publishes no result, or none with this version.
     """
     published = decode_publication(experiment.current.publication)
     if not published.result:
-        remedy = f"GET /experiments/{experiment.name}/policy and /experiments/{experiment.name}/state"
-        raise NotFound("the algorithm of this experiment publishes no result", remedy=remedy)
+        remedy = f"GET /experiments/{experiment.name}/state, or wait for the next version if the algorithm has results"
+        raise NotFound("no result is published with this version", remedy=remedy)
     found = decode_result(published.result)
     return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
 
