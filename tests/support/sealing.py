@@ -46,8 +46,10 @@ def seal(publication: bytes, plaintext: bytes, header: Header | None = None) -> 
 
 
 def sealed_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
-    """Valid sealed messages of ``count`` people with fresh ids."""
-    return [seal(publication, os.urandom(16) + message) for message in plain_reports(publication, count, seed)]
+    """Valid sealed reports of ``count`` people with fresh ids, all messages of a person together."""
+    messages = decode_publication(publication).round.messages
+    sealed = [seal(publication, os.urandom(16) + message) for message in plain_reports(publication, count, seed)]
+    return [b"".join(sealed[start : start + messages]) for start in range(0, len(sealed), messages)]
 
 
 def body_of(publication: bytes, sealed: list[bytes], header: Header | None = None) -> bytes:
