@@ -101,12 +101,13 @@ class Privacy(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        promises = trust_of(self.model).promises
+        promises, where = trust_of(self.model).promises, f"under the model '{self.model}'"
         if promises and self.epsilon is None:
-            raise ValueError(f"epsilon: must be given under the model '{self.model}'")
-        if not promises and (self.epsilon is not None or self.delta != 0):
-            field = "delta" if self.epsilon is None else "epsilon"
-            raise ValueError(f"{field}: must not be given under the model '{self.model}', which promises nothing")
+            raise SpecError(f"must be given {where}", field="privacy.epsilon", remedy="add it")
+        for name in ("epsilon", "delta"):
+            if not promises and getattr(self, name):
+                detail = f"must not be given {where}, which promises nothing"
+                raise SpecError(detail, field=f"privacy.{name}", remedy="remove it")
         return self
 
     @property

@@ -3,14 +3,19 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
 from privateer.coins import UNIT, Layout
+from privateer.mechanisms import SignedSymbol
 from privateer.terms import Terms
 
-LOCAL = Terms("local", 1.0, 0.0, 1000, 0, "signed-symbol", 1.0, 1, False)
+
+def local_terms(layout: Layout, batch: int = 1000) -> Terms:
+    """Terms of a round under the local model at epsilon 1."""
+    return Terms("local", 1.0, 0.0, "tight", batch, 0, SignedSymbol(layout, 1.0, 1, False))
 
 
 def random_bins(rng: np.random.Generator, splits: int, deepest: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -31,31 +36,35 @@ def thresholds(active: NDArray[np.bool_]) -> NDArray[np.uint32]:
 
 
 def make_policy(
-    seed: int = 0, dimension: int = 2, arms: int = 3, splits: int = 6, deepest: int = 40, terms: Terms = LOCAL
+    seed: int = 0, dimension: int = 2, arms: int = 3, splits: int = 6, deepest: int = 40, *, in_key: bool = False
 ) -> PartitionPolicy:
-    """A random policy that passes its check."""
+    """A random policy that passes its check; ``in_key``: reports have coins of their own, and the arm in the key."""
     rng = np.random.default_rng(seed)
     depths, paths = random_bins(rng, splits, deepest)
     active = rng.random((len(depths), arms)) < 0.6
     active[np.arange(len(depths)), rng.integers(0, arms, len(depths))] = True
     bins = np.flatnonzero(active.sum(axis=1) > 1)
+    axes = rng.integers(0, dimension, DEPTH_MAX)
+    layout = Layout(int(rng.integers(2**63)), thresholds(active[bins]))
+    reported = Layout(layout.seed, np.zeros((int(active[bins].sum()), 0), np.uint32)) if in_key else layout
     return PartitionPolicy(
         version=1,
         dimension=dimension,
-        axes=rng.integers(0, dimension, DEPTH_MAX),
+        axes=axes,
         depths=depths,
         paths=paths,
         active=active,
         bins=bins,
-        layout=Layout(int(rng.integers(2**63)), thresholds(active[bins])),
-        terms=terms,
+        terms=local_terms(reported),
+        choice=layout if in_key else None,
     )
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two dataclasses hold the same values, arrays with dtype and shape included."""
-    if is_dataclass(left):
-        pairs = ((getattr(left, field.name), getattr(right, field.name)) for field in fields(left))
+    """Whether two dataclasses or structs hold the same values, arrays with dtype and shape included."""
+    if is_dataclass(left) or isinstance(left, msgspec.Struct):
+        names = [field.name for field in (fields(left) if is_dataclass(left) else msgspec.structs.fields(left))]
+        pairs = ((getattr(left, name), getattr(right, name)) for name in names)
         return type(left) is type(right) and all(same(a, b) for a, b in pairs)
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and left.shape == right.shape and bool((left == right).all())

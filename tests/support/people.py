@@ -1,17 +1,16 @@
 """Simulated people for learners: rounds of an experiment in one process, through the real policies and mechanisms."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.codec import decode, encode
 from privateer.contributions import CellSums, KeyedSums
-from privateer.experiment import Spec, next_turn
-from privateer_server.algorithms import learner_for
+from privateer_server.schedule import Schedule
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -26,29 +25,26 @@ class Round:
 
 
 def rounds(
-    spec: Spec, means: Means, seed: int, sample: Callable[..., NDArray[np.float64]] | None = None
+    spec: PartitionSpec, means: Means, seed: int, sample: Callable[..., NDArray[np.float64]] | None = None
 ) -> Iterator[Round]:
     """Play an experiment to its horizon; contexts are uniform, or drawn by ``sample(rng, n)``; rewards are 0 or 1.
 
     State and policy pass through the codec between rounds, as they do on disk and on the wire.
     """
     rng = np.random.default_rng(seed)
-    learner = learner_for(spec)
-    state, turn, version = learner.start(), next_turn(spec, None), 0
-    while batch := turn.batch:
-        version += 1
-        state = decode(encode(state), learner.state_type)
-        policy = decode(encode(learner.policy(state, version, batch, int(rng.integers(2**63)))), PartitionPolicy)
-        policy.check(spec.arm_count)
-        contexts = sample(rng, batch) if sample else rng.random((batch, spec.dimension))
-        slots = rng.integers(0, 2**32, batch, dtype=np.uint32)
-        arms = policy.choose(contexts, slots)
-        rewards = (rng.random(batch) < means(contexts)[np.arange(batch), arms]).astype(float)
-        mechanism = policy.mechanism
-        release = mechanism.simulate(policy.contribute(contexts, slots, arms, rewards), rng)
-        state = learner.learn(state, policy, release)
-        turn = next_turn(spec, turn)
-        yield Round(policy, release, state)
+    schedule = Schedule(spec)
+    step = schedule.open(int(rng.integers(2**63)))
+    while step.batch:
+        state = decode(encode(step.state), schedule.learner.state_type)
+        policy = decode(encode(step.policy), PartitionPolicy)
+        policy.check(spec)
+        contexts = sample(rng, step.batch) if sample else rng.random((step.batch, spec.dimension))
+        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        decisions = policy.decide(contexts, coins)
+        rewards = (rng.random(step.batch) < means(contexts)[np.arange(step.batch), decisions.arms]).astype(float)
+        release = policy.mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
+        step = schedule.close(replace(step, state=state, policy=policy), release, int(rng.integers(2**63)))
+        yield Round(policy, release, step.state)
 
 
 def bumps(arms: int) -> Means:

@@ -7,7 +7,7 @@ from privateer.contributions import KeyedSums
 
 def wild_release(policy, rng, scale):
     """Any release of the right shape, wild ones included."""
-    keys, arms = policy.reported.keys, policy.reported.groups
+    keys, arms = policy.mechanism.layout.keys, policy.mechanism.layout.groups
     reports = policy.terms.batch
     counts = rng.multinomial(reports, np.ones(arms) / arms, keys) if keys else np.zeros((0, arms), np.int64)
     sums = np.rint(counts * np.clip(rng.normal(0, scale, (keys, arms)), -1, 1)).astype(np.int64)

@@ -3,7 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
-from privateer.spec import ArmsSpec, parse_spec
+from privateer.algorithms.partition import PartitionSpec
+from privateer.sections import parse_section
 
 _PLAIN: dict[str, Any] = {
     "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 1000},
@@ -25,15 +26,13 @@ def tables(changes: dict[str, Any] | None = None) -> dict[str, Any]:
     return data
 
 
-def make_spec(changes: dict[str, Any] | None = None, *, dimension: int = 2, arms: int = 3) -> ArmsSpec:
+def make_spec(changes: dict[str, Any] | None = None, *, dimension: int = 2, arms: int = 3) -> PartitionSpec:
     """A valid spec of ``dimension`` features and ``arms`` arms, changed as in `tables`."""
     sizes = {
         "context.features": {f"x{j + 1}": {"low": 0.0, "high": 1.0} for j in range(dimension)},
         "experiment.arms": [f"arm-{k}" for k in range(arms)],
     }
-    spec = parse_spec(tables({**sizes, **(changes or {})}))
-    assert isinstance(spec, ArmsSpec)
-    return spec
+    return parse_section(PartitionSpec, tables({**sizes, **(changes or {})}))
 
 
 SHUFFLE = {"privacy.model": "shuffle", "privacy.delta": 1e-6, "privacy.epsilon": 1.0}

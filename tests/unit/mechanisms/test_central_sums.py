@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.accounting.curator import SENSITIVITY, curator_delta, curator_standard_deviation
+from privateer.accounting.accountant import account
 from privateer.accounting.gaussian import gaussian_delta
 from privateer.coins import Layout
 from privateer.contributions import KeyedValues
 from privateer.errors import OutOfRange, SpecError
-from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.central_sums import ABSOLUTE_SENSITIVITY, SENSITIVITY, CentralSums
+from privateer.questions import KeyedMeans
 from privateer_lab.noise import SeededNoise
 
 LAYOUT = Layout(5, np.array([[30_000], [20_000], [65_536]], np.uint32))
@@ -56,9 +57,31 @@ def test_a_release_follows_its_law_and_half_the_noise_is_caught(standard_deviati
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("delta", [1e-8, 1e-6, 0.1])
 def test_the_promise_counts_the_sampler_in(epsilon, delta):
-    standard_deviation = curator_standard_deviation(epsilon, delta)
-    assert curator_delta(epsilon, standard_deviation) <= delta
-    assert gaussian_delta(epsilon, standard_deviation, SENSITIVITY) < delta
+    one = CentralSums.calibrated(KeyedMeans(LAYOUT), epsilon, delta)
+    assert account(one.released).delta(epsilon) + one.sampling <= delta
+    assert gaussian_delta(epsilon, one.standard_deviation, SENSITIVITY) < delta
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_a_promise_of_delta_0_is_kept_by_exact_laplace_noise(epsilon):
+    one = CentralSums.calibrated(KeyedMeans(LAYOUT), epsilon, 0.0)
+    assert account(one.released).delta(epsilon) == 0.0 == one.sampling
+    assert account(one.released).delta(0.999 * epsilon) > 0.0
+    people = [summed(key, value) for key, value in product((-1, 0, 1, 2), (0.0, 0.3, 0.5, 1.0))]
+    assert max(float(np.abs(a - b).sum()) for a, b in product(people, people)) == ABSOLUTE_SENSITIVITY
+
+
+def test_laplace_noise_of_a_release_has_its_variance_and_half_of_it_is_caught():
+    """3,000 releases of nobody, six sums each: the variance by its own standard error, at 6 of them."""
+
+    def off(one: CentralSums, claimed: CentralSums) -> float:
+        draws = np.array([one.release(one.empty(), SeededNoise(seed)).sums.ravel() for seed in range(3000)])
+        expected = claimed.release(claimed.empty(), SeededNoise(0)).noise
+        return float(abs((draws**2).mean() / expected - 1) * math.sqrt(draws.size / 5))
+
+    one = CentralSums(LAYOUT, 0.0, 4.0)
+    assert off(one, one) < 6
+    assert off(one.weaker(math.sqrt(2)), one) > 6
 
 
 def test_noise_is_fresh_at_every_release():

@@ -8,7 +8,7 @@ import pytest
 from privateer.coins import Layout
 from privateer.contributions import KeyedValues
 from privateer.errors import OutOfRange, SpecError
-from privateer.mechanisms import laplace
+from privateer.mechanisms import laplace_cells
 from privateer.mechanisms.laplace_cells import LaplaceCells
 from privateer_lab.noise import SeededNoise
 
@@ -28,7 +28,7 @@ def test_reports_carry_value_and_count():
     mechanism, n = cells(), 40_000
     reports = mechanism.randomize(people(n), SeededNoise(4)).astype(float)
     expected = np.zeros((2, 2, 3))
-    expected[0, 0, 1], expected[1, 0, 1] = laplace._UNIT // 4, laplace._UNIT
+    expected[0, 0, 1], expected[1, 0, 1] = laplace_cells.UNIT // 4, laplace_cells.UNIT
     error = math.sqrt(2) * mechanism.scale / math.sqrt(n)
     assert reports.shape == (n, 12)
     # 12 columns: 6 standard errors have chance 2e-8 in all.
@@ -66,7 +66,7 @@ def test_the_tail_beyond_the_clamp_and_the_digits_is_negligible(epsilon):
     except SpecError:
         assert epsilon < 0.01
         return
-    assert math.exp(-laplace._CLAMP / scale) < 1e-12
+    assert math.exp(-laplace_cells._CLAMP / scale) < 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
@@ -78,7 +78,7 @@ def test_reports_are_clamped(epsilon):
             return words
 
     reports = cells(epsilon).randomize(people(3), Loud())
-    assert (np.abs(reports.astype(int)) <= laplace._CLAMP).all()
+    assert (np.abs(reports.astype(int)) <= laplace_cells._CLAMP).all()
     assert cells(epsilon).parse(reports.tobytes()).tolist() == reports.tolist()
 
 
@@ -94,7 +94,7 @@ def test_what_is_no_report_is_refused():
 
 def test_release_is_in_units_of_values():
     mechanism = cells()
-    total = mechanism.add(mechanism.empty(), np.full((3, 12), laplace._UNIT, "<i4"))
+    total = mechanism.add(mechanism.empty(), np.full((3, 12), laplace_cells.UNIT, "<i4"))
     released = mechanism.release(total, SeededNoise(0))
     assert released.reports == 3
     assert (released.rewards == 3).all()

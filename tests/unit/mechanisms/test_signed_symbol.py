@@ -45,14 +45,14 @@ def test_symbols_are_randomized_response_around_the_truth(buckets, elsewhere, ke
     one, n = mechanism(1.0, buckets, elsewhere), 100_000
     told = people(n, key, 1.0)
     reports = one.randomize(told, SeededNoise(3))
-    hashes = one.layout.hashes(told.slots, np.zeros(n, np.int64))
+    hashes = one.layout.hashes(told.coins, np.zeros(n, np.int64))
     truth = 2 * bucket(hashes, buckets) + (sign(hashes) > 0)
     if key < 0:
         truth = np.full(n, 2 * buckets)
     right = int((reports["symbol"] == truth).sum())
     probability = one.response.truth if key >= 0 or elsewhere else 0.0
     assert fits([right, n - right], [n * probability, n * (1 - probability)])
-    assert (reports["slot"] == told.slots).all()
+    assert (reports["slot"] == told.coins).all()
 
 
 def test_sums_are_counted_report_by_report():

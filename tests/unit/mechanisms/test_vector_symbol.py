@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import beta, betaincc
 
 from privateer.contributions import BoundedVectors
-from privateer.mechanisms.vector_symbol import VectorSymbol, best_directions, products, symbol_vectors
+from privateer.mechanisms.vector_symbol import VectorSymbol, best_directions, products
 from privateer.vectors import Ball
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
@@ -79,7 +79,7 @@ def test_own_symbols_are_the_nearest_signed_directions(chosen):
     unit = one.ball.clip(told.values) / 2.0
     lifted = np.column_stack([unit, np.sqrt(np.maximum(0, 1 - (unit**2).sum(axis=1)))])
     for person in range(50):
-        named = one._directions(told.slots[person : person + 1, None], np.arange(8)[None, :])[0]
+        named = one._directions(told.coins[person : person + 1, None], np.arange(8)[None, :])[0]
         dots = np.stack([-(named @ lifted[person]), named @ lifted[person]], axis=1).ravel()
         assert set(own[person]) == set(np.argsort(dots)[-chosen:])
 
@@ -123,13 +123,13 @@ def privunit(dimension: int, epsilon: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0, 8.0])
 def test_the_error_is_near_that_of_the_best_privunit(coordinates, epsilon):
     """Both for lifted vectors. No report is shorter than PrivUnit's, which is optimal; ours are up to 4 % longer."""
-    one = symbol_vectors(Ball("l2", 1.0, coordinates), epsilon, 1)
+    one = VectorSymbol.calibrated(Ball("l2", 1.0, coordinates), epsilon, 1)
     assert 1 - 1e-9 <= one.scale**2 / privunit(coordinates + 1, epsilon) < 1.045
 
 
 def test_choosing_many_pays_at_middling_epsilon():
     ball = Ball("l2", 1.0, 20)
-    best, one = symbol_vectors(ball, 2.0, 1), VectorSymbol(ball, 2.0, 2, 1, 1)
+    best, one = VectorSymbol.calibrated(ball, 2.0, 1), VectorSymbol(ball, 2.0, 2, 1, 1)
     assert best.error < 0.8 * one.error
 
 

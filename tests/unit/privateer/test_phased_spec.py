@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from privateer.actions import sphere
+from privateer.algorithms.phased import PhasedSpec
 from privateer.errors import SpecError
-from privateer.families import parse_any_spec
-from privateer.phased import PhasedSpec
+from privateer.spec import parse_spec
 from tests.support.phased import phased_spec, tables
 from tests.support.specs import make_spec
 from tests.support.specs import tables as partition_tables
@@ -33,7 +33,7 @@ BAD = {
     "infinite": ({"actions": {"vectors": [[math.inf, 0], [0, 1]]}}, "actions.vectors", ""),
     "epsilon under none": ({"privacy.epsilon": 1.0}, "privacy.epsilon", "remove"),
     "delta under none": ({"privacy.delta": 0.1}, "privacy.delta", "remove"),
-    "published none": ({"privacy.calibration": "published"}, "privacy.calibration", "remove"),
+    "published none": ({"privacy.calibration": "published"}, "privacy.calibration", "tight"),
     "no epsilon": ({"privacy.model": "central", "privacy.delta": 1e-6}, "privacy.epsilon", "add"),
     "central delta": ({"privacy": {"model": "central", "epsilon": 1.0}}, "privacy.delta", "1e-6"),
     "pure published": (
@@ -50,6 +50,8 @@ BAD = {
     "default batches": ({**SHUFFLE, "privacy.min_batch": None}, "privacy.min_batch", "lower it to 2, or raise"),
     "nobody honest": ({**SHUFFLE, "privacy.honest_fraction": 0.4}, "privacy.honest_fraction", "raise it"),
     "empty range": ({"reward.low": 1.0}, "reward", ""),
+    "arms": ({**SHUFFLE, "privacy.arms": "hidden"}, "privacy.arms", "remove"),
+    "local_epsilon_max": ({**SHUFFLE, "privacy.local_epsilon_max": 2.0}, "privacy.local_epsilon_max", "remove"),
     "unknown key": ({"algorithm.gamma": 1.0}, "algorithm.gamma", "remove"),
     "context": ({"context": {"features": {"x": {"low": 0, "high": 1}}}}, "context", "remove"),
     "beta": ({"algorithm.beta": 1.0}, "algorithm.beta", ""),
@@ -67,7 +69,7 @@ BAD = {
 def test_what_cannot_work_is_refused_with_the_remedy(name):
     changes, field, remedy = BAD[name]
     with pytest.raises(SpecError) as refused:
-        parse_any_spec(tables(changes))
+        parse_spec(tables(changes))
     assert (refused.value.field or "").startswith(field)
     assert refused.value.remedy
     assert remedy in str(refused.value.remedy)
@@ -132,8 +134,8 @@ def test_specs_travel_as_json():
 
 
 def test_the_family_follows_from_the_algorithm():
-    assert isinstance(parse_any_spec(tables()), PhasedSpec)
-    assert parse_any_spec(partition_tables()) == make_spec({"experiment.arms": ["a", "b", "c"]})
+    assert isinstance(parse_spec(tables()), PhasedSpec)
+    assert parse_spec(partition_tables()) == make_spec({"experiment.arms": ["a", "b", "c"]})
     for broken in ({}, {"algorithm": 3}, {"algorithm": {"name": "phase"}}):
         with pytest.raises(SpecError):
-            parse_any_spec(broken)
+            parse_spec(broken)

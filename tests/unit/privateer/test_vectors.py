@@ -88,7 +88,7 @@ def test_rounding_moves_nothing_on_average():
         (("l2", math.nan, 2), "bound"),
         (("l2", math.inf, 2), "bound"),
         (("l2", 1.0, 0), "coordinates"),
-        (("l2", 1.0, 1 << 17), "coordinates"),
+        (("l2", 1.0, 1 << 21), "coordinates"),
     ],
 )
 def test_what_is_no_ball_is_refused(arguments, field):

@@ -52,7 +52,7 @@ class ProvedState:
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
     heaviest: NDArray[np.float64]
-    turn: str
+    turn: str = ""
     heard: int = 0
     cohort: str = ""
 

@@ -33,7 +33,7 @@ class PublishedState:
     people: NDArray[np.int64]
     rewards: NDArray[np.float64]
     counts: NDArray[np.float64]
-    turn: str
+    turn: str = ""
     heard: int = 0
 
 

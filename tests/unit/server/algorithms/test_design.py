@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privateer.design import near_optimal_design, span_of
+from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 
 
 def sphere(count, dimension, seed):

@@ -32,7 +32,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
     active[:, rng.integers(spec.arm_count)] = True
     known = np.full(shape, precision) * rng.uniform(0.5, 2, shape)
     return replace(
-        learner_for(spec).start(),
+        learner_for(spec).start(0),
         rounds=3,
         seen=3000,
         own=3000,
@@ -106,11 +106,11 @@ def wave(contexts):
 
 
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 5), st.integers(2, 16))
-def test_policies_share_slots_over_active_arms(seed, splits, dimension, arms):
+def test_policies_share_coins_over_active_arms(seed, splits, dimension, arms):
     spec = make_spec(dimension=dimension, arms=arms)
     state = state_of(spec, *random_bins(np.random.default_rng(seed), splits, 40), seed)
     policy = learner_for(spec).policy(state, 2, 1000, seed)
-    policy.check(arms)
+    policy.check(spec)
     assert (policy.bins == np.flatnonzero(state.active.sum(axis=1) > 1)).all()
     assert (policy.layout.shares[~state.active[policy.bins]] == 0).all()
     assert (policy.axes[: len(state.axes)] == state.axes).all()
@@ -120,7 +120,7 @@ def test_exploration_ends_with_the_experiment():
     """Half of the people in, what is tried is as at the start; with 1 % left it is next to the best arm alone."""
     spec = make_spec({"experiment.horizon": 100_000})
     learner = learner_for(spec)
-    state = replace(learner.start(), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
+    state = replace(learner.start(0), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
     shares = [
         learner.policy(replace(state, own=own), 2, 1000, 1).layout.shares[0] for own in (0, 50_000, 90_000, 99_000)
     ]
@@ -134,7 +134,7 @@ def test_wide_bins_try_arms_that_are_behind_more_than_narrow_ones():
     """The same posterior in a bin as wide as the space and, after eight halvings, in a 256th of it."""
     spec = make_spec()
     learner = learner_for(spec)
-    wide = replace(learner.start(), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
+    wide = replace(learner.start(0), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
     narrow = replace(wide, depths=np.array([8]), axes=np.tile([0, 1], 4))
     others = [learner.policy(state, 2, 1000, 1).layout.shares[0, 1:].sum() for state in (wide, narrow)]
     assert others[0] > 2 * others[1] > 0
@@ -144,7 +144,7 @@ def test_the_final_policy_plays_the_best_arm_of_every_bin():
     spec = make_spec()
     state = state_of(spec, *random_bins(np.random.default_rng(3), 12, 40))
     policy = learner_for(spec).policy(state, 2, 0, 1)
-    policy.check(3)
+    policy.check(spec)
     mean = np.where(state.active, state.mean, -np.inf)
     assert (policy.active.argmax(axis=1) == mean.argmax(axis=1)).all()
     assert (policy.active.sum(axis=1) == 1).all()
@@ -177,10 +177,10 @@ def check_sound(seed, dimension, arms, scale, batch):
     """Six rounds of arbitrary releases: bins tile, an arm is left everywhere, all is finite."""
     spec = make_spec({"privacy.epsilon": 8.0}, dimension=dimension, arms=arms)
     learner, rng = learner_for(spec), np.random.default_rng(seed)
-    state = learner.start()
+    state = learner.start(0)
     for version in range(1, 7):
         policy = learner.policy(state, version, batch, seed)
-        policy.check(arms)
+        policy.check(spec)
         before = state
         state = learner.learn(state, policy, wild_release(policy, rng, scale))
         assert state.seen == before.seen + batch
@@ -195,7 +195,7 @@ def check_sound(seed, dimension, arms, scale, batch):
         assert (state.depths - before.depths[parent] <= 1).all()
         assert len(state.axes) == np.max(state.depths)
         assert len(state.past_depths) == len(state.depths) - 1
-    learner.policy(state, 7, 0, seed).check(arms)
+    learner.policy(state, 7, 0, seed).check(spec)
 
 
 def halves_of(spec, state, ready):
@@ -208,7 +208,7 @@ def halves_of(spec, state, ready):
 def test_what_was_known_of_a_bin_is_kept_for_its_halves():
     """The halves' mean is what the bin's was, however little is known of their difference."""
     spec = make_spec({"privacy.epsilon": 8.0})
-    start = learner_for(spec).start()
+    start = learner_for(spec).start(0)
     mean = np.array([[0.4, 0.5, -0.3]])
     state = replace(start, precision=np.full((1, 3), 1e6), moment=mean * 1e6)
     halved = halves_of(spec, state, np.array([True]))
@@ -224,7 +224,7 @@ def test_what_was_known_of_a_bin_is_kept_for_its_halves():
 def test_halves_of_unlike_weight_keep_the_bins_mean():
     spec = make_spec(SHUFFLE)
     learner = learner_for(spec)
-    state = replace(learner.start(), precision=np.full((1, 3), 1e6), moment=np.full((1, 3), 2e5))
+    state = replace(learner.start(0), precision=np.full((1, 3), 1e6), moment=np.full((1, 3), 2e5))
     state = halves_of(spec, state, np.array([True]))
     state = learner._computed(replace(state, mass=np.array([[0.9, 0.1]])))
     assert np.array([0.9, 0.1]) @ state.mean == pytest.approx(np.full(3, 0.2), abs=1e-4)
@@ -232,7 +232,7 @@ def test_halves_of_unlike_weight_keep_the_bins_mean():
 
 def test_a_new_level_halves_the_dimension_that_matters_most():
     spec = make_spec(dimension=3)
-    state = replace(learner_for(spec).start(), lengths=np.array([9, 3, 9]))
+    state = replace(learner_for(spec).start(0), lengths=np.array([9, 3, 9]))
     state = halves_of(spec, state, np.array([True]))
     assert state.axes.tolist() == [1]
     state = halves_of(spec, state, np.array([True, False]))
@@ -246,7 +246,7 @@ def test_neighbours_learn_from_each_other():
     spec = make_spec()
     moved = []
     for place in (0, len(LENGTHS) - 1):
-        state = halves_of(spec, learner_for(spec).start(), np.array([True]))
+        state = halves_of(spec, learner_for(spec).start(0), np.array([True]))
         state = replace(state, lengths=np.full(2, place), spread=len(SPREADS) - 1)
         state = replace(state, precision=np.array([[100.0] * 3, [0.0] * 3]), moment=np.array([[50.0] * 3, [0.0] * 3]))
         moved.append(learner_for(spec)._computed(state).mean[1, 0])
@@ -255,7 +255,7 @@ def test_neighbours_learn_from_each_other():
 
 def narrow(spec, **changes):
     """A state that knows its only bin of the deepest level: 1/16 wide along both features."""
-    start = learner_for(spec).start()
+    start = learner_for(spec).start(0)
     axes = np.arange(8) % 2
     return replace(start, axes=axes, depths=np.full(1, 8), lengths=np.full(2, len(LENGTHS) - 1), spread=0, **changes)
 
@@ -277,7 +277,7 @@ def test_a_wide_bin_drops_no_arm_that_may_be_better_somewhere_in_it():
 
 def test_a_dropped_arm_comes_back_when_it_may_be_the_best_again():
     spec = make_spec()
-    state = replace(learner_for(spec).start(), active=np.array([[True, True, False]]))
+    state = replace(learner_for(spec).start(0), active=np.array([[True, True, False]]))
     state = replace(state, mean=np.array([[0.3, 0.2, 0.25]]), variance=np.full((1, 3), 0.01))
     assert learner_for(spec)._sifted(state).active.all()
 
@@ -324,7 +324,7 @@ def test_what_own_people_tell_is_news_whatever_a_source_told(own):
     source = {"name": "s", "people": 10_000, "epsilon": 1.0, "shares": [1 / 3] * 3}
     spec = make_spec({"privacy.epsilon": 4.0, "sources": [source]})
     learner = learner_for(spec)
-    state = replace(learner.start(), seen=5000, computed=5000, fitted=5000)
+    state = replace(learner.start(0), seen=5000, computed=5000, fitted=5000)
     policy = learner.policy(state, 2, 100, 1, "" if own else "s")
     after = learner.learn(state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
     assert after.seen == 5100

@@ -55,24 +55,24 @@ def test_estimates_are_calibrated(changes, monkeypatch):
 def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
     monkeypatch.setattr(ProvedPartitionLearner, "_halved", lambda self, state, width: state)
     learner = learner_for(make_spec(PROVED))
-    policy = learner.policy(learner.start(), 1, 1000, 1)
+    policy = learner.policy(learner.start(0), 1, 1000, 1)
     sparse = wild_release(policy, np.random.default_rng(1), 0.3)
     signs = replace(sparse, hit_own=1.0, hit_other=1.0, hit_none=1.0)
-    assert learner.learn(learner.start(), policy, signs).heaviest.tolist() == [0.0]
-    assert learner.learn(learner.start(), policy, sparse).heaviest[0] > 0
+    assert learner.learn(learner.start(0), policy, signs).heaviest.tolist() == [0.0]
+    assert learner.learn(learner.start(0), policy, sparse).heaviest[0] > 0
 
 
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 5), st.integers(2, 16))
-def test_slots_are_shared_equally_over_active_arms(seed, splits, dimension, arms):
+def test_coins_are_shared_equally_over_active_arms(seed, splits, dimension, arms):
     spec, rng = make_spec(PROVED, dimension=dimension, arms=arms), np.random.default_rng(seed)
     depths, paths = random_bins(rng, splits, 40)
     active = rng.random((len(depths), arms)) < 0.7
     active[:, rng.integers(arms)] = True
-    state = replace(learner_for(spec).start(), depths=depths, paths=paths, active=active)
+    state = replace(learner_for(spec).start(0), depths=depths, paths=paths, active=active)
     precision = rng.uniform(0, 9, active.shape)
     state = replace(state, precision=precision, moment=precision, heaviest=np.ones(len(depths)))
     policy = learner_for(spec).policy(state, 2, 1000, seed)
-    policy.check(arms)
+    policy.check(spec)
     assert (policy.bins == np.flatnonzero(active.sum(axis=1) > 1)).all()
     equal = 1 / active[policy.bins].sum(axis=1, keepdims=True) * active[policy.bins]
     assert policy.layout.shares == pytest.approx(equal, abs=2 / UNIT)
@@ -89,10 +89,10 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, 
     """Six rounds of arbitrary releases: bins tile, arms stay, nothing comes back, all is finite."""
     spec = make_spec({**PROVED, "privacy.epsilon": 8.0}, dimension=dimension, arms=arms)
     learner, rng = learner_for(spec), np.random.default_rng(seed)
-    state = learner.start()
+    state = learner.start(0)
     for version in range(1, 7):
         policy = learner.policy(state, version, batch, seed)
-        policy.check(arms)
+        policy.check(spec)
         before = state
         state = learner.learn(state, policy, wild_release(policy, rng, scale))
         assert state.seen == before.seen + batch
@@ -105,7 +105,7 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, 
         assert (state.active <= before.active[parent]).all(), "a dropped arm came back"
         split = state.depths > before.depths[parent]
         assert (state.active[split].sum(axis=1) > 1).all(), "only undecided bins are halved"
-    learner.policy(state, 7, 0, seed).check(arms)
+    learner.policy(state, 7, 0, seed).check(spec)
 
 
 def test_a_lead_is_bounded_from_below_and_beyond_all_doubt_only_with_knowledge():
@@ -180,7 +180,7 @@ def test_halves_start_with_nothing_known():
 
 def test_no_reports_describe_as_unknown():
     learner = learner_for(make_spec(PROVED))
-    described = learner.describe(learner.start())
+    described = learner.describe(learner.start(0))
     assert described["bins"][0]["arms"]["arm-0"]["standard_error"] is None
 
 
@@ -188,7 +188,7 @@ def test_estimates_begin_anew_with_each_cohort():
     source = {"name": "clinic", "people": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
     spec = make_spec({"algorithm.confidence": "proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
     learner = learner_for(spec)
-    known = replace(learner.start(), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), cohort="clinic")
+    known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), cohort="clinic")
     for cohort, kept in (("clinic", True), ("", False)):
         policy = learner.policy(known, 1, 1000, 5, cohort)
         nobody = np.full(1000, -1)

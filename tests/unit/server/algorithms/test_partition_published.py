@@ -17,9 +17,9 @@ CHANGES = {"privacy.calibration": "published", "privacy.epsilon": 2.0, "experime
 
 def learned(rewards, counts, reports, **sizes):
     learner = learner_for(make_spec({**CHANGES}, **sizes))
-    policy = learner.policy(learner.start(), 1, reports, 5)
+    policy = learner.policy(learner.start(0), 1, reports, 5)
     release = CellSums(reports, np.array([rewards], float), np.array([counts], float))
-    return learner, learner.learn(learner.start(), policy, release)
+    return learner, learner.learn(learner.start(0), policy, release)
 
 
 def test_radius_is_that_of_the_paper():
@@ -41,7 +41,7 @@ def test_sources_are_weighted_as_in_the_paper():
         "rewards": np.array([[[30.0, 6.0]], [[90.0, 40.0]]]),
         "counts": np.array([[[60.0, 30.0]], [[100.0, 100.0]]]),
     }
-    state = replace(learner.start(), people=np.array([[600], [600]]), **sums)
+    state = replace(learner.start(0), people=np.array([[600], [600]]), **sums)
     mean, radius = learner._estimates(state)
     # The source weighs 1, since 16 * 100 / 600 is more; the own people 4 * 60 / 600 for the first arm.
     assert mean[0] == pytest.approx([(90 + 0.4 * 30) / (100 + 0.4 * 60), (40 + 0.2 * 6) / (100 + 0.2 * 30)])
@@ -51,16 +51,16 @@ def test_sources_are_weighted_as_in_the_paper():
 
 def test_a_release_counts_for_its_cohort():
     learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
-    policy = learner.policy(learner.start(), 1, 600, 5, "clinic")
-    state = learner.learn(learner.start(), policy, CellSums(600, np.array([[3.0, 2.0]]), np.array([[5.0, 5.0]])))
+    policy = learner.policy(learner.start(0), 1, 600, 5, "clinic")
+    state = learner.learn(learner.start(0), policy, CellSums(600, np.array([[3.0, 2.0]]), np.array([[5.0, 5.0]])))
     assert state.people.tolist() == [[0], [600]]
     assert state.rewards.tolist() == [[[0.0, 0.0]], [[3.0, 2.0]]]
 
 
 def test_a_source_of_few_people_has_no_weight():
     learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
-    policy = learner.policy(learner.start(), 1, 200, 5, "clinic")
-    state = learner.learn(learner.start(), policy, CellSums(200, np.array([[90.0, 40.0]]), np.array([[100.0, 100.0]])))
+    policy = learner.policy(learner.start(0), 1, 200, 5, "clinic")
+    state = learner.learn(learner.start(0), policy, CellSums(200, np.array([[90.0, 40.0]]), np.array([[100.0, 100.0]])))
     assert np.isinf(learner._estimates(state)[1]).all()
 
 
@@ -77,10 +77,10 @@ def test_nothing_is_dropped_before_exploration():
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(2, 16), st.sampled_from([10, 1000, 100_000]))
 def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, batch):
     learner, rng = learner_for(make_spec(CHANGES, dimension=dimension, arms=arms)), np.random.default_rng(seed)
-    state = learner.start()
+    state = learner.start(0)
     for version in range(1, 7):
         policy = learner.policy(state, version, batch, seed)
-        policy.check(arms)
+        policy.check(learner.spec)
         shape = (len(state.depths), arms)
         counts = rng.normal(batch / arms, batch, shape)
         before = state

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from privateer.contributions import VectorSums
-from privateer.design import span_of
-from privateer_lab.environments.linear import Linear
-from privateer_lab.phased.simulation import simulate_once
+from privateer_lab.environments import environment_for
+from privateer_lab.simulation import simulate_once
 from privateer_server.algorithms.phased import PhasedLearner
+from privateer_server.algorithms.phased.design import span_of
 from tests.support.phased import TRUST, phased_spec
 from tests.support.statistics import FALSE_ALARM
 
@@ -20,8 +20,8 @@ INLINE = {"actions": {"vectors": [[0.9, 0.0, 0.0], [0.0, 0.6, 0.0], [0.5, 0.5, 0
 
 def opened(spec, seed=3):
     learner = PhasedLearner(spec)
-    state = learner.start()
-    return learner, state, learner.policy(state, 1, learner.batch(state), seed)
+    state = learner.start(seed)
+    return learner, state, learner.policy(state, 1)
 
 
 def exact(spec, policy, theta, people=None):
@@ -64,20 +64,22 @@ def test_widths_cover_differences(trust):
     beta, draws = 0.05, 400
     spec = phased_spec({"algorithm.beta": beta, "algorithm.clients": 30.0, "experiment.people": 50_000}, trust)
     learner, _, policy = opened(spec)
-    population = Linear(spec, 1)
+    people, nothing = environment_for(spec, 1), np.zeros((policy.terms.batch, 0))
+    values = people.means(nothing[:1])[0] - spec.reward.middle
     basis = span_of(spec.actions.matrix)
     points = spec.actions.matrix @ basis.T
     rng = np.random.default_rng(8)
     pairs = [(0, 1), (2, 3), (4, 5)]
     missed = np.zeros((2, len(pairs)))
     for _ in range(draws):
-        averages = population.averages(policy.terms.batch, policy.support, policy.plays, rng) * 0.9
-        slots = rng.integers(0, 2**32, len(averages), dtype=np.uint32)
-        release = policy.mechanism.simulate(policy.contribute(slots, averages), rng)
+        decisions = policy.decide(nothing, np.zeros(0, np.uint32))
+        averages = people.rewards(nothing, decisions, rng) * 0.9
+        coins = rng.integers(0, 2**32, len(averages), dtype=np.uint32)
+        release = policy.mechanism.simulate(policy.contribute(nothing, coins, decisions, averages), rng)
         estimate = learner._estimate(policy, release.sums / release.reports, release.reports, basis)
         for column, (one, other) in enumerate(pairs):
             difference = points[one] - points[other]
-            error = difference @ estimate.theta - 0.9 * (population.values[one] - population.values[other])
+            error = difference @ estimate.theta - 0.9 * (values[one] - values[other])
             width = float(estimate.width(difference[None, :], learner.log)[0])
             missed[0, column] += error > width
             missed[1, column] += error > width / 3
@@ -90,8 +92,8 @@ def test_the_best_action_is_kept(trust, monkeypatch):
     """A union over actions and phases bounds how often it is lost; planted: next to no width."""
     changes = {"algorithm.beta": 1e-4, "experiment.horizon": 60_000, "actions.count": 12, "actions.dimension": 3}
     spec = phased_spec({**changes, "algorithm.clients": 10.0, "experiment.people": 50_000}, trust)
-    kept = [simulate_once(spec, seed)[0] for seed in range(40)]
-    lost = sum(not run.best_kept for run in kept)
+    kept = [simulate_once(spec, seed) for seed in range(40)]
+    lost = sum(not run.facts["best_action_kept"] for run in kept)
     assert stats.binom.sf(lost - 1, 40, 12 * spec.phases * 1e-4) > FALSE_ALARM
     assert np.mean([run.regret / run.uniform_regret for run in kept]) < 0.2
     learner_width = PhasedLearner._keep
@@ -101,7 +103,7 @@ def test_the_best_action_is_kept(trust, monkeypatch):
         return learner_width(self, points, values, narrow)
 
     monkeypatch.setattr(PhasedLearner, "_keep", hasty)
-    lost = sum(not simulate_once(spec, seed)[0].best_kept for seed in range(40))
+    lost = sum(not simulate_once(spec, seed).facts["best_action_kept"] for seed in range(40))
     assert stats.binom.sf(lost - 1, 40, 12 * spec.phases * 1e-4) < FALSE_ALARM
 
 
@@ -109,7 +111,7 @@ def test_published_widths_are_those_of_equation_3():
     spec = phased_spec({"algorithm.beta": 0.01}, "central-published")
     learner, _, policy = opened(spec)
     n, d, h = policy.terms.batch, 4, spec.first_length
-    noise = policy.terms.standard_deviation / 2**14 / n
+    noise = policy.mechanism.standard_deviation / 2**14 / n
     width = (math.sqrt(2 * d / (n * h)) + 0.1 / math.sqrt(n) + 2 * noise * math.sqrt(d)) * math.sqrt(2 * math.log(100))
     values = np.array([0.0, -1.999 * width, -2.001 * width])
     assert learner._keep_published(0, policy, n, values).tolist() == [True, True, False]
@@ -121,8 +123,8 @@ def test_published_plays_the_last_phase_as_far_as_it_fits_and_tight_the_best():
         learner, state, policy = opened(spec)
         state = replace(learner.learn(state, policy, exact(spec, policy, np.zeros(4))), phase=9)
         state = replace(state, estimates=np.arange(30.0))
-        ending = learner.policy(state, 10, learner.batch(state), 3)
-        ending.check(30)
+        ending = learner.policy(state, 10)
+        ending.check(spec)
         assert learner.batch(state) == ending.terms.batch == 0
         assert ending.rounds == 100 - state.played
         assert len(ending.support) >= kinds
@@ -134,32 +136,33 @@ def test_a_phase_that_does_not_fit_asks_nobody():
     spec = phased_spec({"experiment.horizon": 150}, "central")
     learner, state, policy = opened(spec)
     state = replace(learner.learn(state, policy, exact(spec, policy, np.zeros(4))), played=149)
-    ending = learner.policy(state, 2, 7, 3)
+    ending = learner.policy(state, 2)
     assert (ending.terms.batch, ending.rounds, len(ending.support)) == (0, 1, 1)
 
 
 def test_one_action_left_is_played_to_the_end():
     spec = phased_spec({"actions": {"vectors": [[1.0, 0.0], [0.0, 1.0]]}, "algorithm.client_deviation": 0.0})
-    run, terms = simulate_once(spec, 5)
-    assert run.phases[-1].clients == 0
-    assert len(terms) < spec.phases
-    assert sum(phase.rounds for phase in run.phases) == spec.experiment.horizon
+    steps = []
+    simulate_once(spec, 5, watch=steps.append)
+    assert steps[-1].batch == 0
+    assert len(steps) - 1 < spec.phases
+    assert sum(step.policy.rounds for step in steps) == spec.experiment.horizon
 
 
 @pytest.mark.parametrize("trust", TRUST)
 def test_nobody_is_asked_twice_and_all_rounds_are_played(trust):
     spec = phased_spec({"algorithm.clients": 3.0}, trust)
     learner = PhasedLearner(spec)
-    state, asked = learner.start(), []
+    state, asked = learner.start(77), []
     while batch := learner.batch(state):
-        policy = learner.policy(state, state.phase + 1, batch, 77)
+        policy = learner.policy(state, state.phase + 1)
         if not policy.terms.batch:
             break
-        asked += policy.asked(spec.experiment.people).tolist()
-        assert len(asked) == policy.start + batch
+        asked += policy.draw.asked().tolist()
+        assert len(asked) == policy.draw.start + batch
         state = learner.learn(state, policy, exact(spec, policy, np.zeros(4)))
     assert len(set(asked)) == len(asked) > 100
-    assert state.played + learner.policy(state, 99, 0, 1).rounds == spec.experiment.horizon
+    assert state.played + learner.policy(state, 99).rounds == spec.experiment.horizon
 
 
 @pytest.mark.parametrize("trust", ["none", "central-published"])
@@ -167,14 +170,14 @@ def test_a_repeated_phase_is_the_same_one_with_other_people(trust):
     """A policy's version is no number of a phase: what is learned from a repeated one does not depend on it."""
     spec = phased_spec({"algorithm.clients": 3.0}, trust)
     learner, state, policy = opened(spec)
-    again = learner.repeat(state, policy)
-    repeated = learner.policy(again, 7, learner.batch(again), policy.seed)
+    again = learner.miss(state, policy, again=True)
+    repeated = learner.policy(again, 7)
     assert (again.phase, again.played, again.failed) == (0, 0, False)
-    assert (repeated.start, repeated.places) == (policy.places, policy.places)
-    assert not set(policy.asked(spec.experiment.people)) & set(repeated.asked(spec.experiment.people))
+    assert (repeated.draw.start, repeated.draw.places) == (policy.draw.places, policy.draw.places)
+    assert not set(policy.draw.asked()) & set(repeated.draw.asked())
     released = exact(spec, policy, np.array([0.5, 0.1, 0, 0]))
     once, twice = learner.learn(state, policy, released), learner.learn(again, repeated, released)
-    assert twice.asked == once.asked + policy.places
+    assert twice.asked == once.asked + policy.draw.places
     assert (twice.active.tolist(), twice.widths.tolist()) == (once.active.tolist(), once.widths.tolist())
 
 
@@ -183,11 +186,11 @@ def test_phases_are_repeated_as_long_as_there_are_people():
     needed = sum(spec.asked(spec.clients(phase)) for phase in range(1, spec.phases + 1))
     spec = phased_spec({"experiment.people": needed + spec.asked(spec.clients(1))})
     learner, state, policy = opened(spec)
-    state = learner.repeat(state, policy)
+    state = learner.miss(state, policy, again=True)
     while not state.failed and learner.batch(state):
-        policy = learner.policy(state, 1, learner.batch(state), 3)
-        assert policy.start + policy.places <= spec.experiment.people
-        state = learner.repeat(state, policy)
+        policy = learner.policy(state, 1)
+        assert policy.draw.start + policy.draw.places <= spec.experiment.people
+        state = learner.miss(state, policy, again=True)
     assert state.failed
     assert learner.batch(state) == 0
 
@@ -198,13 +201,13 @@ def test_people_who_are_missing_after_repeats_end_the_experiment_with_what_it_kn
     needed = sum(spec.asked(spec.clients(phase)) for phase in range(1, spec.phases + 1))
     spec = phased_spec({"experiment.people": needed})
     learner, state, policy = opened(spec)
-    state = learner.repeat(state, policy)
+    state = learner.miss(state, policy, again=True)
     while learner.batch(state):
-        policy = learner.policy(state, 1, learner.batch(state), 3)
+        policy = learner.policy(state, 1)
         state = learner.learn(state, policy, exact(spec, policy, np.zeros(4)))
     assert state.failed
     assert state.phase == spec.phases - 1
-    assert learner.policy(state, 99, 0, 3).rounds == spec.experiment.horizon - state.played
+    assert learner.policy(state, 99).rounds == spec.experiment.horizon - state.played
 
 
 def test_a_release_of_fewer_people_is_learned_with_wider_widths():
@@ -226,7 +229,7 @@ def test_the_clipped_share_is_told_from_releases(scale, least, most):
     """
     changes = {"population.scale": scale, "algorithm.clients": 20.0, "experiment.people": 20_000}
     spec = phased_spec({**changes, "experiment.horizon": 3000}, "none")
-    told = np.mean([simulate_once(spec, seed)[0].clipped for seed in range(16)])
+    told = np.mean([simulate_once(spec, seed).facts["clipped_share"] for seed in range(16)])
     assert least <= told <= most
 
 
@@ -249,3 +252,20 @@ def test_descriptions_name_what_is_left():
     after = learner.describe(learner.learn(state, policy, exact(spec, policy, np.array([0.25, 0, 0, 0]))))
     assert (after["phase"], after["asked"], after["played"]) == (1, 2, policy.rounds)
     assert min(row["width"] for row in after["active"]) == 0.0
+
+
+def test_the_result_has_an_interval_for_every_action_left():
+    """Planted: intervals of a third of their width miss."""
+    spec = phased_spec({"algorithm.clients": 50.0, "experiment.people": 50_000}, "central")
+    learner, state, policy = opened(spec)
+    assert learner.result(state) is None
+    theta = np.array([0.3, -0.1, 0.2, 0.1])
+    after = learner.learn(state, policy, exact(spec, policy, theta))
+    found = learner.result(after)
+    truth = spec.actions.matrix @ theta
+    assert [one.name for one in found.estimates] == [str(row) for row in after.active]
+    assert all(one.low < truth[int(one.name)] < one.high for one in found.estimates)
+    assert found.recommended == str(int(np.argmax(truth)))
+    assert 0.99 < found.confidence < 1
+    assert not found.stopped
+    assert learner.result(replace(after, failed=True)).stopped

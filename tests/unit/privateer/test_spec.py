@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import SpecError
-from privateer.experiment import next_turn, parse_spec, read_spec
+from privateer.spec import parse_spec, read_spec
+from tests.support.phased import tables as phased_tables
 from tests.support.specs import SHUFFLE, make_spec, tables
 
 BAD = [
@@ -21,18 +22,17 @@ BAD = [
     ({"privacy.epsilon": "much"}, "privacy.epsilon", "number"),
     ({"privacy.epsilon": None}, "privacy.epsilon", "must be given"),
     ({"privacy.model": "none"}, "privacy.epsilon", "promises nothing"),
-    ({"privacy.model": "none", "privacy.epsilon": None, "privacy.delta": 1e-6}, "privacy.delta", "must be 0"),
-    ({"privacy.model": "central"}, "privacy.delta", "at least 1e-08"),
+    ({"privacy.model": "none", "privacy.epsilon": None, "privacy.delta": 1e-6}, "privacy.delta", "promises nothing"),
     ({"privacy.model": "central", "privacy.delta": 1e-9}, "privacy.delta", "at least 1e-08"),
     ({"privacy.model": "shuffle", "privacy.delta": 1e-16}, "privacy.delta", "at least 1e-15"),
-    ({"privacy.delta": 1e-6}, "privacy.delta", "must be 0 under the models"),
+    ({"privacy.delta": 1e-6}, "privacy.delta", "must be 0 under the model 'local'"),
     ({"privacy.delta": -1e-6}, "privacy.delta", "greater than or equal to 0"),
     ({"privacy.delta": math.nan}, "privacy.delta", None),
-    ({"privacy.model": "middle"}, "privacy.model", "'local', 'shuffle'"),
+    ({"privacy.model": "middle"}, "privacy.model", "local, shuffle"),
     ({"privacy.calibration": "loose"}, "privacy.calibration", "'tight' or 'published'"),
-    ({**SHUFFLE, "privacy.delta": 0.0}, "privacy.delta", "at least 1e-15 under the shuffle model"),
+    ({**SHUFFLE, "privacy.delta": 0.0}, "privacy.delta", "at least 1e-15 under the model 'shuffle'"),
     ({**SHUFFLE, "privacy.delta": 0.5}, "privacy.delta", "less than 0.5"),
-    ({**SHUFFLE, "privacy.calibration": "published"}, "privacy.calibration", "local model only"),
+    ({**SHUFFLE, "privacy.calibration": "published"}, "privacy.calibration", "no 'published' form"),
     ({**SHUFFLE, "privacy.local_epsilon_max": 0.5}, "privacy.local_epsilon_max", "at least epsilon"),
     ({**SHUFFLE, "privacy.local_epsilon_max": math.inf}, "privacy.local_epsilon_max", "finite"),
     ({**SHUFFLE, "privacy.honest_fraction": 0.0}, "privacy.honest_fraction", "greater than 0"),
@@ -64,18 +64,16 @@ BAD = [
     ({"context.features.x1.step": 1}, "context.features.x1.step", "unknown key"),
     ({"reward.low": 1.0}, "reward", "low must be below high"),
     ({"reward.high": math.nan}, "reward.high", "finite"),
-    ({"algorithm.name": "magic"}, "algorithm.name", "'partition'"),
+    ({"algorithm.name": "magic"}, "algorithm.name", "partition"),
     ({"algorithm.confidence": "hoped"}, "algorithm.confidence", "'practical' or 'proved'"),
     ({"algorithm.lipschitz": 0.0}, "algorithm.lipschitz", "greater than 0"),
     ({"algorithm.density_bound": 0.9}, "algorithm.density_bound", "greater than or equal to 1"),
     ({"algorithm.failure": 1.0}, "algorithm.failure", "less than 1"),
     ({"algorithm.failure": math.nan}, "algorithm.failure", None),
-    ({"population.name": "martians"}, "population.name", "'peaks'"),
     ({"privcy": {}}, "privcy", "unknown key"),
     ({"privacy.epsilom": 1.0}, "privacy.epsilom", "unknown key"),
     ({"experiment.arm": ["a", "b"]}, "experiment.arm", "unknown key"),
     ({"algorithm.depth": 3}, "algorithm.depth", "unknown key"),
-    ({"population.name": "peaks", "population.size": 3}, "population.size", "unknown key"),
 ]
 
 
@@ -96,7 +94,7 @@ def test_missing_sections_are_named(section):
     del data[section]
     with pytest.raises(SpecError) as refused:
         parse_spec(data)
-    assert refused.value.field == section
+    assert refused.value.field == {"algorithm": "algorithm.name"}.get(section, section)
     assert refused.value.remedy == "add it"
 
 
@@ -137,11 +135,7 @@ def test_round_trip_through_json():
 
 
 def rounds(spec):
-    turn = next_turn(spec, None)
-    while turn.batch:
-        yield turn.batch
-        turn = next_turn(spec, turn)
-    assert turn == next_turn(spec, turn)
+    return [turn.batch for turn in spec.turns()]
 
 
 def test_fixed_rounds_end_at_the_horizon():
@@ -169,10 +163,7 @@ def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
 
 
 def turns(spec):
-    turn = next_turn(spec, None)
-    while turn.batch:
-        yield turn.cohort, turn.seen, turn.batch
-        turn = next_turn(spec, turn)
+    return [(turn.cohort, turn.seen, turn.batch) for turn in spec.turns()]
 
 
 def test_sources_have_their_turn_first_the_best_protected_last():
@@ -212,7 +203,7 @@ def test_sources_that_cannot_be_are_refused(changes, field):
 
 def test_arms_of_an_unknown_policy_are_learned_from_as_published_only():
     spec = make_spec({"privacy.calibration": "published", "sources": [source() | {"shares": "unknown"}]})
-    assert spec.cohorts[0].shares == "unknown"
+    assert spec.source(spec.cohorts[0]).shares == "unknown"
 
 
 @given(
@@ -236,7 +227,7 @@ def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
             return
     spec = make_spec(changes)
     seen = 0
-    for number, batch in enumerate(rounds(spec)):
+    for number, batch in enumerate(turn.batch for turn in spec.turns()):
         assert 0 < batch <= spec.experiment.horizon - seen
         assert model == "local" or batch >= fewest
         seen += batch
@@ -248,9 +239,15 @@ def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
 def test_what_does_not_open_uses_up_nobodys_place():
     """The schedule counts reports that opened: more rounds, or fewer if batches brought more than was asked."""
     spec = make_spec({**SHUFFLE, "experiment.horizon": 5000, "privacy.min_batch": 1000})
-    turns, turn = 0, next_turn(spec, None)
+    turns, turn = 0, spec.turn("", 0)
     while turn.batch:
-        turns, turn = turns + 1, next_turn(spec, turn, 800)
+        turns, turn = turns + 1, spec.turn("", turn.seen + 800)
     assert (turns, turn.seen) == (6, 4800)
-    last = next_turn(spec, next_turn(spec, None), 6000)
-    assert (last.seen, last.batch) == (6000, 0)
+    assert spec.turn("", 6000).batch == 0
+
+
+def test_only_algorithms_that_recall_take_sources():
+    data = phased_tables({"sources": [source(shares=[1 / 30] * 30)]}, "local")
+    with pytest.raises(SpecError) as refused:
+        parse_spec(data)
+    assert refused.value.field == "sources"

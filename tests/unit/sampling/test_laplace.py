@@ -1,0 +1,68 @@
+"""Exact discrete Laplace noise: its distribution by chi-square, and planted scales that are caught."""
+
+import numpy as np
+import pytest
+
+from privateer.errors import SpecError
+from privateer.sampling.laplace import DiscreteLaplace, uniform_integers
+from privateer_lab.noise import SeededNoise
+from tests.support.statistics import centred, fits, same_law
+
+DRAWS = 200_000
+
+
+def expected(scale: float, edges: np.ndarray) -> np.ndarray:
+    """Expected counts of -edges..edges, and of what lies beyond."""
+    weights = np.exp(-np.abs(edges) / scale)
+    total = (1 + np.exp(-1 / scale)) / (1 - np.exp(-1 / scale))
+    inside = weights / total
+    return DRAWS * np.append(inside, 1 - inside.sum())
+
+
+@pytest.mark.parametrize("scale", [1, 2, 7])
+def test_the_distribution_is_discrete_laplace(scale):
+    """Planted: a scale a twentieth larger."""
+    drawn = DiscreteLaplace(scale).draw(DRAWS, SeededNoise(scale))
+    edges = np.arange(-5 * scale, 5 * scale + 1)
+    counts = np.append([(drawn == k).sum() for k in edges], (np.abs(drawn) > 5 * scale).sum())
+    assert fits(counts, expected(scale, edges))
+    assert not fits(counts, expected(1.05 * scale, edges))
+
+
+@pytest.mark.parametrize("scale", [3, 1000, 1 << 30])
+def test_the_simulation_has_the_same_distribution_and_the_stated_variance(scale):
+    one = DiscreteLaplace(scale)
+    drawn, simulated = one.draw(20_000, SeededNoise(1)), one.simulate(20_000, np.random.default_rng(2))
+    assert same_law(drawn[:, None].astype(float), simulated[:, None].astype(float))
+    assert centred(drawn[:, None].astype(float) ** 2, [one.variance])
+    assert not centred(drawn[:, None].astype(float) ** 2, [1.2 * one.variance])
+
+
+@pytest.mark.parametrize("below", [1, 2, 3, 10, (1 << 63) - 25])
+def test_integers_are_uniform(below):
+    drawn = uniform_integers(60_000, below, SeededNoise(3))
+    assert drawn.min() >= 0
+    assert drawn.max() < below
+    cells = np.bincount((drawn // max(1, below // 10)).clip(0, 9), minlength=10)[: min(below, 10)]
+    assert below > 10 or fits(cells, np.full(len(cells), 60_000 / len(cells)))
+
+
+def test_words_that_would_lean_are_drawn_again():
+    class Words:
+        def __init__(self):
+            self.given = iter([2**64 - 1, 5])
+
+        def words(self, count):
+            return np.array([next(self.given) for _ in range(count)], np.uint64)
+
+    assert uniform_integers(1, 3, Words()).tolist() == [2]
+
+
+@pytest.mark.parametrize("scale", [0, -1, 2**41])
+def test_a_scale_out_of_range_is_refused(scale):
+    with pytest.raises(SpecError):
+        DiscreteLaplace(scale)
+
+
+def test_the_next_whole_scale_is_taken():
+    assert DiscreteLaplace.at_least(2.1) == DiscreteLaplace(3)
