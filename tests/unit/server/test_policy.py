@@ -27,7 +27,7 @@ async def test_publication_holds_round_spec_and_a_policy_that_devices_accept(api
     spec = parse_spec(msgspec.json.decode(published.spec))
     policy = read_policy(spec, published)
     policy.check(spec)
-    verify(policy.terms, spec.question, spec, "", published.round, Limits(min_batch=100))
+    verify(policy.terms, spec, "", published.round, Limits(min_batch=100))
 
 
 async def test_json_view_names_the_arms(api: Api) -> None:
