@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import SpecError
 from privateer.serving.budget import Budget
-from privateer.serving.process import Listener, listen, serve
+from privateer.serving.problems import FaultGuard
+from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
@@ -21,16 +21,14 @@ from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.models import Problem, describe_structs
 from privateer_server.api.operations import operations_router
-from privateer_server.api.problems import FaultGuard, answer_problems
+from privateer_server.api.problems import answer_problems
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
-from privateer_server.faults import log_to_stderr
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.settings import Settings, read_settings
 from privateer_server.upkeep import Upkeep
 
-_USAGE: Final = 2
 _PROBLEM: Final[dict[str, Any]] = {"model": Problem, "description": "A problem document (RFC 9457)"}
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
@@ -92,7 +90,6 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         redirect_slashes=False,
         responses={"4XX": _PROBLEM, "5XX": _PROBLEM, 422: _PROBLEM},
     )
-    control.add_middleware(FaultGuard)
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, data.store, metrics))
     control.include_router(backup_router(data.store, settings.token_digest))
@@ -117,18 +114,14 @@ def _endpoints(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
     prepare_process()
-    try:
-        settings = read_settings(os.environ, sys.argv[1:] if arguments is None else arguments)
-        app = create_app(settings)
-        public = Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"))
-        private = Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT"))
-    except SpecError as error:
-        print(f"privateer-server: {error}", file=sys.stderr)
-        sys.exit(_USAGE)
-    serve(public, private, app.end_waits)
+    run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
-def prepare_process() -> None:
-    """Keep the files of this process to its user, and values out of its log."""
-    os.umask(0o077)
-    log_to_stderr()
+def _start(arguments: Sequence[str]) -> Service:
+    settings = read_settings(os.environ, arguments)
+    app = create_app(settings)
+    return Service(
+        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        app.end_waits,
+    )

@@ -7,8 +7,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, Final, Literal
 
+from privateer.serving.logs import trace
 from privateer.spec import Spec
-from privateer_server.faults import trace
 from privateer_server.rounds import OpenRound
 from privateer_server.store import TRANSIENT, Change
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from privateer.clock import Clock
 from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongEndpoint
+from privateer.serving.logs import trace
 from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
 from privateer_server.experiment import Experiment
-from privateer_server.faults import trace
 from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
 from privateer_server.rounds import OpenRound, beyond, first_round, read_schedule, restore, timed

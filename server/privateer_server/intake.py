@@ -9,17 +9,17 @@ from typing import Final
 
 from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable, Unopenable
+from privateer.serving.database import is_damage
+from privateer.serving.logs import trace
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Accumulator, Delivery, Receipt
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
-from privateer_server.faults import trace
 from privateer_server.metrics import Metrics
 from privateer_server.rounds import OpenRound
 from privateer_server.store import Change
-from privateer_server.store.database import is_damage
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")

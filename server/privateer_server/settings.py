@@ -2,17 +2,14 @@
 
 import argparse
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from privateer.errors import SpecError
+from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 
-_PREFIX: Final = "PRIVATEER_"
-_PORT_MAX: Final = 65535
-_SIZE_MAX: Final = 1 << 40
 _MIB: Final = 1 << 20
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
@@ -75,13 +72,12 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
-    given = {name.removeprefix(_PREFIX).lower(): text for name, text in environment.items() if name.startswith(_PREFIX)}
-    given |= {name: text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    for name, meaning in (("data", "a directory for the keys and the database"), ("admin_token", _TOKEN)):
-        if not given.get(name):
-            raise SpecError("is not set", field=_variable(name), remedy=f"set it to {meaning}")
+    flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
+    given = {**environment, **flags}
+    required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
+    required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
-    settings = Settings(**{name: _read(name, given[name]) for name in names if given.get(name)})
+    settings = Settings(**{name: _read(given, name) for name in names if given.get(_variable(name))})
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(
@@ -90,20 +86,14 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     return settings
 
 
-def _read(name: str, text: str) -> Any:
+def _read(given: Mapping[str, str], name: str) -> Any:
     if name.endswith("_keys"):
-        return tuple(Path(part) for part in text.split(os.pathsep) if part)
+        return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):
-        return _number(name, text, _PORT_MAX if name.endswith("port") else _SIZE_MAX)
+        return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
+    text = given[_variable(name)]
     return Path(text) if name in ("data", "journal") else text
 
 
-def _number(name: str, text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-        remedy = f"give a number from 1 to {most}"
-        raise SpecError("is not a whole number in range", field=_variable(name), remedy=remedy)
-    return int(text)
-
-
 def _variable(name: str) -> str:
-    return _PREFIX + name.upper()
+    return f"PRIVATEER_{name.upper()}"

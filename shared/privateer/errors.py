@@ -157,7 +157,7 @@ class DuplicateReport(ReportRefused):
 class WrongEndpoint(ReportRefused):
     """A report for the shuffler arrived at the server, or the reverse."""
 
-    slug, title, status = "wrong-endpoint", "Wrong door", 400
+    slug, title, status = "wrong-endpoint", "Wrong endpoint", 400
 
 
 class SenderRefused(ReportRefused):

@@ -1,1 +1,1 @@
-"""The shuffler: holds sealed reports until a batch is full, permutes, forwards, forgets. It cannot open a report."""
+"""The shuffler: it holds sealed reports until a batch is full, permutes and forwards them, and forgets them."""

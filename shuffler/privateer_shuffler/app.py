@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,32 +11,29 @@ from typing import Final
 import httpx
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from privateer.errors import PrivateerError, Unavailable
 from privateer.serving.budget import Budget
-from privateer.serving.process import Listener, listen, serve
+from privateer.serving.problems import answer_problems
+from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
-from privateer.wire.keys import TrustedKeys, public_hex, publish_key
-from privateer_shuffler import problems
+from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
 from privateer_shuffler.endpoint import Endpoint
-from privateer_shuffler.folder import Folder
 from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.identity import load_key
-from privateer_shuffler.logs import start_logging
+from privateer_shuffler.history import History
 from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.requirements import Requirements
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
-from privateer_shuffler.terms import Terms
 from privateer_shuffler.upstream import Upstream
 
-_UMASK: Final = 0o077
+_KEY: Final = "shuffler.key"
 
 
-class Service:
+class Pages:
     """The pages that are not for reports."""
 
     def __init__(self, folder: Path, public_key: str, rounds: Rounds, upstream: Upstream, metrics: Metrics) -> None:
@@ -48,7 +44,7 @@ class Service:
         self._metrics = metrics
 
     async def experiment(self, request: Request) -> Response:
-        """The open round of an experiment, and nothing that a single report changes before the batch is full."""
+        """Show the open round of an experiment, but nothing that a single report changes before the batch is full."""
         followed = await self._rounds.find(request.path_params["name"])
         round_, pool = followed.round, followed.pool
         return JSONResponse(
@@ -62,28 +58,28 @@ class Service:
         )
 
     async def keys(self, _: Request) -> Response:
-        """The public key that batches are signed with."""
+        """Show the public key that batches are signed with."""
         return JSONResponse({"public_key": self._public_key})
 
     async def healthz(self, _: Request) -> Response:
-        """Whether the process answers."""
+        """Answer, since the process runs."""
         return JSONResponse({"status": "ok"})
 
     async def readyz(self, _: Request) -> Response:
-        """Whether reports can be stored and forwarded."""
+        """Answer whether reports can be stored and forwarded."""
         if not self._rounds.healthy or not await asyncio.to_thread(_writable, self._folder):
-            raise Unavailable("the shuffler cannot store reports", remedy="see to its disk, and to its log")
+            raise Unavailable("the shuffler cannot store reports", remedy="check its disk and its log")
         if not await self._upstream.reachable():
             raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
         return JSONResponse({"status": "ready"})
 
     async def metrics(self, _: Request) -> Response:
-        """Counts for Prometheus."""
+        """Show counts for Prometheus."""
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
 
 def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Starlette:
-    """The shuffler's application.
+    """Make the shuffler's application.
 
     Parameters
     ----------
@@ -97,22 +93,24 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
     PrivateerError, OSError
         If the data folder cannot be used.
     """
-    folder = Folder(settings.data)
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
+    history = History(settings.data)
     try:
-        return _app_on(folder, settings, transport)
+        return _app_on(history, settings, transport)
     except (PrivateerError, OSError):
-        folder.release()
+        history.close()
         raise
 
 
-def _app_on(folder: Folder, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Starlette:
-    key = load_key(settings.data)
+def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Starlette:
+    key = own_key(settings.data / _KEY, "PRIVATEER_DATA")
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
     upstream = Upstream(settings.server_url, transport, settings.server_ca)
     forwarding = Forwarding(upstream, key, metrics)
-    rounds = Rounds(settings.data, Terms(settings.min_batch), upstream, forwarding, metrics)
-    service = Service(settings.data, public_hex(key), rounds, upstream, metrics)
+    rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics)
+    pages = Pages(settings.data, public_hex(key), rounds, upstream, metrics)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
     endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders)
 
@@ -124,42 +122,37 @@ def _app_on(folder: Folder, settings: Settings, transport: httpx.AsyncBaseTransp
         finally:
             await rounds.stop()
             await upstream.close()
-            folder.release()
+            history.close()
 
     app = Starlette(
         routes=[
             Route("/experiments/{name}/reports", endpoint, methods=["POST"]),
-            Route("/experiments/{name}", service.experiment),
-            Route("/keys", service.keys),
-            Route("/healthz", service.healthz),
-            Route("/readyz", service.readyz),
-            Route("/metrics", service.metrics),
+            Route("/experiments/{name}", pages.experiment),
+            Route("/keys", pages.keys),
+            Route("/healthz", pages.healthz),
+            Route("/readyz", pages.readyz),
+            Route("/metrics", pages.metrics),
         ],
-        exception_handlers={
-            PrivateerError: problems.told,
-            HTTPException: problems.from_http,
-            Exception: problems.unexpected,
-        },
         lifespan=lifespan,
     )
+    answer_problems(app)
     app.router.redirect_slashes = False
     return app
 
 
 def main() -> None:
-    """Run the shuffler with the settings of the environment; a bad one is told in one line, with exit code 2."""
-    start_logging()
-    os.umask(_UMASK)
-    try:
-        settings = read_settings(os.environ)
-        app = create_app(settings)
-        pages = PublicPages(app, _is_public)
-        public = Listener(pages, listen(settings.host, settings.port, "PRIVATEER_PORT"))
-        private = Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT"))
-    except (PrivateerError, OSError) as error:
-        print(f"privateer-shuffler: {error}", file=sys.stderr)
-        sys.exit(2)
-    serve(public, private)
+    """Run the shuffler with the settings of the environment; print one line and exit with code 2 if it cannot start."""
+    prepare_process("privateer_shuffler")
+    run("privateer-shuffler", _start)
+
+
+def _start() -> Service:
+    settings = read_settings(os.environ)
+    app = create_app(settings)
+    return Service(
+        Listener(PublicPages(app, _is_public), listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+    )
 
 
 def _is_public(_: str, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The door that reports come through."""
+"""The endpoint that takes reports."""
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -7,15 +7,14 @@ from starlette.types import Receive, Scope, Send
 
 from privateer.clock import Clock, SystemClock
 from privateer.errors import Malformed, PrivateerError
-from privateer.serving.bodies import Body, unchanged
+from privateer.serving.bodies import Body, announced_upload, read_upload
 from privateer.serving.budget import Budget, Reservation
-from privateer.serving.peer import peer
+from privateer.serving.problems import problem_response
 from privateer.wire.envelope import Envelope, decode_envelope, split_sealed
 from privateer.wire.keys import TrustedKeys
-from privateer.wire.upload import SENDER_HEADER, changed_upload, check_alone, check_sender
+from privateer.wire.upload import check_alone
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Receipt
-from privateer_shuffler.problems import problem
 from privateer_shuffler.rounds import Rounds
 
 
@@ -27,7 +26,7 @@ class Endpoint:
     Parameters
     ----------
     budget
-        What bodies may take in memory.
+        The bytes that bodies may take in memory.
     body_limit
         Bytes that one request may carry.
     senders
@@ -49,25 +48,23 @@ class Endpoint:
 
     async def _answer(self, request: Request) -> Response:
         try:
-            body = self._announced(request)
+            body = announced_upload(request, self._body_limit, self._senders, self._clock.now())
             with self._budget.reserve(body.length, body.sender, is_trusted=body.is_signed) as room:
                 receipt = await self._receipt(request, body, room)
         except PrivateerError as error:
             receipt = Receipt(0, {error.slug: 1}, error)
-        self._count(receipt)
+        for reason, reports in receipt.refused.items():
+            self._metrics.refused(reason, reports)
         if receipt.accepted == 0 and receipt.reason is not None:
-            return problem(receipt.reason, accepted=0, refused=receipt.refused)
+            return problem_response(receipt.reason, accepted=0, refused=receipt.refused)
         content = msgspec.json.encode({"accepted": receipt.accepted, "refused": receipt.refused})
         return Response(content, 202, media_type="application/json")
 
-    def _announced(self, request: Request) -> Body:
-        signature = request.headers.get(SENDER_HEADER)
-        if signature is None:
-            return Body.unsigned(request.headers.get("content-length"), self._body_limit, peer(request.scope))
-        return Body.signed(check_sender(signature, self._senders.by_id(), self._clock.now()), self._body_limit)
-
     async def _receipt(self, request: Request, body: Body, room: Reservation) -> Receipt:
-        envelope = decode_envelope(await _read(request, body, room))
+        try:
+            envelope = decode_envelope(await read_upload(request, body, room))
+        except ClientDisconnect as error:
+            raise Malformed("the body ended early", remedy="send it again") from error
         if envelope.header.experiment != request.path_params["name"]:
             raise Malformed("the reports are for another experiment than the address", remedy="correct the address")
         return await self._hold(envelope, body.is_signed)
@@ -82,15 +79,3 @@ class Endpoint:
         if not is_signed:
             check_alone(envelope, followed.round)
         return await pool.hold(split_sealed(envelope, followed.round))
-
-    def _count(self, receipt: Receipt) -> None:
-        for reason, reports in receipt.refused.items():
-            self._metrics.refused(reason, reports)
-
-
-async def _read(request: Request, body: Body, room: Reservation) -> bytearray:
-    chunks = request.stream()
-    try:
-        return await room.read(unchanged(chunks, body.digest, changed_upload()) if body.digest else chunks)
-    except ClientDisconnect as error:
-        raise Malformed("the body ended early", remedy="send it again") from error

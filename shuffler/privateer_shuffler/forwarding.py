@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class Forwarding:
-    """Claims experiments, and signs complete batches and delivers each until the server has it.
+    """Claims experiments, signs complete batches, and delivers each until the server has it.
 
-    A crash between delivery and forgetting delivers the same bytes again; the server knows them by their digest.
+    After a crash between delivery and forgetting the same bytes are delivered again; the server knows their digest.
     """
 
     def __init__(self, upstream: Upstream, key: Ed25519PrivateKey, metrics: Metrics) -> None:
@@ -30,17 +30,17 @@ class Forwarding:
         self._metrics = metrics
 
     async def claim(self, experiment: str) -> None:
-        """Make sure that this shuffler alone takes reports for an experiment: two would each hold a part of a batch.
+        """Make sure that no other shuffler takes reports for an experiment: two would each hold a part of a batch.
 
         Raises
         ------
         Unavailable
-            If another one does, or the server cannot say.
+            If another one does, or the server does not answer.
         """
         await self._upstream.claim(experiment, sign_claim(experiment, self._key))
 
     async def run(self, pool: Pool, is_past: Callable[[], bool]) -> bool:
-        """Wait until the pool is complete and deliver its batch; whether its version takes no further one.
+        """Wait until the pool is complete, deliver its batch, and return whether its version takes no further one.
 
         A batch that the server refuses from this shuffler is given up once ``is_past`` says that its version is over.
         """
@@ -59,7 +59,7 @@ class Forwarding:
     async def _deliver(self, batch: bytes, experiment: str, is_past: Callable[[], bool]) -> BatchAnswer | None:
         pause = _FIRST_PAUSE
         while True:
-            signature = await asyncio.to_thread(sign_batch, batch, self._key)  # each is good for some minutes
+            signature = await asyncio.to_thread(sign_batch, batch, self._key)  # it expires after some minutes
             try:
                 return await self._upstream.deliver(experiment, batch, signature)
             except Unavailable as error:

@@ -1,7 +1,7 @@
-"""Counts for operators. No label tells anything about a report but the reason of its refusal.
+"""Counts for operators. No label reveals anything about a report but the reason of its refusal.
 
-A count that moved with each upload would tell whoever watches it when somebody reported. So accepted reports are
-counted when their batch is forwarded or given up, held ones in tenths of a batch, refused ones in tens.
+A count that moved with each upload would reveal to whoever watches it when somebody reported. So accepted reports are
+counted when their batch is forwarded or dropped, held ones in tenths of a batch, refused ones in tens.
 """
 
 from collections import Counter as Accumulator
@@ -12,8 +12,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
-
-
 _STEP: Final = 10
 
 
@@ -24,7 +22,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self.forwarded = self._counter("reports_forwarded", "Reports of batches that the server has")
         self.dropped = self._counter(
-            "reports_dropped", "Held reports given up because the server closed their round, in tenths of a batch"
+            "reports_dropped", "Held reports dropped because the server closed their round, in tenths of a batch"
         )
         self.batches = self._counter("batches_forwarded", "Batches that the server has")
         self.failures = self._counter("forwarding_failures", "Attempts to deliver a batch that failed")
@@ -37,18 +35,18 @@ class Metrics:
         self._unshown: Accumulator[str] = Accumulator()
 
     def refused(self, reason: str, reports: int) -> None:
-        """Count reports that were turned away."""
+        """Count reports that were refused."""
         tens, self._unshown[reason] = divmod(self._unshown[reason] + reports, _STEP)
         if tens:
             self._refused.labels(reason).inc(tens * _STEP)
 
     def watch_held(self, held: Callable[[], int]) -> None:
-        """Show the number of reports held, as ``held`` gives it."""
+        """Show the number of reports held, which ``held`` returns."""
         gauge = Gauge("privateer_shuffler_reports_held", "Reports held, in tenths of a batch", registry=self._registry)
         gauge.set_function(held)
 
     def page(self) -> bytes:
-        """All counts in Prometheus's text format."""
+        """Return all counts in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, text: str) -> Counter:

@@ -15,14 +15,14 @@ from privateer_shuffler.shuffle import Places
 from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
-"""How long nothing must arrive before the write-ahead log is emptied; under load it is overwritten all the time."""
+"""The write-ahead log is emptied if nothing arrives for so long; under load it is overwritten all the time."""
 _FULL_DISK_SECONDS: Final = 1.0
-"""Pause after a failed attempt to empty it."""
+"""Pause after a failed attempt to empty the log."""
 _Result = TypeVar("_Result")
 
 
 class Receipt(NamedTuple):
-    """What became of the reports of one request: how many are held, and the errors that turned others away."""
+    """What became of the reports of a request: how many are held and were refused, by slug, and the first refusal."""
 
     accepted: int
     refused: dict[str, int]
@@ -45,9 +45,16 @@ class Pool:
     store
         The round's database. Reports that it holds already count as held.
     below
-        Source of randomness of the permutation; tests alone pass another.
+        Source of randomness of the permutation. Only tests pass another one.
     clock
-        What tells when the round is due.
+        Says when the round is due.
+
+    Attributes
+    ----------
+    failed
+        Whether the disk did not take what was last written.
+    filled
+        Set once the pool is complete and durable.
     """
 
     def __init__(
@@ -65,7 +72,6 @@ class Pool:
         self._ended = False
         self._lost = False
         self.failed = False
-        """Whether the disk did not take what was last written."""
         self.filled = asyncio.Event()
         self._end_when_due()
 
@@ -88,20 +94,20 @@ class Pool:
     def shown(self) -> int:
         """Number of people whose reports are held, rounded down to tenths of a batch, for the operator alone.
 
-        A live count would tell whoever watches it when somebody reported, and so how long after fetching the policy.
-        Tenths tell it too, to a stranger who fills the pool to just below one.
+        A live count would reveal to whoever watches it when somebody reported, and so how long after fetching the
+        policy. Tenths reveal it, too, to a stranger who fills the pool to just below one.
         """
         step = max(1, self.round.batch // 10)
         return self.held // step * step
 
     @property
     def full(self) -> bool:
-        """Whether it takes no more reports; ``filled`` says that the disk has them all."""
+        """Whether it takes no more reports, though the disk may not have all of them yet."""
         return len(self._places) == 0 or self._ended
 
     async def complete(self) -> None:
-        """Return when the pool is ``filled``: by the whole batch, or at the deadline or later by people enough."""
-        self._wake()  # empties the log that a process left behind that was killed
+        """Wait until the pool is ``filled``: by the whole batch, or from the deadline on by enough people."""
+        self._wake()  # empties the log that a killed process left behind
         while not self.filled.is_set():
             left = self.round.deadline - self._clock.now()
             try:
@@ -110,16 +116,16 @@ class Pool:
                 self._wake()
 
     async def hold(self, sealed: list[bytes]) -> Receipt:
-        """Take people's reports into the pool; returns when those accepted are durable.
+        """Take people's reports into the pool, and return when those accepted are durable.
 
-        Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Those
-        beyond the batch are told to come again: the server may ask for another one. All messages of a person are held,
+        Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Reports
+        beyond the batch are refused for now: the server may ask for another batch. All messages of a person are held,
         or none. A duplicate is as durable as an accepted report when this returns.
 
         Raises
         ------
         Unavailable
-            If the disk is full or fails; nothing is held of such a request, and the next one is tried anew.
+            If the disk is full or fails. Nothing of such a request is held, and the next one is tried anew.
         """
         if self._lost:
             raise _failure()
@@ -129,42 +135,43 @@ class Pool:
         return await receipt
 
     async def batch(self) -> bytes:
-        """The batch of a ``filled`` pool as an encoded envelope; the same bytes whenever it is asked for."""
+        """Return the batch of a ``filled`` pool as an encoded envelope, the same bytes every time."""
         return await self._in_thread(lambda: encode_envelope(Envelope(self.header, self._store.batch())))
 
     async def renew(self) -> Self:
-        """An empty pool for the same version, which takes nothing that this one held; this one takes none any more.
+        """End this pool, and return an empty one for the same version that takes nothing that this one held.
 
         Raises
         ------
         sqlite3.Error, OSError
             If the disk is full or fails; call it again.
         """
-        self._ended = True
-        await self._settle()
-        await self._in_thread(self._store.renew)
-        self._disk.shutdown(wait=False)
+        await self._end(self._store.renew)
         return type(self)(self._store, self._below, self._clock)
 
     async def forget(self) -> None:
-        """Erase the reports, in memory and on disk; it takes none any more.
+        """End this pool, and erase the reports in memory and on disk.
 
         Raises
         ------
         sqlite3.Error, OSError
             If the disk is full or fails; call it again.
         """
-        self._ended = True
-        await self._settle()
         self._held.clear()
-        await self._in_thread(self._store.erase)
-        self._disk.shutdown(wait=False)
+        await self._end(self._store.erase)
 
     async def close(self) -> None:
-        """Finish writing and close the database, keeping the reports; it takes none any more."""
+        """End this pool: finish writing and close the database, which keeps the reports."""
+        await self._end(self._store.close)
+
+    async def _end(self, last: Callable[[], None]) -> None:
+        """Take no reports any more, and do one last thing with the database."""
         self._ended = True
-        await self._settle()
-        await self._in_thread(self._store.close)
+        if self._writer is not None:
+            await asyncio.wait({self._writer})
+        if self._truncation is not None:
+            self._truncation.cancel()
+        await self._in_thread(last)
         self._disk.shutdown(wait=False)
 
     def _recover(self) -> list[int]:
@@ -179,18 +186,12 @@ class Pool:
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
-    async def _settle(self) -> None:
-        if self._writer is not None:
-            await asyncio.wait({self._writer})
-        if self._truncation is not None:
-            self._truncation.cancel()
-
     def _wake(self) -> None:
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
-        """Commit what waits, group by group; without anything to write, empty the log."""
+        """Commit the waiting requests group by group, or empty the log if there are none."""
         try:
             if not self._waiting:
                 await self._truncate()
@@ -228,7 +229,7 @@ class Pool:
                 request.receipt.set_result(receipts[index])
 
     async def _stored(self, group: list[_Waiting]) -> list[Receipt] | None:
-        """What became of requests, durable; None, and nothing left of them, if the disk failed."""
+        """Store the reports of requests and return their receipts, or undo it and return None if the disk fails."""
         placed: list[tuple[bytes, int]] = []
         try:
             receipts = [self._place(request.sealed, placed) for request in group]
@@ -244,7 +245,7 @@ class Pool:
         return receipts
 
     async def _take_back(self, placed: list[tuple[bytes, int]]) -> None:
-        """Undo a write that the disk did not take: its messages may come again, and get other places."""
+        """Undo a write that the disk did not take. Its messages may come again, and get other places."""
         self.failed = True
         for message, place in placed:
             self._held.discard(self._store.fingerprint(message))
@@ -252,7 +253,7 @@ class Pool:
         try:
             await self._in_thread(self._store.rollback)
         except sqlite3.Error:
-            self._lost = True  # what the database holds is known after a restart alone
+            self._lost = True  # only a restart shows what the database holds
 
     def _place(self, sealed: list[bytes], placed: list[tuple[bytes, int]]) -> Receipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
@@ -261,7 +262,7 @@ class Pool:
             messages = pieces(report, self.round.sealed_size)
             fingerprints = set(map(self._store.fingerprint, messages))
             if len(fingerprints) < len(messages) or self._knows(fingerprints):
-                refusals.append(DuplicateReport("the report was taken already", remedy="nothing to do"))
+                refusals.append(DuplicateReport("the report was accepted already", remedy="nothing to do"))
             elif self.full:
                 refusals.append(waiting())
             else:
@@ -271,10 +272,10 @@ class Pool:
         return _receipt(accepted, refusals)
 
     def _knows(self, fingerprints: set[bytes]) -> bool:
-        """Whether any of these messages is held or, as far as a pool that is full can tell, was delivered before."""
+        """Whether any of these messages is held or was delivered before. A full pool knows only what it holds."""
         if not self._held.isdisjoint(fingerprints):
             return True
-        return not self.full and self._store.has_delivered(fingerprints)  # a full one's database is in other hands
+        return not self.full and self._store.has_delivered(fingerprints)  # another task uses a full one's database
 
 
 def _receipt(accepted: int, refusals: list[PrivateerError]) -> Receipt:
@@ -285,7 +286,7 @@ def _receipt(accepted: int, refusals: list[PrivateerError]) -> Receipt:
 
 
 def waiting() -> Unavailable:
-    """What to tell those who come while a full batch is on its way: the server may ask for another."""
+    """Return the refusal of reports that come while a full batch is on its way. The server may ask for another."""
     return Unavailable("the batch of this version is full and on its way", remedy="send the same bytes again later")
 
 

@@ -1,4 +1,4 @@
-"""The rounds that take reports: what the server publishes, followed for every experiment that people report to."""
+"""The rounds that take reports, as the server publishes them for the experiments that people report to."""
 
 import asyncio
 import logging
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from privateer.errors import Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
+from privateer.serving.background import Background
+from privateer.serving.database import damaged
 from privateer.wire.envelope import Header, check_header
 from privateer.wire.publication import Round, decode_publication, digest
-from privateer_shuffler.background import Background
-from privateer_shuffler.database import damaged
 from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.memory import Memory, Taken
+from privateer_shuffler.history import History, Taken
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Pool, waiting
-from privateer_shuffler.store import SUFFIX, Label, RoundStore
-from privateer_shuffler.terms import Terms
+from privateer_shuffler.requirements import Requirements
+from privateer_shuffler.store import DATABASE, SUFFIX, Label, RoundStore
 from privateer_shuffler.upstream import Upstream
 
 _POLL_SECONDS: Final = 30
@@ -32,8 +32,15 @@ _log = logging.getLogger(__name__)
 class Followed:
     """The round of an experiment, as the server published it, and the reports held for it.
 
-    ``pool`` is None where this shuffler takes no reports: another trust model, the experiment is over, its round misses
-    the operator's terms, the server wants no further batch for the version (``over``), or the next pool is being made.
+    Attributes
+    ----------
+    round, digest
+        What the server published, and the digest of the whole publication.
+    pool
+        The reports held. None if this shuffler takes none: another endpoint takes them, the experiment or the version
+        is over, the round misses the operator's requirements, or the next pool is being made.
+    over
+        Whether the server wants no further batch for the version.
     """
 
     round: Round
@@ -43,22 +50,31 @@ class Followed:
 
 
 class Rounds:
-    """Follows experiments from first sight until they are over.
+    """Follows experiments from the first report until they are over.
 
-    Of every version the first publication seen counts: a server that shows another one later, or goes back to an older
-    version, is not followed, be it after a restart.
+    The first publication of every version counts. The shuffler does not follow a server that shows another one later or
+    goes back to an older version, not even after a restart.
 
     Parameters
     ----------
     folder
         Where the rounds' databases are; those found there are taken up again.
+    history
+        The last publications that reports were taken for.
     """
 
     def __init__(
-        self, folder: Path, terms: Terms, upstream: Upstream, forwarding: Forwarding, metrics: Metrics
+        self,
+        folder: Path,
+        history: History,
+        requirements: Requirements,
+        upstream: Upstream,
+        forwarding: Forwarding,
+        metrics: Metrics,
     ) -> None:
         self._folder = folder
-        self._terms = terms
+        self._history = history
+        self._requirements = requirements
         self._upstream = upstream
         self._forwarding = forwarding
         self._metrics = metrics
@@ -69,28 +85,23 @@ class Rounds:
         self._watched: set[str] = set()
         self._unclaimed: set[str] = set()
         self._taking = asyncio.Lock()
-        self._memory = Memory(folder)
-        try:
-            self._found = _load_pools(folder)
-        except SpecError:
-            self._memory.close()
-            raise
+        self._found = _load_pools(folder)
         metrics.watch_held(lambda: self.held)
 
     @property
     def held(self) -> int:
-        """Number of reports held, over all experiments, each round in tenths."""
+        """Number of people whose reports are held, over all experiments, each round in tenths."""
         return sum(pool.shown for pool in self._deliveries)
 
     @property
     def healthy(self) -> bool:
-        """Whether reports can be stored and forwarded, as far as is known here."""
+        """Whether no disk and no background task has failed."""
         return not self._background.failed and not any(pool.failed for pool in self._deliveries)
 
     async def start(self) -> None:
-        """Take up the rounds found on disk: deliver the full ones, follow their experiments."""
+        """Take up the rounds found on disk: deliver the full ones and follow their experiments."""
         for pool in sorted(self._found, key=lambda pool: pool.round.version):
-            self._memory.note(pool.round.experiment, Taken(pool.round.version, pool.header.digest))
+            self._history.note(pool.round.experiment, Taken(pool.round.version, pool.header.digest))
             self._enter(Followed(pool.round, pool.header.digest, pool))
         for name in self._followed:
             self._watch(name)
@@ -100,24 +111,23 @@ class Rounds:
         await self._background.stop()
         for pool in self._deliveries:
             await pool.close()
-        self._memory.close()
 
     async def find(self, name: str) -> Followed:
-        """The round of an experiment; asks the server on first sight, and follows the experiment from then on.
+        """Return the round of an experiment. At first sight ask the server, and follow the experiment from then on.
 
         Raises
         ------
         NotFound
             If the server has no such experiment.
         Unavailable
-            If the server cannot say.
+            If the server does not answer.
         """
         if name not in self._followed:
             await self._ask(name)
         return self._followed[name]
 
     async def current(self, header: Header) -> Followed:
-        """The round to compare ``header`` with; asks the server if the header names a newer version.
+        """Return the round to compare ``header`` with. Ask the server if the header names a newer version.
 
         Raises
         ------
@@ -132,19 +142,19 @@ class Rounds:
         return followed
 
     def admit(self, header: Header, followed: Followed) -> Pool:
-        """The pool that takes reports with this header.
+        """Return the pool that takes reports with this header.
 
         Raises
         ------
-        WrongDoor, RoundClosed, RoundUnknown, WrongKey, WrongDigest
+        WrongEndpoint, RoundClosed, RoundUnknown, WrongKey, WrongDigest
             If they are not for this round, or its version is over.
         Unavailable
-            If a batch was delivered and the next one is being made room for.
+            If a batch was delivered, and the pool for the next one is being made.
         SpecError
-            If the round misses the operator's terms.
+            If the round misses the operator's requirements.
         """
-        check_header(header, followed.round, followed.digest, "shuffle")
-        self._terms.check(followed.round)
+        check_header(header, followed.round, followed.digest, "shuffler")
+        self._requirements.check(followed.round)
         if followed.over:
             raise RoundClosed("this version takes no further batch", remedy="nothing to do")
         if followed.pool is None:
@@ -152,11 +162,11 @@ class Rounds:
         return followed.pool
 
     async def _ask(self, name: str) -> None:
-        """Fetch the publication of ``name`` now; everyone who asks meanwhile waits for the same answer."""
+        """Fetch the publication of ``name`` now. Everyone who asks meanwhile waits for the same answer."""
         question = self._questions.get(name)
         if question is None:
             if len(self._questions) >= _QUESTIONS_MAX:
-                raise Unavailable("too many questions about rounds at once", remedy="try again later")
+                raise Unavailable("the shuffler is fetching too many rounds at once", remedy="try again later")
             question = self._questions[name] = asyncio.create_task(self._fetch(name))
             question.add_done_callback(lambda _: self._questions.pop(name))
         await asyncio.shield(question)
@@ -169,27 +179,27 @@ class Rounds:
             self._watch(name)
 
     def _watch(self, name: str) -> None:
-        """Follow an experiment that takes reports; one that was over may do so again, at a server that was restored."""
+        """Follow an experiment that takes reports. One that was over may take them again at a restored server."""
         if name not in self._watched and self._followed[name].round.batch:
             self._watched.add(name)
             self._background.start(self._follow(name))
 
     async def _follow(self, name: str) -> None:
-        told = False
+        is_logged = False
         while self._followed[name].round.batch:
             try:
                 await self._fetch(name, _POLL_SECONDS)
-                told = False
+                is_logged = False
                 await asyncio.sleep(_BREATH_SECONDS)
             except PrivateerError as error:
-                if not told:
+                if not is_logged:
                     _log.warning("cannot follow %s: %s", name, error)
-                told = True
+                is_logged = True
                 await asyncio.sleep(_RETRY_SECONDS)
         self._watched.discard(name)
 
     async def _take(self, name: str, body: bytes) -> None:
-        """Open the round of a publication that is newer than what is known."""
+        """Open the round of a publication that is newer than the one known."""
         round_, mark = _read(name, body), digest(body)
         async with self._taking:
             known, last = self._followed.get(name), self._last(name)
@@ -204,44 +214,42 @@ class Rounds:
                 self._enter(Followed(round_, mark, None if over else await self._open(round_, mark), over))
 
     def _last(self, name: str) -> Taken | None:
-        """The newest publication followed, or taken reports for before a restart."""
-        known, last = self._followed.get(name), self._memory.last(name)
+        """Return the newest publication that is followed, or that reports were taken for before a restart."""
+        known, last = self._followed.get(name), self._history.last(name)
         if known is None or (last is not None and last.version > known.round.version):
             return last
         return Taken(known.round.version, known.digest)
 
     async def _open(self, round_: Round, mark: bytes) -> Pool | None:
-        if round_.model != "shuffle" or round_.batch == 0:
+        if round_.endpoint != "shuffler" or round_.batch == 0:
             return None
         try:
-            self._terms.check(round_)
+            self._requirements.check(round_)
             await self._claim(round_.experiment)
-            self._memory.note(round_.experiment, Taken(round_.version, mark))
-            return await asyncio.to_thread(_create_pool, self._folder, Label(round_, mark))
+            self._history.note(round_.experiment, Taken(round_.version, mark))
+            return await asyncio.to_thread(lambda: Pool(RoundStore.create(self._folder, Label(round_, mark))))
         except SpecError as error:
-            _log.warning("no reports taken for %s: %s", round_.experiment, error)
+            _log.warning("taking no reports for %s: %s", round_.experiment, error)
             return None
         except (OSError, sqlite3.Error) as error:
-            raise Unavailable(
-                "the shuffler cannot store a round", remedy="its operator must see to its disk"
-            ) from error
+            raise Unavailable("the shuffler cannot store a round", remedy="its operator must check its disk") from error
 
     async def _claim(self, name: str) -> None:
-        """Claim an experiment; once, tell the operator why not."""
+        """Claim an experiment. If that fails, log why once."""
         try:
             await self._forwarding.claim(name)
         except Unavailable as error:
             if name not in self._unclaimed:
-                _log.warning("no reports taken for %s: %s", name, error)
+                _log.warning("taking no reports for %s: %s", name, error)
             self._unclaimed.add(name)
             raise
         self._unclaimed.discard(name)
 
     def _enter(self, new: Followed) -> None:
-        """Follow a round, and give up what is held for an older one unless it is full."""
+        """Follow a round, and drop the reports held for an older one unless its pool is full."""
         old = self._followed.get(new.round.experiment)
         if old is not None and new.round.version < old.round.version:
-            raise ValueError("a version that was followed is over")
+            raise ValueError("a followed version does not give way to an older one")
         self._followed[new.round.experiment] = new
         if new.pool is not None:
             self._deliveries[new.pool] = self._background.start(self._deliver(new.pool))
@@ -263,7 +271,7 @@ class Rounds:
         return self._followed[round_.experiment].round.version > round_.version
 
     async def _refill(self, pool: Pool) -> bool:
-        """Make room for another batch of a version, as soon as possible; False if a newer one is followed."""
+        """Make room for another batch of a version as soon as possible, or return False if a newer one is followed."""
         while not self._is_past(pool.round):
             try:
                 await self._forwarding.claim(pool.round.experiment)
@@ -276,7 +284,7 @@ class Rounds:
         return False
 
     async def _renew(self, pool: Pool) -> bool:
-        async with self._taking:  # a newer version may have come while this one waited
+        async with self._taking:  # a newer version may have come meanwhile
             if self._is_past(pool.round):
                 return False
             self._enter(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
@@ -289,20 +297,16 @@ class Rounds:
         self._deliveries[pool] = self._background.start(self._forget(pool))
 
     async def _forget(self, pool: Pool) -> None:
-        """Remember that a version is over and erase its pool; as often as it takes while the disk is full."""
+        """Remember that a version is over and erase its pool. Try again while the disk is full."""
         while True:
             try:
-                self._memory.end(pool.round.experiment, pool.round.version)
+                self._history.end(pool.round.experiment, pool.round.version)
                 await pool.forget()
                 break
             except (OSError, sqlite3.Error):
                 pool.failed = True
                 await asyncio.sleep(_RETRY_SECONDS)
         del self._deliveries[pool]
-
-
-def _create_pool(folder: Path, label: Label) -> Pool:
-    return Pool(RoundStore.create(folder, label))
 
 
 def _load_pools(folder: Path) -> list[Pool]:
@@ -314,14 +318,14 @@ def _load_pool(path: Path) -> Pool | None:
     try:
         return None if store is None else Pool(store)
     except sqlite3.Error as error:
-        raise damaged(path) from error
+        raise damaged(path, DATABASE) from error
 
 
 def _read(name: str, body: bytes) -> Round:
     try:
         round_ = decode_publication(body).round
     except Malformed as error:
-        raise Unavailable("the server's answer is no publication", remedy="try again later") from error
+        raise Unavailable("the server's answer is not a publication", remedy="try again later") from error
     if round_.experiment != name:
         raise Unavailable("the server answered for another experiment", remedy="try again later")
     return round_

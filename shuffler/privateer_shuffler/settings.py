@@ -1,12 +1,12 @@
 """The shuffler's settings, from environment variables."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from privateer.errors import SpecError
+from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,20 @@ class Settings:
     public_key_file
         Where the public key goes, for the server to trust (``PRIVATEER_PUBLIC_KEY_FILE``, in ``data`` by default).
     min_batch
-        The operator's own floor: experiments whose rounds are smaller find no shuffler here (``PRIVATEER_MIN_BATCH``).
+        The operator's own floor: the shuffler takes no reports for smaller rounds (``PRIVATEER_MIN_BATCH``).
     host, port
-        Where devices are listened to (``PRIVATEER_HOST``, ``PRIVATEER_PORT``).
+        Address of the public listener, for devices (``PRIVATEER_HOST``, ``PRIVATEER_PORT``).
     body_limit
         Bytes that one request may carry (``PRIVATEER_BODY_LIMIT``).
     body_budget
         Bytes that all bodies together may take in memory (``PRIVATEER_BODY_BUDGET``).
     admin_host, admin_port
-        Where operators are listened to (``PRIVATEER_ADMIN_HOST``, ``PRIVATEER_ADMIN_PORT``).
+        Address of the private listener, for operators (``PRIVATEER_ADMIN_HOST``, ``PRIVATEER_ADMIN_PORT``).
     sender_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted senders, who may send several people's
         reports at once (``PRIVATEER_SENDER_KEYS``).
     server_ca
-        Certificates (PEM) of the authorities that the server's certificate may be from, instead of the public ones
+        Certificates (PEM) of the authorities that may sign the server's certificate, instead of the public ones
         (``PRIVATEER_SERVER_CA``).
     """
 
@@ -54,7 +54,7 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Settings from environment variables.
+    """Read the settings from environment variables.
 
     Raises
     ------
@@ -62,32 +62,30 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         If one misses its constraint; ``field`` is the variable.
     """
     data = Path(environment.get("PRIVATEER_DATA") or "data/shuffler")
-    body_limit = _integer(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 10, 1 << 30)
+    body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
     return Settings(
         server_url=url,
         data=data,
         public_key_file=Path(environment.get("PRIVATEER_PUBLIC_KEY_FILE") or data / "shuffler.pub"),
-        min_batch=_integer(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1, 1 << 31),
+        min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
         host=environment.get("PRIVATEER_HOST") or Settings.host,
-        port=_integer(environment, "PRIVATEER_PORT", Settings.port, 1, 65535),
+        port=number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX),
         body_limit=body_limit,
-        body_budget=_integer(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, body_limit, 1 << 40),
+        body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
-        admin_port=_integer(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, 1, 65535),
-        sender_keys=_paths(environment, "PRIVATEER_SENDER_KEYS"),
+        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
     )
-
-
-def _paths(environment: Mapping[str, str], name: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in environment.get(name, "").split(os.pathsep) if part)
 
 
 def _authorities(environment: Mapping[str, str], name: str, url: str) -> Path | None:
     path = environment.get(name)
     if path and not url.startswith("https:"):
-        raise SpecError("is for an https address", field=name, remedy="set PRIVATEER_SERVER_URL to one, or unset it")
+        raise SpecError(
+            "is only for an https address", field=name, remedy="set PRIVATEER_SERVER_URL to one, or unset it"
+        )
     return Path(path) if path else None
 
 
@@ -101,14 +99,3 @@ def _url(environment: Mapping[str, str], name: str, default: str) -> str:
     if not well_formed or parts.query or parts.fragment:
         raise SpecError("must be an http or https address", field=name, remedy=f"for example {default}")
     return url.rstrip("/")
-
-
-def _integer(environment: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
-    text = environment.get(name) or str(default)
-    try:
-        value = int(text)
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        raise SpecError(f"must be a whole number from {low} to {high}", field=name, remedy=f"for example {default}")
-    return value

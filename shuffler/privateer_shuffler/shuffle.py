@@ -1,4 +1,4 @@
-"""The permutation, drawn from the operating system's randomness."""
+"""The permutation, from the operating system's randomness."""
 
 import secrets
 from array import array
@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 class Places:
     """The free places of a batch, handed out in an order that is uniform among all orders.
 
-    This is the Fisher-Yates shuffle, taken one step a report: a report gets its place in the batch as it arrives, so
-    that its order of arrival is never written down, and the full batch needs no further permutation.
+    This is the Fisher-Yates shuffle, one step a report: a report gets its place in the batch when it arrives. So its
+    order of arrival is never written down, and the full batch needs no further permutation.
 
     Parameters
     ----------
     free
         The places that no report holds yet.
     below
-        Source of randomness: a uniform integer in [0, n). Tests alone pass another.
+        Source of randomness: returns a uniform integer in [0, n). Only tests pass another one.
     """
 
     def __init__(self, free: Iterable[int], below: Callable[[int], int] = secrets.randbelow) -> None:
@@ -34,5 +34,5 @@ class Places:
         return free.pop()
 
     def give_back(self, place: int) -> None:
-        """Make a place free again, since the report that it was drawn for could not be stored."""
+        """Make a place free again, because the report that it was drawn for could not be stored."""
         self._free.append(place)

@@ -1,4 +1,4 @@
-"""The learning server, as the shuffler sees it."""
+"""Calls to the learning server."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ from privateer.wire.problem import slug_of
 
 _ANSWER_SECONDS: Final = 10.0
 _LEARN_SECONDS: Final = 600.0
-"""A server may open every report of a batch and learn from them before it answers."""
+"""A server may open every report of a batch, and learn from them, before it answers."""
 _ANSWER_BYTES: Final = 64 << 10
 _PUBLICATION_BYTES: Final = 64 << 20
 
@@ -32,7 +32,7 @@ class _Answer(NamedTuple):
 
 
 class Upstream:
-    """Calls to the learning server, whose answers are bounded in size and time: it is trusted with neither.
+    """Calls the learning server. It is not trusted, so the size and time of its answers are limited.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Upstream:
         )
 
     async def publication(self, name: str, known: bytes | None = None, wait: int = 0) -> bytes | None:
-        """The encoded publication of an experiment's round; None if it still is the one with digest ``known``.
+        """Fetch the encoded publication of an experiment's round, or None if it still is the one with digest ``known``.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Upstream:
         NotFound
             If there is no such experiment.
         Unavailable
-            If the server cannot be reached or gives no publication.
+            If the server cannot be reached, or answers without a publication.
         """
         headers = {"accept": MEDIA_TYPE}
         if known is not None:
@@ -97,16 +97,15 @@ class Upstream:
         return answer.body
 
     async def claim(self, name: str, signature: str) -> None:
-        """Have the server take batches of an experiment from this shuffler alone.
+        """Make the server take batches of an experiment from no other shuffler.
 
         Raises
         ------
         Unavailable
             If another shuffler takes its reports, or the server does not trust this one or does not answer.
         """
-        answer = await self._send(
-            "POST", _page(name, "shuffler"), _ANSWER_SECONDS, headers={SIGNATURE_HEADER: signature}
-        )
+        headers = {SIGNATURE_HEADER: signature}
+        answer = await self._send("POST", _page(name, "shuffler"), _ANSWER_SECONDS, headers=headers)
         if slug_of(answer.body) == Conflict.slug:
             raise Unavailable(
                 "another shuffler takes the reports of this experiment",
@@ -116,20 +115,20 @@ class Upstream:
             raise Unavailable(
                 "the learning server does not trust this shuffler",
                 remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS, "
-                "or set one of the two clocks right",
+                "or correct one of the two clocks",
             )
         if not answer.is_success:
             raise _unexpected(answer)
 
     async def deliver(self, name: str, batch: bytes, signature: str) -> BatchAnswer:
-        """Hand over a signed batch of an experiment; the same answer however often it is handed over.
+        """Deliver a signed batch of an experiment. The answer stays the same if it is delivered again.
 
         Raises
         ------
         Unavailable
             If the server did not take it: try again.
         BatchRefused
-            If it does not take it from this shuffler: its operators must see to that.
+            If the server does not take it from this shuffler: an operator must correct that.
         """
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
         answer = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
@@ -138,7 +137,7 @@ class Upstream:
             return BatchAnswer(0, {}, closed=True)
         if slug in (BatchRefused.slug, Conflict.slug):
             raise BatchRefused(
-                "the learning server refuses it from this shuffler",
+                "the learning server refuses the batch of this shuffler",
                 remedy="if another one claimed the experiment, have the server's operator release it (DELETE "
                 f"{_page(name, 'shuffler')}); else compare the two services' clocks, versions and this shuffler's key",
             )
@@ -175,7 +174,8 @@ class Upstream:
 
 
 async def _body(answer: httpx.Response) -> bytes:
-    """The body as it comes: a few compressed bytes could fill the memory."""
+    """Read the body, up to its limit."""
+    # A few compressed bytes could fill the memory.
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Unavailable("the learning server's answer is compressed", remedy="try again later")
     most = _PUBLICATION_BYTES if answer.status_code == HTTPStatus.OK else _ANSWER_BYTES
@@ -194,7 +194,7 @@ def _page(name: str, page: str) -> str:
 def _trusting(authorities: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=authorities)
-    except OSError:  # a file without certificates is an ssl.SSLError, which is one
+    except OSError:  # a file without certificates is an ssl.SSLError, which is one, too
         raise SpecError(
             f"{authorities.name} holds no certificates (PEM)", field="PRIVATEER_SERVER_CA", remedy="check the path"
         ) from None

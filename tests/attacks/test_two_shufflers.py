@@ -85,4 +85,4 @@ async def test_a_shuffler_that_may_not_claim_tells_its_operator_once(
             for _ in range(3):
                 problem = assert_problem(await shuffler.post(REPORTS, content=person), 503, "unavailable")
                 assert "PRIVATEER_SHUFFLER_KEYS" in problem["remedy"]
-        assert caplog.text.count("no reports taken for test: the learning server does not trust") == 1
+        assert caplog.text.count("taking no reports for test: the learning server does not trust") == 1

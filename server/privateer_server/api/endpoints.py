@@ -11,16 +11,14 @@ from starlette.types import Receive, Scope, Send
 
 from privateer.clock import Clock, SystemClock
 from privateer.errors import PrivateerError
-from privateer.serving.bodies import Body, unchanged
+from privateer.serving.bodies import Body, announced_upload, read_upload, unchanged
 from privateer.serving.budget import Budget, Reservation
-from privateer.serving.peer import peer
+from privateer.serving.problems import MethodNotAllowed, problem_response
 from privateer.wire.batch import SIGNATURE_HEADER, changed_batch, check_signature, decode_batch
 from privateer.wire.envelope import Envelope, decode_envelope
 from privateer.wire.keys import TrustedKeys
-from privateer.wire.upload import SENDER_HEADER, changed_upload, check_sender
 from privateer_server.accumulator import Delivery
 from privateer_server.api.models import UploadAnswer
-from privateer_server.api.problems import MethodNotAllowed, problem_response
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 
@@ -94,16 +92,10 @@ class ReportsEndpoint(Endpoint):
     """``POST /reports``: envelopes of sealed reports, one person's or a trusted sender's."""
 
     def _announced(self, request: Request) -> Body:
-        signature = request.headers.get(SENDER_HEADER)
-        if signature is None:
-            return Body.unsigned(request.headers.get("content-length"), self._bytes_max, peer(request.scope))
-        return Body.signed(check_sender(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
+        return announced_upload(request, self._bytes_max, self._keys, self._clock.now())
 
     async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
-        chunks = request.stream()
-        return decode_envelope(
-            await room.read(unchanged(chunks, body.digest, changed_upload()) if body.digest else chunks)
-        )
+        return decode_envelope(await read_upload(request, body, room))
 
     async def _counted(self, envelope: Envelope, body: Body) -> Response:
         receipt = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)

@@ -8,10 +8,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 
 from privateer.errors import Unavailable
+from privateer.serving.logs import trace
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments
-from privateer_server.faults import trace
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.store.sqlite import SqliteStore

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer.errors import SpecError
-from privateer_server.store.database import Kind, check_kind, make_tables
+from privateer.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
 _KEPT: Final = "SELECT experiment, version, batch, seen, received, taken, digest, facts, publication, state, x''"

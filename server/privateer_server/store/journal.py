@@ -6,8 +6,8 @@ from threading import Lock
 from typing import Final
 
 from privateer.codec import decode, encode
+from privateer.serving.database import Kind, open_database
 from privateer_server.store import RoundRecord
-from privateer_server.store.database import Kind, open_database
 
 JOURNAL: Final = Kind(
     application=0x5052564A,

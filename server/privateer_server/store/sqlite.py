@@ -8,10 +8,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from privateer.serving.database import Kind, open_database
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import Change, ExperimentRecord, RoundRecord
 from privateer_server.store.backup import copied
-from privateer_server.store.database import Kind, open_database
 
 FILE: Final = "server.db"
 DATABASE: Final = Kind(

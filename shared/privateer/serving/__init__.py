@@ -1,4 +1,4 @@
-"""How the services listen: nobody holds a connection, a header, a body or memory for long.
+"""What both services share: how they listen, read bodies, answer errors, log, and keep their files.
 
-Server and shuffler run on this package; it depends on uvicorn, and no device imports it.
+Nobody holds a connection, a header, a body or memory for long. No device imports this package.
 """

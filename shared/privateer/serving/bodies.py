@@ -1,13 +1,18 @@
-"""What is known of a body before it is read, and whether it turns out to be that body."""
+"""Request bodies: what a service knows about one before it reads it, and whether it turns out to be that body."""
 
 import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
+from starlette.requests import Request
+
 from privateer.errors import PrivateerError
-from privateer.serving.budget import too_large
+from privateer.serving.budget import Reservation, too_large
+from privateer.serving.peer import peer
+from privateer.wire.keys import TrustedKeys
 from privateer.wire.signature import Announcement
+from privateer.wire.upload import SENDER_HEADER, changed_upload, check_sender
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Body:
     length
         Bytes that it has at most.
     sender
-        The key that signed it, or the address that it comes from.
+        The id of the key that signed it, or the address that it comes from.
     digest, signed_at
         SHA-256 that it must have, if a trusted sender signed it, and when that was, in seconds since 1970.
     """
@@ -31,7 +36,7 @@ class Body:
 
     @classmethod
     def unsigned(cls, content_length: str | None, most: int, sender: str) -> Self:
-        """A body of the announced length; where none is announced it may be the largest.
+        """Return a body of the announced length, or of ``most`` bytes if none is announced.
 
         Raises
         ------
@@ -42,7 +47,7 @@ class Body:
 
     @classmethod
     def signed(cls, announced: Announcement, most: int) -> Self:
-        """The body that a signature announces.
+        """Return the body that a signature announces.
 
         Raises
         ------
@@ -63,8 +68,38 @@ def _within(length: int, most: int) -> int:
     return length
 
 
+def announced_upload(request: Request, most: int, senders: TrustedKeys, now: float) -> Body:
+    """Return what the headers say about an upload of reports: one person's, or more if a trusted sender signed it.
+
+    Raises
+    ------
+    SenderRefused
+        If it is signed, but not by one of the ``senders`` within five minutes of ``now``.
+    TooLarge
+        If it has more than ``most`` bytes.
+    """
+    signature = request.headers.get(SENDER_HEADER)
+    if signature is None:
+        return Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
+    return Body.signed(check_sender(signature, senders.by_id(), now), most)
+
+
+async def read_upload(request: Request, body: Body, room: Reservation) -> bytearray:
+    """Read an announced upload into the room reserved for it.
+
+    Raises
+    ------
+    SenderRefused
+        If it is not the body that was signed.
+    TooLarge, Unavailable
+        As `Reservation.read`.
+    """
+    chunks = request.stream()
+    return await room.read(unchanged(chunks, body.digest, changed_upload()) if body.digest else chunks)
+
+
 async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: PrivateerError) -> AsyncIterator[bytes]:
-    """The chunks of a body, followed by ``changed`` if they do not have the digest that was announced."""
+    """Yield the chunks of a body, then raise ``changed`` if they do not have the digest that was announced."""
     hashed = hashlib.sha256()
     async for chunk in chunks:
         hashed.update(chunk)

@@ -10,10 +10,10 @@ from privateer.errors import TooLarge, Unavailable
 
 
 class Budget:
-    """Bytes that bodies may take together, from before they are read until they are answered.
+    """The bytes that all bodies may take together, from before they are read until they are answered.
 
-    When nothing is left, bodies that are still being read make room: the oldest one of the sender that holds most. So
-    nobody keeps others out by bodies that do not end. Bodies of trusted senders do not make room.
+    When nothing is left, bodies that are still being read make room: first the oldest one of the sender that holds
+    most. So nobody keeps others out with bodies that do not end. Bodies of trusted senders do not make room.
 
     Parameters
     ----------
@@ -26,12 +26,12 @@ class Budget:
         self._reading: dict[Reservation, None] = {}
 
     def reserve(self, size: int, sender: str, *, is_trusted: bool = False) -> "Reservation":
-        """Room for a body of at most ``size`` bytes, for a ``with`` block.
+        """Reserve room for a body of at most ``size`` bytes, for a ``with`` block.
 
         Raises
         ------
         Unavailable
-            If there is none.
+            If there is not enough.
         """
         while self._free < size and self._reading:
             self._largest_sender()[0].evict()
@@ -41,7 +41,7 @@ class Budget:
         return Reservation(self, size, sender, is_trusted)
 
     def _largest_sender(self) -> list["Reservation"]:
-        """What the sender that holds most is sending, the oldest first."""
+        """Return the bodies of the sender that holds most, the oldest first."""
         held: Counter[str] = Counter()
         for one in self._reading:
             held[one.sender] += one.size
@@ -53,11 +53,11 @@ class Budget:
         self._reading[reservation] = None
 
     def end(self, reservation: "Reservation") -> None:
-        """Note that it no longer is."""
+        """Note that a body is not being read any more."""
         self._reading.pop(reservation, None)
 
     def give_back(self, size: int) -> None:
-        """Take back what is no longer needed."""
+        """Take back room that is not needed any more."""
         self._free += size
 
 
@@ -69,7 +69,7 @@ class Reservation:
     size
         Bytes that it may have.
     sender
-        Who sends it, as far as can be told.
+        The key or address that it comes from.
     """
 
     def __init__(self, budget: Budget, size: int, sender: str, is_trusted: bool) -> None:
@@ -84,12 +84,12 @@ class Reservation:
         self._shrink(0)
 
     async def read(self, chunks: AsyncIterator[bytes]) -> bytearray:
-        """The body; what it does not take of the room is given back.
+        """Read the body, and give back the room that it does not take.
 
         Raises
         ------
         TooLarge
-            As soon as it is above ``size``.
+            As soon as it has more than ``size`` bytes.
         Unavailable
             If it had to make room for others.
         """
@@ -116,7 +116,7 @@ class Reservation:
         return body
 
     def evict(self) -> None:
-        """Make room for others: the body is read no further."""
+        """Stop reading the body, to make room for others."""
         self._is_evicted = True
         self._budget.end(self)
         self._shrink(0)
@@ -128,9 +128,9 @@ class Reservation:
 
 
 def too_large(size: int) -> TooLarge:
-    """The refusal of a body above ``size`` bytes."""
-    return TooLarge(f"the body is above {size} bytes", remedy="send less at once")
+    """Return the refusal of a body of more than ``size`` bytes."""
+    return TooLarge(f"the body has more than {size} bytes", remedy="send less at once")
 
 
 def _full() -> Unavailable:
-    return Unavailable("too many bodies at once", remedy="send the same bytes again later")
+    return Unavailable("the service is reading too many bodies at once", remedy="send the same bytes again later")

@@ -1,4 +1,4 @@
-"""The connections of one listener: which of them wait for their peer, and which one goes when there are too many."""
+"""The connections of one listener: which of them wait for their peer, and which one closes if there are too many."""
 
 import asyncio
 from enum import IntEnum
@@ -8,7 +8,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class Stage(IntEnum):
-    """What a connection is about. The earlier the stage, the less is lost when it is closed."""
+    """What a connection is doing. The earlier the stage, the less is lost when it is closed."""
 
     WAITING = 0  # for a request, or for the rest of its headers
     READING = 1  # a body
@@ -16,29 +16,29 @@ class Stage(IntEnum):
 
 
 class Connection(Protocol):
-    """What the table asks of a connection."""
+    """What the table needs from a connection."""
 
     stage: Stage
 
     def is_overdue(self, now: float) -> bool:
-        """Whether its peer has had time enough."""
+        """Whether its peer has had enough time."""
         ...
 
     def drop(self) -> None:
-        """Close it at once, whatever is on its way."""
+        """Close it at once, also in the middle of a message."""
         ...
 
 
 class Connections:
-    """A table of connections by stage, each in the order in which they came to it.
+    """A table of connections by stage, in the order in which they reached it.
 
-    At the cap the oldest connection of the earliest stage is closed, so that a newcomer always gets in: whoever holds
-    connections without using them loses those first. Once a second the overdue ones are closed.
+    If there are too many, the oldest connection of the earliest stage is closed, so that a newcomer always gets in:
+    whoever holds connections without using them loses those first. Once a second the overdue ones are closed.
 
     Parameters
     ----------
     most
-        Connections at a time.
+        Connections that may be open at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,7 +50,7 @@ class Connections:
         return sum(map(len, self._stages.values()))
 
     def enter(self, connection: Connection) -> None:
-        """Take in a connection that was accepted just now; the oldest one goes if there are too many."""
+        """Add a connection that was just accepted, and close another one if there are too many."""
         if len(self) >= self._most:
             self._make_room()
         self._stages[connection.stage][connection] = None
@@ -58,7 +58,7 @@ class Connections:
             self._look_later()
 
     def move(self, connection: Connection, stage: Stage) -> None:
-        """Note that a connection has come to another stage."""
+        """Note that a connection has reached another stage."""
         if self._stages[connection.stage].pop(connection, connection) is None:
             self._stages[stage][connection] = None
         connection.stage = stage

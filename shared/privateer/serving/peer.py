@@ -1,4 +1,4 @@
-"""A sender by its address, which is kept in memory while the request is answered, and nowhere else."""
+"""The address of a sender, which is kept in memory while the request is answered, and nowhere else."""
 
 from ipaddress import ip_network
 from typing import Any, Final
@@ -8,7 +8,7 @@ _OWNED: Final = 64
 
 
 def peer(scope: Any) -> str:
-    """The address at the other end of a connection, from an ASGI scope; of IPv6 the network."""
+    """Return the address at the other end of a connection, from an ASGI scope. For IPv6 it is the network."""
     client = scope.get("client")
     address = str(client[0]) if client else ""
     return str(ip_network((address, _OWNED), strict=False)) if ":" in address else address

@@ -1,7 +1,9 @@
 """A service as a process with two listeners: a public one, and a private one for operators and other services."""
 
+import os
 import resource
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -9,16 +11,19 @@ from typing import Any, Final, NamedTuple, cast
 
 import uvicorn
 
-from privateer.errors import SpecError
+from privateer.errors import PrivateerError, SpecError
 from privateer.serving.connections import Connections
+from privateer.serving.logs import log_to_stderr
 from privateer.serving.protocol import GuardedProtocol
 
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
 _CONNECTIONS_MAX: Final = 8192
-"""The public listener takes as many as have their headers in some 128 MiB."""
+"""Of the public listener. The headers of so many connections take some 128 MiB."""
 _PRIVATE_MAX: Final = 1024
 _BACKLOG: Final = 1024
+_USAGE: Final = 2
+_OWNER_ONLY: Final = 0o077
 
 
 class Listener(NamedTuple):
@@ -28,8 +33,48 @@ class Listener(NamedTuple):
     socket: socket.socket
 
 
+class Service(NamedTuple):
+    """What a process serves.
+
+    Attributes
+    ----------
+    public, private
+        The two listeners. The lifespan is that of the public application.
+    on_stop
+        Is called when the process is told to stop, before it waits for open requests.
+    """
+
+    public: Listener
+    private: Listener
+    on_stop: Callable[[], None] = lambda: None
+
+
+def run(name: str, start: Callable[[], Service]) -> None:
+    """Run a service until it is told to stop. If it cannot start, print why in one line and exit with code 2.
+
+    Parameters
+    ----------
+    name
+        The command's name.
+    start
+        Reads the settings, makes the applications and listens.
+    """
+    try:
+        service = start()
+    except (PrivateerError, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(_USAGE)
+    _serve(service)
+
+
+def prepare_process(*verbose: str) -> None:
+    """Keep the files of this process from other users, and values out of its log."""
+    os.umask(_OWNER_ONLY)
+    log_to_stderr(*verbose)
+
+
 def listen(host: str, port: int, field: str) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Raises
     ------
@@ -44,25 +89,16 @@ def listen(host: str, port: int, field: str) -> socket.socket:
         raise SpecError(f"cannot listen on {where}: {error.strerror}", field=field, remedy="choose another") from None
 
 
-def serve(public: Listener, private: Listener, on_stop: Callable[[], None] = lambda: None) -> None:
-    """Run until the process is told to stop.
-
-    Parameters
-    ----------
-    public, private
-        The lifespan is that of the public application.
-    on_stop
-        Is called when the process is told to stop, before open requests are waited for.
-    """
+def _serve(service: Service) -> None:
     files = _open_files()
-    # A connection is closed some time after it has to go, and a burst is accepted at once: hence half of the files.
-    config = _config(public.app, "on", min(_CONNECTIONS_MAX, files // 2))
-    beside = uvicorn.Server(_config(private.app, "off", min(_PRIVATE_MAX, files // 8)))
-    _Process(config, beside, private.socket, on_stop).run(sockets=[public.socket])
+    # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
+    config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2))
+    beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
+    _Process(config, beside, service).run(sockets=[service.public.socket])
 
 
 def _open_files() -> int:
-    """Files that the process may have open, after raising that number as far as it goes."""
+    """Raise the number of files that the process may have open as far as possible, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         hard = max(soft, 4 * _CONNECTIONS_MAX)
@@ -71,8 +107,8 @@ def _open_files() -> int:
 
 
 def _config(app: Any, lifespan: Any, connections: int) -> uvicorn.Config:
-    # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn's
-    # warnings are about what strangers send.
+    # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
+    # also warn about what strangers send.
     return uvicorn.Config(
         app,
         loop="uvloop",
@@ -93,11 +129,9 @@ def _config(app: Any, lifespan: Any, connections: int) -> uvicorn.Config:
 class _Process(uvicorn.Server):
     """The public listener, with the private one beside it while the application runs."""
 
-    def __init__(
-        self, config: uvicorn.Config, beside: uvicorn.Server, socket: socket.socket, on_stop: Callable[[], None]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, beside: uvicorn.Server, service: Service) -> None:
         super().__init__(config)
-        self._beside, self._socket, self._on_stop = beside, socket, on_stop
+        self._beside, self._socket, self._on_stop = beside, service.private.socket, service.on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen."""
@@ -107,13 +141,13 @@ class _Process(uvicorn.Server):
         await self._beside.startup([self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen no more, answer what is open, and stop the application."""
+        """Stop listening, answer open requests, and stop the application."""
         for server in self.servers:
             server.close()
         await self._beside.shutdown([self._socket])
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal."""
+        """Announce the stop, then handle the signal as uvicorn does."""
         self._on_stop()
         super().handle_exit(sig, frame)

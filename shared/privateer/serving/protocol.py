@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn speaks it on httptools, with the deadlines and limits that uvicorn does not have."""
+"""HTTP/1.1 of uvicorn and httptools, with the deadlines and limits that uvicorn does not have."""
 
 import asyncio
 import math
@@ -11,13 +11,13 @@ from privateer.serving.connections import Connections, Stage
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
 HEADER_BYTES_MAX: Final = 16 << 10
-"""The request line and all headers; also what chunks may cost beside the body in them."""
+"""Limits the request line with all headers, and what the framing of chunks may add to a body."""
 _HEADER_SECONDS: Final = 10.0
 _BODY_SECONDS: Final = 30.0
 _BYTES_PER_SECOND: Final = 64 << 10
-"""A body, or an answer, may take longer than its seconds if it advances this fast."""
+"""A body or an answer may take longer if it advances at this rate."""
 _LINGER_SECONDS: Final = 2.0
-"""For the rest of a body that nobody reads, so that its sender comes to see the answer."""
+"""Time for the rest of a body that nobody reads, so that its sender gets to see the answer."""
 _PIPELINE_MAX: Final = 8
 _BODILESS: Final = frozenset({"GET", "HEAD"})
 
@@ -25,15 +25,15 @@ _BODILESS: Final = frozenset({"GET", "HEAD"})
 class GuardedProtocol(HttpToolsProtocol):
     """One connection.
 
-    Headers have ten seconds. A body has thirty, and a second more for every 64 KiB that arrived; so has a peer that
-    takes an answer. Between two requests uvicorn's own keep-alive limit holds.
+    Headers may take ten seconds. A body may take thirty, and a second more for every 64 KiB that arrived; an answer has
+    as much time. Between two requests uvicorn's own keep-alive limit holds.
 
     Parameters
     ----------
     connections
         The table of the listener's connections.
     how
-        What uvicorn gives its protocols.
+        The arguments that uvicorn gives its protocols.
     """
 
     def __init__(self, connections: Connections, **how: Any) -> None:
@@ -42,16 +42,16 @@ class GuardedProtocol(HttpToolsProtocol):
         self._connections = connections
         self._due = self._write_due = math.inf
         self._in_headers = True
-        self._piece = self._unparsed = 0  # bytes given to the parser: last, and since the request or its body began
+        self._piece = self._unparsed = 0  # bytes parsed: last, and since the request or its body began
         self._began, self._body_bytes = 0.0, 0
-        self._refusal: PrivateerError = BadRequest("not an HTTP request", remedy="speak HTTP/1.1")
+        self._refusal: PrivateerError = BadRequest("this is not an HTTP request", remedy="send HTTP/1.1")
 
     def is_overdue(self, now: float) -> bool:
-        """Whether the peer has had time enough, to send or to take."""
+        """Whether the peer has had enough time to send its request or to take the answer."""
         return now > self._due or now > self._write_due
 
     def drop(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -66,7 +66,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, as long as headers and framing stay within their limits."""
+        """Parse the data, as long as headers and framing stay within their limits."""
         self._piece = len(data)
         self._unparsed += self._piece
         super().data_received(data)
@@ -77,7 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._refusal = _too_large()
                 self.send_400_response("")
         elif self._unparsed > 2 * self._body_bytes + 2 * HEADER_BYTES_MAX:
-            self._refusal = BadRequest("the body is mostly framing", remedy="send it with a content-length")
+            self._refusal = BadRequest("the body consists mostly of framing", remedy="send it with a content-length")
             self.send_400_response("")
         elif self.stage is Stage.READING:
             self._due = self._began + _BODY_SECONDS + self._body_bytes / _BYTES_PER_SECOND
@@ -104,15 +104,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._connections.move(self, Stage.READING)
 
     def on_body(self, body: bytes) -> None:
-        """Hand on a part of the body; where nobody would read one, it would fill memory."""
+        """Pass on a part of the body. Refuse it where nobody reads one, since it would fill memory."""
         if self.scope["method"] in _BODILESS:
-            self._refusal = BadRequest("a body where none is read", remedy="leave it out")
+            self._refusal = BadRequest("a request with this method has no body", remedy="leave it out")
             raise self._refusal
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole: from here on it is the service that takes its time."""
+        """Note that the request is complete: from now on the service takes the time."""
         self._in_headers, self._unparsed = True, 0
         super().on_message_complete()
         if self.cycle.response_complete:
@@ -131,18 +131,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self._connections.move(self, Stage.WAITING)
 
     def pause_writing(self) -> None:
-        """The peer does not take its answer as fast as it is given: from now on it has a deadline."""
+        """Start the peer's deadline, since it takes its answer more slowly than we send it."""
         super().pause_writing()
         seconds = _BODY_SECONDS + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
         self._write_due = self.loop.time() + seconds
 
     def resume_writing(self) -> None:
-        """The peer has taken its answer."""
+        """Stop the deadline, since the peer has taken its answer."""
         super().resume_writing()
         self._write_due = math.inf
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn names what is wrong, for its log
-        """Answer what is no request with a problem; in the middle of another answer, close without one."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn passes what is wrong, for its log
+        """Answer an invalid request with a problem, or just close in the middle of another answer."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.drop()
             return
@@ -152,11 +152,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: strangers must not fill the log."""
+        """Say nothing, since strangers must not fill the log."""
 
     def _header_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
 
 def _too_large() -> HeadersTooLarge:
-    return HeadersTooLarge(f"the headers are above {HEADER_BYTES_MAX} bytes", remedy="send fewer or shorter headers")
+    return HeadersTooLarge(
+        f"the headers have more than {HEADER_BYTES_MAX} bytes", remedy="send fewer or shorter headers"
+    )

@@ -1,5 +1,5 @@
 """Everything that crosses the network and may be read without opening a report.
 
-The shuffler imports this package and nothing else of the core but ``privateer.errors`` and ``privateer.clock``:
-there is no numpy here, no randomizer, and nothing that decrypts.
+The shuffler imports nothing else of the core but `privateer.serving`, `privateer.errors` and `privateer.clock`. None of
+them imports numpy, randomizes or decrypts.
 """

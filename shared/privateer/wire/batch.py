@@ -1,4 +1,4 @@
-"""Full batches on their way from the shuffler to the server: signed by the shuffler, and answered."""
+"""Batches that a shuffler signs and delivers to the server, its claims of experiments, and the server's answer."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ _CLAIM: Final = b"privateer/claim/1\0"
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
-    """What the server answers to a batch, the same however often the batch is delivered.
+    """What the server answers to a batch. It stays the same if the batch is delivered again.
 
     Attributes
     ----------
     accepted, refused
-        People whose reports opened and count, and the others by reason.
+        Number of people whose reports opened and count, and of the others by reason.
     closed
-        Whether the version takes no further batch. If not, the shuffler fills another whole batch for it.
+        Whether the version takes no further batch. If it does, the shuffler fills another whole batch for it.
     """
 
     accepted: int
@@ -33,7 +33,7 @@ class BatchAnswer(msgspec.Struct, frozen=True):
 
 
 def sign_batch(body: bytes, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """The signature header of an encoded envelope that holds a whole permuted batch.
+    """Return the signature header of an encoded envelope that holds a whole permuted batch.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def sign_batch(body: bytes, key: Ed25519PrivateKey, now: float | None = None) ->
 
 
 def check_signature(text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-    """What a signature header says of the batch that follows.
+    """Return what a signature header says about the batch that follows.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def check_signature(text: str, keys: Mapping[str, Ed25519PublicKey], now: float)
 
 
 def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """The signature header by which a shuffler claims an experiment, so that no other one takes reports for it."""
+    """Return the signature header of a shuffler's claim of an experiment: no other one then takes its reports."""
     return sign(_CLAIM, experiment.encode(), key, now)
 
 
 def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-    """Which trusted shuffler claims an experiment, and when it signed that.
+    """Return which trusted shuffler claims an experiment, and when it signed that.
 
     Raises
     ------
@@ -80,17 +80,17 @@ def _unsigned(what: str) -> BatchRefused:
     return BatchRefused(
         f"the {what} is not signed by a trusted shuffler within {SECONDS_APART} seconds",
         field=SIGNATURE_HEADER,
-        remedy="give the server the shuffler's public key, and set both clocks",
+        remedy="give the server the shuffler's public key, and correct both clocks",
     )
 
 
 def changed_batch() -> BatchRefused:
-    """The refusal of a body that is not the one that was signed."""
+    """Return the refusal of a body that is not the one that was signed."""
     return BatchRefused("the batch is not the one that was signed", field=SIGNATURE_HEADER, remedy="send it again")
 
 
 def decode_batch(body: bytes | bytearray) -> Envelope:
-    """Parse a batch: an envelope without the limit on reports per body.
+    """Parse a batch: an envelope without a limit on its reports.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Sealed reports on their way: a public header shared by all of them, and equal-length ciphertexts."""
+"""Envelopes of sealed reports: one public header for all of them, and ciphertexts of equal length."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -9,12 +9,12 @@ from privateer.wire.publication import DIGEST_SIZE, KEY_ID_SIZE, Round
 
 MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
-"""People whose reports one request may carry; a device sends one, a trusted sender more."""
+"""Number of people whose reports one request may carry. A device sends one person's, a trusted sender more."""
 _PURPOSE: Final = "privateer/report/1"
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a report is made for. Two honest reports of one round have the same header."""
+    """The round that a report is made for. Two honest reports of one round have the same header."""
 
     experiment: str
     version: int
@@ -27,19 +27,19 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One or more people's sealed messages under one header, concatenated: all have the round's ``sealed_size``."""
+    """Sealed messages of one or more people under one header, concatenated. All have the round's ``sealed_size``."""
 
     header: Header
     sealed: bytes
 
 
 def header_of(round_: Round, digest: bytes) -> Header:
-    """Header of the reports made for a published round."""
+    """Return the header of the reports made for a published round."""
     return Header(round_.experiment, round_.version, round_.key_id, digest)
 
 
 def binding(header: Header, model: str) -> bytes:
-    """The HPKE ``info`` string: purpose, header and trust model, so that a report opens only where it was meant to."""
+    """Return the HPKE ``info`` string: purpose, trust model and header. A report opens with no other one."""
     return msgspec.msgpack.encode((_PURPOSE, model, header))
 
 
@@ -62,25 +62,25 @@ def decode_envelope(body: bytes | bytearray) -> Envelope:
         raise Malformed("the body is not an envelope", remedy="send what the client library makes") from error
 
 
-def check_header(header: Header, round_: Round, digest: bytes, endpoint: str) -> None:
+def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal["server", "shuffler"]) -> None:
     """Refuse reports that were not made for this round.
 
     Parameters
     ----------
     header
-        Of the reports at the door.
+        The header of the reports.
     round_, digest
         The round that is open, as fetched from the server, and the digest of its publication.
-    door
-        The trust model whose reports this door takes, or ``direct`` for all that need no shuffler.
+    endpoint
+        The service that the reports came to.
 
     Raises
     ------
-    WrongDoor, RoundClosed, RoundUnknown, WrongKey, WrongDigest
+    WrongEndpoint, RoundClosed, RoundUnknown, WrongKey, WrongDigest
+        Each names what differs.
     """
-    wants_shuffler = round_.model == "shuffle"
-    if wants_shuffler != (endpoint == "shuffle"):
-        where = "the shuffler" if wants_shuffler else "the server"
+    if round_.endpoint != endpoint:
+        where = f"the {round_.endpoint}"
         raise WrongEndpoint(f"reports of this experiment go to {where}", remedy=f"send them to {where}")
     if header.version < round_.version or (header.version == round_.version and round_.batch == 0):
         raise RoundClosed("this version takes no more reports", remedy="nothing to do: fetch the policy for later use")
@@ -93,12 +93,12 @@ def check_header(header: Header, round_: Round, digest: bytes, endpoint: str) ->
 
 
 def split_sealed(envelope: Envelope, round_: Round) -> list[bytes]:
-    """What the people of an envelope send, one after another: the round's number of sealed messages each.
+    """Cut an envelope into the sealed messages of each person, who sends the round's number of them.
 
     Raises
     ------
     WrongSize
-        If there is nobody, too many, or not all send the round's size.
+        If these are not whole reports of the round's size, or of nobody or too many people.
     """
     size, total = round_.report_size, len(envelope.sealed)
     if total == 0 or total % size or total // size > REPORTS_PER_BODY_MAX:
@@ -110,5 +110,5 @@ def split_sealed(envelope: Envelope, round_: Round) -> list[bytes]:
 
 
 def pieces(sealed: bytes, size: int) -> list[bytes]:
-    """Bytes cut into pieces of one size."""
+    """Cut bytes into pieces of one size."""
     return [sealed[start : start + size] for start in range(0, len(sealed), size)]

@@ -1,4 +1,4 @@
-"""Keys (Ed25519) of those who sign what they send, and the files that they and the services keep them in."""
+"""Ed25519 keys for signing requests, and the files that hold them."""
 
 import hashlib
 import logging
@@ -16,12 +16,12 @@ _log = logging.getLogger("privateer.keys")
 
 
 def signing_key_id(key: Ed25519PublicKey) -> str:
-    """The first 8 bytes of the SHA-256 of a public key, hexadecimal."""
+    """Return the first 8 bytes of the SHA-256 of a public key, hexadecimal."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:_ID_DIGITS]
 
 
 def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """The private key in a file, as `make_signing_key` writes it.
+    """Return the private key in a file that `make_signing_key` wrote.
 
     Raises
     ------
@@ -39,18 +39,30 @@ def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
 
 
 def make_signing_key(path: Path) -> None:
-    """Write a new private key (mode 0600), unless the file is there."""
+    """Write a new private key (mode 0600), unless the file exists."""
     if not path.exists():
         _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
 
 
+def own_key(path: Path, field: str) -> Ed25519PrivateKey:
+    """Return the private key in a file, and make it first if there is no file.
+
+    Raises
+    ------
+    SpecError
+        Naming ``field``, if the file cannot be read or holds no key.
+    """
+    make_signing_key(path)
+    return read_signing_key(path, field)
+
+
 def public_hex(key: Ed25519PrivateKey) -> str:
-    """The public half, 64 hexadecimal digits."""
+    """Return the public half of a key, 64 hexadecimal digits."""
     return key.public_key().public_bytes_raw().hex()
 
 
 def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
-    """Write the public half where services look for keys to trust."""
+    """Write the public half of a key where services look for keys to trust."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = public_hex(key) + "\n"
     if not path.exists() or path.read_text() != text:
@@ -58,10 +70,10 @@ def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    draft = path.with_name(f".{path.name}.new")  # renamed when whole: nobody reads half a key
+    draft = path.with_name(f".{path.name}.new")  # renamed when complete: nobody reads half a key
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w") as file:
-        os.fchmod(file.fileno(), mode)  # whatever the process's mask: services read the public half
+        os.fchmod(file.fileno(), mode)  # whatever the process's mask is: other services read the public half
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -69,7 +81,7 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 class TrustedKeys:
-    """Public keys (hexadecimal) in files; read when asked, so that a file may come and go while a service runs.
+    """Public keys (hexadecimal) in files. They are read anew every time, so that files may change while a service runs.
 
     Parameters
     ----------
@@ -79,10 +91,10 @@ class TrustedKeys:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
-        self._told: set[Path] = set()
+        self._warned: set[Path] = set()
 
     def by_id(self) -> Mapping[str, Ed25519PublicKey]:
-        """The keys that are there now; a file that holds none is left out, with one warning."""
+        """Return the keys that are there now. A file without a key is left out, with one warning."""
         found = {}
         for path in self._files():
             try:
@@ -94,9 +106,9 @@ class TrustedKeys:
         return found
 
     def _warn(self, path: Path) -> None:
-        if path not in self._told:
-            _log.warning("%s holds no public key (64 hex digits)", path.name)
-        self._told.add(path)
+        if path not in self._warned:
+            _log.warning("%s does not hold a public key (64 hex digits)", path.name)
+        self._warned.add(path)
 
     def _files(self) -> Iterator[Path]:
         for path in self._paths:

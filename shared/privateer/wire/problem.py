@@ -11,12 +11,12 @@ _PREFIX: Final = "urn:privateer:problem:"
 
 
 def problem_type(slug: str) -> str:
-    """The ``type`` URI of an error's slug."""
+    """Return the ``type`` URI of an error's slug."""
     return _PREFIX + slug
 
 
 def problem_body(error: PrivateerError, **extension: Any) -> bytes:
-    """The JSON problem document of an error, with extension members such as ``accepted``."""
+    """Return the JSON problem document of an error, with extension members such as ``accepted``."""
     members: dict[str, Any] = {
         "type": problem_type(error.slug),
         "title": error.title,
@@ -31,7 +31,7 @@ def problem_body(error: PrivateerError, **extension: Any) -> bytes:
 
 
 def slug_of(body: bytes) -> str:
-    """The slug in a problem document; ``unknown`` where there is none."""
+    """Return the slug in a problem document, or ``unknown`` if it has no slug."""
     try:
         kind = msgspec.json.decode(body).get("type", "")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):

@@ -1,6 +1,6 @@
-"""What the server publishes for a round: one immutable document, named by its digest.
+"""The publication of a round: one immutable document, named by its digest.
 
-A device makes its report for a digest, and the shuffler takes only reports made for the digest it fetched itself.
+A device makes its report for a digest, and the shuffler takes only reports made for the digest that it fetched itself.
 So a server cannot show one device another key, policy or batch size than the rest (which would undo the shuffling),
 nor promise a batch to the devices and ask the shuffler for a smaller one.
 """
@@ -17,7 +17,7 @@ DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
 _NUMBERS: Final = 1 << 63
-"""Versions and deadlines are below it: databases keep them."""
+"""Versions and deadlines are smaller, since databases keep them."""
 SHUFFLED: Final = frozenset({"shuffle"})
 """Trust models whose reports go to the shuffler's endpoint. Those of all other models go to the server's."""
 _MODEL: Final = re.compile(r"[a-z]{1,16}")
@@ -35,15 +35,15 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     batch
         Number of people whose reports close the round. 0: the experiment is over and asks for no reports.
     sealed_size
-        Bytes of one sealed message; the same for every person and every value.
+        Bytes of one sealed message, the same for every person and every value.
     public_key
         The server's HPKE public key (X25519, 32 raw bytes).
     messages
         Sealed messages of one person, who sends them all at once. The shuffler permutes those of all people.
     least
-        Fewest people with whom the round may close at its deadline.
+        Fewest people with whose reports the round may close at its deadline.
     deadline
-        When that is, in seconds since 1970; 0: the round waits for the whole batch.
+        In seconds since 1970. 0: the round waits for the whole batch.
     """
 
     experiment: str
@@ -73,7 +73,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def fewest(self) -> int:
-        """People without whom nothing of the round is released."""
+        """The fewest people whose reports the round may release."""
         return self.least if self.deadline else self.batch
 
     @property
@@ -87,7 +87,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def key_id(self) -> bytes:
-        """First 8 bytes of the SHA-256 of the public key: derived, so that one id never names two keys."""
+        """First 8 bytes of the SHA-256 of the public key. It is derived, so that one id never names two keys."""
         return hashlib.sha256(self.public_key).digest()[:KEY_ID_SIZE]
 
 
@@ -111,7 +111,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 def encode_publication(publication: Publication) -> bytes:
-    """Serialize a publication; the bytes are stored and served as they are."""
+    """Serialize a publication. The bytes are stored and served as they are."""
     return msgspec.msgpack.encode(publication)
 
 
@@ -126,9 +126,10 @@ def decode_publication(body: bytes) -> Publication:
     try:
         return msgspec.msgpack.decode(body, type=Publication)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed("not a publication", remedy="fetch the policy again as application/msgpack") from error
+        raise Malformed("this is not a publication", remedy="fetch the policy again as application/msgpack") from error
 
 
 def digest(body: bytes) -> bytes:
-    """SHA-256 of an encoded publication: whole, since devices rely on nobody finding two publications of one digest."""
+    """Return the SHA-256 of an encoded publication."""
+    # It is not shortened: devices rely on nobody finding two publications of one digest.
     return hashlib.sha256(body).digest()

@@ -1,4 +1,4 @@
-"""A signature that goes ahead of a body, so that a service knows who sends it, and how much, before it reads a byte."""
+"""Signatures in the headers of a request: a service knows who sends a body, and how much, before it reads it."""
 
 import hashlib
 import re
@@ -13,22 +13,22 @@ from privateer.clock import SystemClock
 from privateer.wire.keys import signing_key_id
 
 SECONDS_APART: Final = 300
-"""How far the clocks of sender and service may be apart, and how long a signature is good for."""
+"""How far the clocks of sender and service may be apart, and how long a signature is valid."""
 _FORM: Final = re.compile(r"([0-9a-f]{16})\.(\d{1,12})\.(\d{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a valid signature says of the body that follows.
+    """What a valid signature says about the body that follows.
 
     Attributes
     ----------
     key_id
-        Of the key that signed, hexadecimal.
+        Id of the key that signed, hexadecimal.
     signed_at
         Seconds since 1970, by the sender's clock.
     length, digest
-        Of the body: bytes, and SHA-256.
+        Bytes of the body, and their SHA-256.
     """
 
     key_id: str
@@ -38,12 +38,12 @@ class Announcement:
 
 
 def sign(purpose: bytes, body: bytes, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """The header's text for ``body``: key id, time, length, digest and signature, separated by dots.
+    """Return the header's text for ``body``: key id, time, length, digest and signature, separated by dots.
 
     Parameters
     ----------
     purpose
-        What the body is; a signature is good for nothing else.
+        What the body is. The signature is valid for no other purpose.
     now
         Seconds since 1970; default: by the system's clock.
     """
@@ -53,7 +53,7 @@ def sign(purpose: bytes, body: bytes, key: Ed25519PrivateKey, now: float | None 
 
 
 def verify(purpose: bytes, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement | None:
-    """What the header of a body says; None if it was not signed for this purpose and time by one of ``keys``, by id."""
+    """Return what a body's header says, or None unless one of ``keys`` (by id) signed it for this purpose and time."""
     found = _FORM.fullmatch(text)
     if found is None or abs(int(found[2]) - now) > SECONDS_APART:
         return None

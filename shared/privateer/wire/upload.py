@@ -1,4 +1,4 @@
-"""Uploads of several people's reports, by senders that the services trust: relays and load drivers.
+"""Uploads of several people's reports by senders that the services trust: relays and load drivers.
 
 An unsigned upload carries one person's report, so that a false person costs a request.
 """
@@ -15,11 +15,11 @@ from privateer.wire.signature import SECONDS_APART, Announcement, sign, verify
 
 SENDER_HEADER: Final = "privateer-sender"
 _PURPOSE: Final = b"privateer/upload/1\0"
-_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS and a right clock, or send one person's report at a time"
+_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS and the right time, or send one person's report at a time"
 
 
 def sign_upload(body: bytes, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """The sender header of an encoded envelope.
+    """Return the sender header of an encoded envelope.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def sign_upload(body: bytes, key: Ed25519PrivateKey, now: float | None = None) -
 
 
 def check_sender(text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-    """What a sender header says of the upload that follows.
+    """Return what a sender header says about the upload that follows.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def check_alone(envelope: Envelope, round_: Round) -> None:
     Raises
     ------
     SenderRefused
-        If there are more.
+        If it carries more.
     """
     if len(envelope.sealed) >= 2 * round_.report_size:
         detail = "an upload without a trusted sender's signature carries one person's report"
@@ -58,5 +58,5 @@ def check_alone(envelope: Envelope, round_: Round) -> None:
 
 
 def changed_upload() -> SenderRefused:
-    """The refusal of a body that is not the one that was signed."""
+    """Return the refusal of a body that is not the one that was signed."""
     return SenderRefused("the upload is not the one that was signed", field=SENDER_HEADER, remedy="send it again")

@@ -1,4 +1,4 @@
-"""Rounds with deadlines over HTTP: filled, short of people at their deadline, and given up; the record says what is true."""
+"""Rounds with deadlines over HTTP: filled, short of people, and given up; the record says what is true."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

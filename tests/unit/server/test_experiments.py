@@ -210,9 +210,7 @@ async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
     assert answer["result"]["recommended"] in {estimate["name"] for estimate in answer["result"]["estimates"]}
 
 
-async def test_reading_makes_no_learner_and_describes_a_state_once(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reading_makes_no_learner_and_describes_a_state_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
     described = []
     learner = type(schedule.Schedule(make_spec()).learner)

@@ -81,7 +81,7 @@ async def test_trusted_and_finished_bodies_make_no_room() -> None:
 def test_what_is_announced_is_what_is_reserved() -> None:
     assert Body.unsigned("12", 100, "a").length == 12
     assert Body.unsigned(None, 100, "a").length == 100
-    with pytest.raises(TooLarge, match="above 100 bytes"):
+    with pytest.raises(TooLarge, match="more than 100 bytes"):
         Body.unsigned("101", 100, "a")
 
 

@@ -5,9 +5,8 @@ import sqlite3
 import httpx
 import pytest
 
-from privateer.wire.keys import public_hex
+from privateer.wire.keys import own_key, public_hex
 from privateer_shuffler.app import create_app
-from privateer_shuffler.identity import load_key
 from tests.support.asgi import serving
 from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of
@@ -15,7 +14,7 @@ from tests.unit.shuffler.helpers import assert_problem, sealed_reports, until
 
 
 async def test_the_public_key_is_told_and_written_for_the_server(shuffler, settings):
-    key = public_hex(load_key(settings.data))
+    key = public_hex(own_key(settings.data / "shuffler.key", "PRIVATEER_DATA"))
     assert (await shuffler.client.get("/keys")).json() == {"public_key": key}
     assert settings.public_key_file.read_text() == key + "\n"
 
@@ -96,7 +95,7 @@ async def test_a_defect_is_told_without_the_request(settings, server, monkeypatc
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with serving(app), httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client:
         answer = await client.post("/experiments/spring/reports", content=b"body")
-    assert_problem(answer, 500, "error")
+    assert_problem(answer, 500, "internal")
     assert "secret" not in answer.text
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from privateer.wire.batch import check_signature
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Header
-from privateer.wire.keys import signing_key_id
-from privateer_shuffler.identity import load_key
+from privateer.wire.keys import own_key, signing_key_id
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of
 from tests.unit.shuffler.helpers import assert_problem, sealed_reports, until
 
@@ -26,7 +25,7 @@ async def test_a_full_batch_is_signed_delivered_and_forgotten(shuffler, settings
         assert (await shuffler.post(header, [report])).status_code == 202
     await until(lambda: not list(settings.data.glob("*.db*")))
     assert sorted(shuffler.server.received()) == sorted(reports)
-    key = load_key(settings.data).public_key()
+    key = own_key(settings.data / "shuffler.key", "PRIVATEER_DATA").public_key()
     (signature,) = shuffler.server.signatures
     announced = check_signature(signature, {signing_key_id(key): key}, time.time())
     assert announced.digest == hashlib.sha256(shuffler.server.attempts[0]).digest()

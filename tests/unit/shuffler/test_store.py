@@ -139,7 +139,7 @@ def test_no_file_remains_when_there_is_no_room(new_store, tmp_path, monkeypatch)
 def test_two_shufflers_do_not_share_a_folder(new_store, tmp_path):
     store = new_store(3)
     (path,) = tmp_path.glob("*.db")
-    with pytest.raises(SpecError, match="in use or damaged"):
+    with pytest.raises(SpecError, match="is in use"):
         RoundStore.load(path)
     store.close()
 

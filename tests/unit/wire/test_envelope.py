@@ -98,7 +98,7 @@ def test_the_binding_names_purpose_model_and_every_field_of_the_header():
 
 
 def test_the_header_of_the_round_passes():
-    check_header(HEADER, ROUND, DIGEST, "shuffle")
+    check_header(HEADER, ROUND, DIGEST, "shuffler")
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,16 @@ def test_the_header_of_the_round_passes():
 )
 def test_a_header_for_another_round_is_refused(header, refusal):
     with pytest.raises(refusal):
-        check_header(header, ROUND, DIGEST, "shuffle")
+        check_header(header, ROUND, DIGEST, "shuffler")
 
 
 def test_an_experiment_that_is_over_takes_nothing():
     over = msgspec.structs.replace(ROUND, batch=0)
     with pytest.raises(RoundClosed):
-        check_header(HEADER, over, DIGEST, "shuffle")
+        check_header(HEADER, over, DIGEST, "shuffler")
 
 
-@pytest.mark.parametrize(("model", "endpoint"), [("shuffle", "direct"), ("local", "shuffle"), ("central", "shuffle")])
+@pytest.mark.parametrize(("model", "endpoint"), [("shuffle", "server"), ("local", "shuffler"), ("central", "shuffler")])
 def test_every_report_has_one_endpoint(model, endpoint):
     with pytest.raises(WrongEndpoint):
         check_header(HEADER, msgspec.structs.replace(ROUND, model=model), DIGEST, endpoint)

@@ -25,4 +25,4 @@ def test_a_file_without_a_key_is_told_once(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert trusted.by_id() == {}
         assert trusted.by_id() == {}
-    assert caplog.messages == ["broken.pub holds no public key (64 hex digits)"]
+    assert caplog.messages == ["broken.pub does not hold a public key (64 hex digits)"]

@@ -1,17 +1,23 @@
-"""The last publication of every experiment that reports were taken for: what a restart must not forget."""
+"""The last publication of every experiment that reports were taken for, which a restart must not forget."""
 
-import sqlite3
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_shuffler.database import damaged, open_database
+from privateer.serving.database import Kind, open_database
+from privateer_shuffler.store import REPAIR
 
-_FILE: Final = "taken.sqlite"
-_TABLE: Final = """
-CREATE TABLE taken (
-    experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, over INTEGER NOT NULL
+DATABASE: Final = Kind(
+    application=0x50525654,
+    version=1,
+    schema="""
+    CREATE TABLE taken (
+        experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, over INTEGER NOT NULL
+    )
+    """,
+    field="PRIVATEER_DATA",
+    repair=REPAIR,
 )
-"""
+_FILE: Final = "taken.sqlite"
 _NOTE: Final = """
 INSERT INTO taken VALUES (?, ?, ?, 0)
 ON CONFLICT DO UPDATE SET version = excluded.version, digest = excluded.digest, over = 0
@@ -27,32 +33,23 @@ class Taken(NamedTuple):
     over: bool = False
 
 
-class Memory:
-    """Public facts alone, durable before a round's first report is taken.
+class History:
+    """Public facts alone, durable before the first report of a round is taken.
 
     Without it a server could show an older version again after the shuffler restarts, whose people have all reported,
-    and fill its batch with one late device and people of its own.
+    and fill its batch with one late device and reports of its own.
 
     Raises
     ------
     SpecError
-        If the file cannot be used.
+        If the file cannot be used, or another shuffler has it open.
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / _FILE
-        try:
-            self._connection = open_database(path, (), (_TABLE,))
-        except sqlite3.Error as error:
-            raise damaged(path) from error
-        try:
-            self._connection.execute("SELECT experiment, version, digest, over FROM taken").fetchall()
-        except sqlite3.Error as error:
-            self._connection.close()
-            raise damaged(path) from error
+        self._connection = open_database(folder / _FILE, DATABASE)
 
     def last(self, experiment: str) -> Taken | None:
-        """The newest publication that reports were taken for."""
+        """Return the newest publication that reports were taken for."""
         row = self._connection.execute("SELECT version, digest, over FROM taken WHERE experiment = ?", (experiment,))
         found = row.fetchone()
         return None if found is None else Taken(found[0], found[1], bool(found[2]))
@@ -68,5 +65,5 @@ class Memory:
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, so that another process may use the folder."""
         self._connection.close()

@@ -1,4 +1,4 @@
-"""Which rounds this shuffler takes reports for."""
+"""What the shuffler requires of an experiment's rounds."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,19 +7,19 @@ from privateer.errors import SpecError
 from privateer.wire.publication import Round
 
 BATCH_BYTES_MAX: Final = 1 << 30
-"""Sealed bytes of the largest batch; it is assembled in memory and its disk space reserved when the round opens."""
+"""Sealed bytes of the largest batch: it is assembled in memory, and its disk space is reserved when the round opens."""
 MESSAGES_MAX: Final = 1 << 24
-"""Sealed messages of the largest batch; of each a fingerprint is in memory."""
+"""Sealed messages of the largest batch: a fingerprint of each is in memory."""
 
 
 @dataclass(frozen=True)
-class Terms:
+class Requirements:
     """The operator's own conditions.
 
     Attributes
     ----------
     min_batch
-        Fewer reports than this are never released at once, whatever an experiment asks for.
+        The shuffler never releases fewer people's reports at once, whatever an experiment asks for.
     """
 
     min_batch: int
@@ -35,7 +35,7 @@ class Terms:
         if round_.fewest < self.min_batch:
             raise SpecError(
                 f"rounds of this experiment close at {round_.fewest} reports, "
-                f"this shuffler releases no fewer than {self.min_batch} at once",
+                f"but this shuffler releases no fewer than {self.min_batch} at once",
                 field="privacy.min_batch",
                 remedy="create the experiment with larger rounds, or report through another shuffler",
             )

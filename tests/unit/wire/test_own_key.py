@@ -1,8 +1,12 @@
 import pytest
 
 from privateer.errors import SpecError
-from privateer.wire.keys import public_hex, publish_key
-from privateer_shuffler.identity import load_key
+from privateer.wire.keys import own_key, public_hex, publish_key
+
+
+def load_key(folder):
+    """The key of a shuffler."""
+    return own_key(folder / "shuffler.key", "PRIVATEER_DATA")
 
 
 def test_a_key_is_made_once(tmp_path):

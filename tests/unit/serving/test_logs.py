@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from privateer_server.faults import Formatter, trace
+from privateer.serving.logs import Formatter, trace
 
 
 def inner(secret: str) -> None:
@@ -26,7 +26,7 @@ def test_a_trace_has_the_kind_and_the_frames_and_no_message() -> None:
     told = trace(caught())
     names = [part.split()[-1] for part in told.split(" < ")]
     assert names == ["ValueError", "inner", "outer", "caught"]
-    assert "test_faults" in told
+    assert "test_logs" in told
     assert "0.73" not in told
 
 

@@ -10,21 +10,27 @@ _log = logging.getLogger(__name__)
 
 
 class Background:
-    """Tasks that run until they are done or the service stops; one that fails is logged and remembered."""
+    """Tasks that run until they are done or the service stops.
+
+    Attributes
+    ----------
+    failed
+        Whether a task let an exception through. That is a defect: the service is not healthy any more.
+    """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.failed = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work``; an exception that it lets through is a defect and marks the service as unhealthy."""
+        """Run ``work`` as a task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finish)
         return task
 
     async def stop(self) -> None:
-        """Cancel everything and wait for it to end."""
+        """Cancel all tasks and wait for them to end."""
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
@@ -35,4 +41,4 @@ class Background:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failed = True
-            _log.error("a background task ended with %s; restart the shuffler", type(error).__name__, exc_info=error)
+            _log.error("a background task ended with %s; restart the service", type(error).__name__, exc_info=error)

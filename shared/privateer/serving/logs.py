@@ -1,4 +1,4 @@
-"""What a log may say of a defect: its kind and where it happened, never a message, since that may quote a value."""
+"""What a log says about a defect: its kind and where it happened, never its message, which may quote a value."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def trace(error: BaseException) -> str:
-    """Name the kind of an error, and the functions that it came through, innermost first."""
+    """Return the kind of an error and the functions that it passed through, innermost first."""
     return _described(type(error), error.__traceback__)
 
 
@@ -23,16 +23,18 @@ def _described(kind: type[BaseException], stack: TracebackType | None) -> str:
 
 
 class Formatter(logging.Formatter):
-    """Formats time, level and message; of an exception it shows what `trace` does, whichever library logs it."""
+    """Writes time, level, logger and message, and of an exception what `trace` says, whichever library logs it."""
 
-    def formatException(self, ei: object) -> str:  # noqa: N802 - the base class names it
-        """Name the kind of an exception and its stack, without its message."""
+    def formatException(self, ei: object) -> str:  # noqa: N802 - the base class chose the name
+        """Return the kind of an exception and its stack, without its message."""
         assert isinstance(ei, tuple)
         return _described(ei[0], ei[2]) if ei[0] else ""
 
 
-def log_to_stderr() -> None:
-    """Have this process write its log, and that of the libraries it uses, to standard error."""
+def log_to_stderr(*verbose: str) -> None:
+    """Write the log of this process to standard error: warnings of all loggers, and more from the ``verbose`` ones."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Formatter(_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    for name in verbose:
+        logging.getLogger(name).setLevel(logging.INFO)

@@ -1,0 +1,44 @@
+"""Settings of a service, read from environment variables."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import SpecError
+
+PORT_MAX: Final = 65535
+SIZE_MAX: Final = 1 << 40
+
+
+def required(variables: Mapping[str, str], name: str, meaning: str) -> str:
+    """Return a variable that has no default.
+
+    Raises
+    ------
+    SpecError
+        Naming it and its ``meaning``, if it is missing or empty.
+    """
+    if not variables.get(name):
+        raise SpecError("is not set", field=name, remedy=f"set it to {meaning}")
+    return variables[name]
+
+
+def number(variables: Mapping[str, str], name: str, default: int, most: int = SIZE_MAX, least: int = 1) -> int:
+    """Return a variable as a whole number, or ``default`` if it is missing or empty.
+
+    Raises
+    ------
+    SpecError
+        Naming it, if it is not a whole number from ``least`` to ``most``.
+    """
+    text = variables.get(name) or str(default)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not (is_number and least <= int(text) <= most):
+        raise SpecError("is not a whole number in range", field=name, remedy=f"give a number from {least} to {most}")
+    return int(text)
+
+
+def paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
+    """Return the paths in a variable, which are separated as in ``PATH``."""
+    return tuple(Path(part) for part in variables.get(name, "").split(os.pathsep) if part)
