@@ -4,31 +4,25 @@ import math
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from privateer.clock import Clock, SystemClock
 from privateer.codec import encode
-from privateer.errors import (
-    BatchRefused,
-    DuplicateReport,
-    OutOfRange,
-    ReportRefused,
-    RoundClosed,
-    Unopenable,
-)
+from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
-from privateer_server.schedule import schedule_for
 from privateer_server.store import Change
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
+_REFUSALS: Final = (_UNOPENABLE, _DUPLICATE, _OUT_OF_RANGE, _CLOSED)
+"""Why messages do not open, are not fresh, do not parse, or do not fit, in the order in which they are sifted."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Delivery:
     envelope
         Its reports.
     digest
-        SHA-256 of its bytes, by which it is known when it comes again.
+        SHA-256 of its bytes, by which the server knows it when it comes again.
     shuffler, signed_at
         Id of the key that signed it, and when that was, in seconds since 1970.
     """
@@ -52,7 +46,7 @@ class Delivery:
 
 
 @dataclass
-class Outcome:
+class Receipt:
     """What became of the reports of one request.
 
     Attributes
@@ -60,11 +54,11 @@ class Outcome:
     accepted, refused
         Reports counted, and turned away by reason.
     problem
-        Of the first report turned away.
+        Why the first of them was turned away.
     closed
         Whether the round takes no further batch.
     again
-        Whether this is a batch that was counted before, and the answer that was given then.
+        Whether this is a batch that was counted before; the receipt is then the one that it had.
     """
 
     accepted: int = 0
@@ -74,14 +68,14 @@ class Outcome:
     again: bool = False
 
     @classmethod
-    def of(cls, answer: bytes) -> "Outcome":
-        """The outcome that an earlier delivery of the same batch had."""
-        told = msgspec.json.decode(answer, type=BatchAnswer)
-        return cls(told.accepted, Counter(told.refused), closed=told.closed, again=True)
+    def read(cls, answer: bytes) -> "Receipt":
+        """Read the receipt that an earlier delivery of the same batch had."""
+        given = msgspec.json.decode(answer, type=BatchAnswer)
+        return cls(given.accepted, Counter(given.refused), closed=given.closed, again=True)
 
     @property
     def answer(self) -> bytes:
-        """What the shuffler is told (JSON)."""
+        """The answer to the shuffler, as JSON."""
         return msgspec.json.encode(BatchAnswer(self.accepted, dict(self.refused), self.closed))
 
     def refuse(self, problem: ReportRefused, count: int) -> None:
@@ -101,11 +95,11 @@ class Accumulator:
     seen
         Ids of the reports counted in it so far.
     opener
-        What decrypts; None if the round asks nobody.
+        What decrypts reports; None if the round asks nobody.
     clock
-        What tells when a round is due.
+        What says when a round is due.
     answered
-        The answer to a batch of this experiment, by version and digest, if it was counted before.
+        Returns the answer to a batch of this experiment, by version and digest, if it was counted before.
     """
 
     def __init__(
@@ -119,15 +113,14 @@ class Accumulator:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
-        self._clock = clock or SystemClock()
-        self._answered = answered
+        self._clock, self._answered = clock or SystemClock(), answered
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
         self._closed, self._given_up, self._asked = current.taken, False, False
 
     @property
     def accepted(self) -> int:
-        """People whose reports this tally counts; one of whom a message is missing counts."""
+        """The number of people whose reports are counted here; a person with a missing message counts."""
         return self._people(len(self._rows))
 
     @property
@@ -139,25 +132,25 @@ class Accumulator:
     def _received(self) -> int:
         return self._current.received + self.accepted
 
-    def take(self, envelope: Envelope) -> Outcome:
+    def take(self, envelope: Envelope) -> Receipt:
         """Count the reports of an envelope from devices."""
-        outcome = Outcome()
+        receipt, facts = Receipt(), self._current.round
         try:
-            check_header(envelope.header, self._current.round, self._current.digest, "server")
-            sealed = split_sealed(envelope, self._current.round)
+            check_header(envelope.header, facts, self._current.digest, "server")
+            sealed = split_sealed(envelope, facts)
         except ReportRefused as problem:
-            outcome.refuse(problem, max(1, len(envelope.sealed) // self._current.round.report_size))
+            receipt.refuse(problem, max(1, len(envelope.sealed) // facts.report_size))
         else:
-            room = 0 if self._closed or self._given_up else max(0, self._current.round.batch - self._received)
-            self._count(sealed, room * self._current.round.messages, envelope, outcome)
-        self.refused.update(outcome.refused)
-        return outcome
+            room = 0 if self._closed or self._given_up else max(0, facts.batch - self._received)
+            self._count(sealed, room * facts.messages, envelope, receipt)
+        self.refused.update(receipt.refused)
+        return receipt
 
-    def take_batch(self, delivery: Delivery) -> Outcome:
+    def take_batch(self, delivery: Delivery) -> Receipt:
         """Count the reports of a shuffler's batch.
 
         The round closes if as many opened, over all its batches, as its promise counts on. Otherwise it waits for
-        another batch, or a phase asks other people: what does not open costs the experiment nothing.
+        another batch, or asks other people: what does not open costs the experiment nothing.
 
         Raises
         ------
@@ -167,23 +160,19 @@ class Accumulator:
             If its header belongs to another publication, or its round is over.
         """
         envelope, facts = delivery.envelope, self._current.round
-        if earlier := self._answer(envelope.header.version, delivery.digest):
-            return Outcome.of(earlier)
+        if earlier := self._answers.get(delivery.digest) or self._answered(envelope.header.version, delivery.digest):
+            return Receipt.read(earlier)
         check_header(envelope.header, facts, self._current.digest, "shuffler")
         if self.taken or self._given_up:
             raise RoundClosed("this round is over", remedy="nothing to do: what was sent is not used")
         self._check_size(envelope)
-        outcome = Outcome()
+        receipt = Receipt()
         sealed = pieces(envelope.sealed, facts.sealed_size)
-        self._count(sealed, len(sealed), envelope, outcome)
-        self._closed = self._received >= self._current.enough or schedule_for(self._current.spec).repeats
-        outcome.closed = self._closed
-        self.refused.update(outcome.refused)
-        self._answers[delivery.digest] = outcome.answer
-        return outcome
-
-    def _answer(self, version: int, digest: bytes) -> bytes | None:
-        return self._answers.get(digest) or self._answered(version, digest)
+        self._count(sealed, len(sealed), envelope, receipt)
+        receipt.closed = self._closed = self._received >= self._current.enough or self._current.schedule.learner.repeats
+        self.refused.update(receipt.refused)
+        self._answers[delivery.digest] = receipt.answer
+        return receipt
 
     def _check_size(self, envelope: Envelope) -> None:
         facts = self._current.round
@@ -191,12 +180,12 @@ class Accumulator:
         latest = self._clock.monotonic() + CLOCKS_APART
         if rest or people > facts.batch or not self._current.may_close(latest, people):
             raise BatchRefused(
-                f"the batch of this round is the reports of {facts.batch} people of {facts.report_size} bytes each, or "
-                f"of {facts.fewest} and more after its deadline",
+                f"a batch of this round has the reports of {facts.batch} people of {facts.report_size} bytes each, or "
+                f"of at least {facts.fewest} after its deadline",
                 remedy="send a whole batch at once",
             )
 
-    def expire(self) -> Outcome:
+    def expire(self) -> Receipt:
         """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
         now = self._clock.monotonic()
         self._asked = True
@@ -204,43 +193,38 @@ class Accumulator:
             self._closed = True
         else:
             self._given_up = not self.taken and self._current.is_given_up(now)
-        return Outcome()
+        return Receipt()
 
-    def _count(self, sealed: list[bytes], room: int, envelope: Envelope, outcome: Outcome) -> None:
+    def _count(self, sealed: list[bytes], room: int, envelope: Envelope, receipt: Receipt) -> None:
         """Count messages, at most ``room`` of them."""
         if not room or self._opener is None:
-            outcome.refuse(_CLOSED, self._people(len(sealed)))
+            receipt.refuse(_CLOSED, self._people(len(sealed)))
             return
         opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
-        outcome.refuse(_UNOPENABLE, self._people(len(sealed) - len(opened)))
         fresh = self._fresh(opened)
-        outcome.refuse(_DUPLICATE, self._people(len(opened) - len(fresh)))
         good = self._in_range(fresh)
-        outcome.refuse(_OUT_OF_RANGE, self._people(len(fresh) - len(good)))
         fitting = good[:room]
-        outcome.refuse(_CLOSED, self._people(len(good) - len(fitting)))
-        outcome.accepted = self._people(len(fitting))
+        stages = (sealed, opened, fresh, good, fitting)
+        for problem, before, after in zip(_REFUSALS, stages[:-1], stages[1:], strict=True):
+            receipt.refuse(problem, self._people(len(before) - len(after)))
+        receipt.accepted = self._people(len(fitting))
         for report in fitting:
             self.report_ids[report[:REPORT_ID_SIZE]] = None
             self._rows.append(report[REPORT_ID_SIZE:])
 
     def _people(self, messages: int) -> int:
-        """How many people send so many messages, at least."""
+        """Return how many people send so many messages, at least."""
         return math.ceil(messages / self._current.round.messages)
 
     def _fresh(self, opened: list[bytes]) -> list[bytes]:
-        """Reports with ids that were not counted before, nor appear earlier in the same request."""
+        """Return the reports with ids that were not counted before, nor appear earlier in the same request."""
         first: dict[bytes, bytes] = {}
         for report in opened:
             first.setdefault(report[:REPORT_ID_SIZE], report)
-        return [
-            report
-            for report_id, report in first.items()
-            if report_id not in self._seen and report_id not in self.report_ids
-        ]
+        return [one for name, one in first.items() if name not in self._seen and name not in self.report_ids]
 
     def _in_range(self, reports: list[bytes]) -> list[bytes]:
-        """Those that parse; few do not, so halves without any of them are told at once."""
+        """Return the reports that parse. Few do not, so halves in which all parse are found at once."""
         if not reports or self._parses(reports):
             return reports
         half = len(reports) // 2
@@ -259,27 +243,21 @@ class Accumulator:
         return self._given_up or (self.taken and (self._asked or not self._current.taken))
 
     def close(self) -> tuple[OpenRound, Change]:
-        """The round after this tally, and the change that makes it durable; the next round is none of its business."""
-        filled = self._filled()
+        """Return the round with what was counted, and the change that makes it durable; this opens no other round."""
+        filled, protected = replace(self._current, received=self._received, taken=self.taken), None
+        if self._rows:
+            mechanism = filled.mechanism
+            total = mechanism.add(filled.total, mechanism.parse(b"".join(self._rows)))
+            assert self._opener is not None, "its reports were opened"
+            filled, protected = replace(filled, total=total), self._opener.protect(encode(total), filled.digest)
         change = Change(
             experiment=filled.round.experiment,
             version=filled.round.version,
             received=filled.received,
             taken=filled.taken,
-            total=self._protected(filled.total) if self._rows else None,
+            total=protected,
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
         )
         return filled, change
-
-    def _protected(self, total: Any) -> bytes:
-        assert self._opener is not None, "its reports were opened"
-        return self._opener.protect(encode(total), self._current.digest)
-
-    def _filled(self) -> OpenRound:
-        current = self._current
-        total = current.total
-        if self._rows:
-            total = current.mechanism.add(total, current.mechanism.parse(b"".join(self._rows)))
-        return replace(current, received=current.received + self.accepted, total=total, taken=self.taken)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,20 +19,22 @@ from privateer_server.api.backup import backup_router
 from privateer_server.api.claims import claims_router
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
+from privateer_server.api.models import Problem, describe_structs
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import answer_problems
-from privateer_server.data import open_data
 from privateer_server.deadlines import Deadlines
+from privateer_server.experiments import open_experiments
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.settings import Settings, read_settings
 from privateer_server.upkeep import Upkeep
 
+_PROBLEM: Final[dict[str, Any]] = {"model": Problem, "description": "A problem document (RFC 9457)"}
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
 
 class Server:
-    """The ASGI application: two doors for reports, and control routes for everything else.
+    """The ASGI application: two endpoints for reports, and control routes for everything else.
 
     Attributes
     ----------
@@ -59,7 +61,7 @@ def _is_public(method: str, path: str) -> bool:
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
-    """The server on a data directory, which it holds until its lifespan ends; ``clock`` tells when rounds are due.
+    """Make the server on a data directory, which it holds until its lifespan ends; ``clock`` says when rounds are due.
 
     Raises
     ------
@@ -67,10 +69,9 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         If the directory cannot be used.
     """
     metrics, clock = Metrics(), clock or SystemClock()
-    held = open_data(settings, clock)
-    experiments, store = held.experiments, held.store
-    intake = Intake(experiments, store, held.keys, held.closer, metrics, clock)
-    tasks = (intake, Deadlines(experiments, intake, clock), Upkeep(store, held.keys))
+    data, experiments = open_experiments(settings, clock)
+    intake = Intake(data, experiments, metrics, clock)
+    tasks = (intake, Deadlines(experiments, intake, clock), Upkeep(data))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -79,18 +80,24 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         yield
         for task in reversed(tasks):
             await task.stop()
-        held.close()
+        data.close()
 
     control = FastAPI(
-        title="Privateer server", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="Privateer server",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={"4XX": _PROBLEM, "5XX": _PROBLEM, 422: _PROBLEM},
     )
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, store, metrics))
-    control.include_router(backup_router(store, settings.token_digest))
+    control.include_router(operations_router(intake, experiments, data.store, metrics))
+    control.include_router(backup_router(data.store, settings.token_digest))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    control.include_router(experiments_router(experiments, store, settings.token_digest, budget))
+    control.include_router(experiments_router(experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    describe_structs(control)
     return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
 
 
@@ -105,7 +112,7 @@ def _endpoints(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the server until it is told to stop; exit code 2 and one line if it cannot start."""
+    """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
     prepare_process()
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 

@@ -1,10 +1,10 @@
-"""From a round to the next: learned from or given up, once, whenever the process dies."""
+"""From a round to the next: the server learns from it or gives it up, once, whenever the process dies."""
 
 from privateer.clock import Clock
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import OpenRound, following_round, record, restore, round_after_none, timed
-from privateer_server.store import Change, Store
-from privateer_server.store.journal import Entry, Journal
+from privateer_server.data import Data
+from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed
+from privateer_server.store import Change
+from privateer_server.store.journal import Entry
 
 
 class Closer:
@@ -15,11 +15,11 @@ class Closer:
     between, `close` called again goes on from there; if the process dies, `privateer_server.mending` does.
     """
 
-    def __init__(self, store: Store, journal: Journal, keys: RoundKeys, clock: Clock) -> None:
-        self._store, self._journal, self._keys, self._clock = store, journal, keys, clock
+    def __init__(self, data: Data, clock: Clock) -> None:
+        self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
 
     def close(self, current: OpenRound) -> tuple[OpenRound, Change]:
-        """The round after one that is taken, or is given up if it is not; and what the store was told.
+        """Learn from a round that is taken, or give it up; return the next one and the change that the store has.
 
         Raises
         ------
@@ -28,10 +28,11 @@ class Closer:
         """
         entry = self._entry(current)
         if entry is None:
-            following = following_round if current.taken else round_after_none
+            following = following_round if current.taken else missed_round
             entry = self.enter(following(current, self._keys.make, self._clock.now()), current)
-        opened = self.opened(current, entry)
-        return opened, self.commit(current, entry)
+        opened = restore(current.schedule, entry.following, self._keys.find)
+        assert opened is not None, "its key was made for it"
+        return timed(opened, self._clock), self.commit(current, entry)
 
     def is_on_record(self, current: OpenRound) -> bool:
         """Whether the journal has the round's end, so that nothing can be added to it any more."""
@@ -55,15 +56,9 @@ class Closer:
         return entry
 
     def commit(self, closed: OpenRound, entry: Entry) -> Change:
-        """Publish what is on record as the round after ``closed``, whose key is then destroyed."""
+        """Publish what is on record as the round after ``closed``, and destroy the closed round's key."""
         facts = closed.round
         change = Change(facts.experiment, facts.version, entry.received, entry.taken, following=entry.following)
         self._store.commit([change])
         self._keys.destroy(facts.public_key)
         return change
-
-    def opened(self, closed: OpenRound, entry: Entry) -> OpenRound:
-        """The round on record, with its deadline in this process's time."""
-        following = restore(closed.spec, entry.following, self._keys.find)
-        assert following is not None, "its key was made for it"
-        return timed(following, self._clock)

@@ -7,7 +7,8 @@ from typing import Final
 from privateer.clock import Clock
 from privateer.errors import Unavailable
 from privateer.serving.logs import trace
-from privateer_server.experiments import Experiment, Experiments
+from privateer_server.experiment import Experiment
+from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake
 from privateer_server.rounds import timed
 

@@ -13,57 +13,49 @@ from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.wire.envelope import Envelope
 from privateer.wire.upload import check_alone
-from privateer_server.accumulator import Accumulator, Delivery, Outcome
-from privateer_server.closing import Closer
-from privateer_server.experiments import Experiment, Experiments
+from privateer_server.accumulator import Accumulator, Delivery, Receipt
+from privateer_server.data import Data
+from privateer_server.experiment import Experiment
+from privateer_server.experiments import Experiments
 from privateer_server.metrics import Metrics
-from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
-from privateer_server.store import Change, Store
+from privateer_server.store import Change
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
 _QUEUE_MAX: Final = 4096
-"""Requests that may wait, of one sender half as many; further ones are told to come back."""
+"""Requests that may wait, of one sender half as many; further ones are refused until there is room."""
 _GROUP_BYTES: Final = 64 * 1024
 """Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
+_Answer = Receipt | PrivateerError
+_Counted = tuple[Experiment, OpenRound, Change]
+"""An experiment with its new last round, and the change that made it durable."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be done to an experiment's tally, and the bytes that this takes."""
+    """What is to be done to an experiment's accumulator, and the bytes that this takes."""
 
     experiment: str
-    take: Callable[[Accumulator], Outcome]
+    take: Callable[[Accumulator], Receipt]
     size: int
-    answer: asyncio.Future[Outcome]
-
-
-@dataclass(frozen=True)
-class _Result:
-    """What a group comes to: an answer a request, and the new last round and the change of each experiment."""
-
-    answers: list[Outcome | PrivateerError]
-    rounds: list[tuple[Experiment, OpenRound, Change]]
+    answer: asyncio.Future[Receipt]
 
 
 class Intake:
-    """Takes reports and batches from the doors.
+    """Takes reports and batches from the endpoints.
 
     Opening, counting, learning and committing run in a worker thread, one group at a time; what comes in meanwhile
     forms the next group, in which senders take turns. Nothing is answered before it is durable.
     """
 
-    def __init__(
-        self, experiments: Experiments, store: Store, keys: RoundKeys, closer: Closer, metrics: Metrics, clock: Clock
-    ) -> None:
-        self._experiments, self._store, self._keys, self._closer = experiments, store, keys, closer
-        self._metrics, self._clock = metrics, clock
-        self._is_failing = self._is_damaged = False
+    def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock) -> None:
+        self._store, self._keys, self._closer = data.store, data.keys, experiments.closer
+        self._experiments, self._metrics, self._clock = experiments, metrics, clock
+        self._is_failing = self._is_damaged = self._stopping = False
         self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         self._called = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
-        self._stopping = False
 
     @property
     def running(self) -> bool:
@@ -81,13 +73,13 @@ class Intake:
         if self._writer:
             await self._writer
 
-    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Outcome:
-        """Have reports from devices counted; returns when what was accepted is durable.
+    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Receipt:
+        """Have reports from devices counted; return when what was accepted is durable.
 
         Parameters
         ----------
         sender
-            Whose turn it is on.
+            Who takes turns with others.
         is_signed
             Whether a trusted sender signed it; what nobody signed carries one person's report.
 
@@ -110,8 +102,8 @@ class Intake:
             raise
         return await self._do(name, lambda accumulator: accumulator.take(envelope), len(envelope.sealed), sender)
 
-    async def deliver(self, delivery: Delivery) -> Outcome:
-        """Have a shuffler's batch counted; returns when that is durable.
+    async def deliver(self, delivery: Delivery) -> Receipt:
+        """Have a shuffler's batch counted; return when that is durable.
 
         Raises
         ------
@@ -130,12 +122,11 @@ class Intake:
         return await self._do(name, lambda accumulator: accumulator.take_batch(delivery), size, delivery.shuffler)
 
     async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
-        """See that the experiment is the shuffler's, which it becomes with its first batch; old rounds are nobody's."""
-        facts = experiment.current.round
-        if delivery.envelope.header.version < facts.version:
-            return
+        """See that the experiment is the shuffler's; it becomes that with its first batch."""
+        if delivery.envelope.header.version < experiment.current.round.version:
+            return  # nobody owns rounds that are over
         try:
-            await self._experiments.claim(facts.experiment, delivery.shuffler, delivery.signed_at)
+            await self._experiments.claim(experiment.name, delivery.shuffler, delivery.signed_at)
         except Conflict:
             raise BatchRefused(
                 "another shuffler claimed the experiment, or this one's claim was released",
@@ -143,7 +134,7 @@ class Intake:
             ) from None
 
     async def expire(self, name: str) -> None:
-        """Close the round of an experiment, or give it up, if it is over; returns when that is durable.
+        """Close the round of an experiment, or give it up, if it is over; return when that is durable.
 
         Raises
         ------
@@ -152,8 +143,8 @@ class Intake:
         """
         await self._do(name, Accumulator.expire, 0, "")
 
-    async def _do(self, name: str, take: Callable[[Accumulator], Outcome], size: int, sender: str) -> Outcome:
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    async def _do(self, name: str, take: Callable[[Accumulator], Receipt], size: int, sender: str) -> Receipt:
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         if not self.running or not self._queue.put(sender, _Request(name, take, size, answer)):
             raise Unavailable("the server takes no reports now", remedy="send the same bytes again later")
         self._called.set()
@@ -168,16 +159,15 @@ class Intake:
                 await self._called.wait()
 
     async def _count(self, group: list[_Request]) -> None:
+        answers: list[_Answer]
         try:
-            result = await asyncio.to_thread(self._process, group)
+            answers, rounds = await asyncio.to_thread(self._process, group)
         except Exception as error:  # nothing of the group is durable: its senders shall try again
             self._note(error)
-            answers: list[Outcome | PrivateerError] = [
-                Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
-            ] * len(group)
-        else:
-            self._advance(result)
-            answers = result.answers
+            refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
+            answers, rounds = [refusal] * len(group), []
+        for counted in rounds:
+            self._advance(*counted)
         for request, answer in zip(group, answers, strict=True):
             _resolve(request.answer, answer)
 
@@ -187,12 +177,13 @@ class Intake:
         if self._is_damaged:
             _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
         elif not self._is_failing:
-            _log.error("reports cannot be stored, and their senders are told to come again (%s)", trace(error))
+            _log.error("reports cannot be stored, and their senders are asked to come again (%s)", trace(error))
         self._is_failing = True
 
-    def _process(self, group: list[_Request]) -> _Result:
+    def _process(self, group: list[_Request]) -> tuple[list[_Answer], list[_Counted]]:
+        """Count a group in one transaction, then close the rounds that it ends; return an answer to each request."""
         accumulators: dict[str, Accumulator] = {}
-        answers: list[Outcome | PrivateerError] = []
+        answers: list[_Answer] = []
         for request in group:
             if request.experiment not in accumulators:
                 accumulators[request.experiment] = self._accumulator(self._experiments.get(request.experiment))
@@ -202,20 +193,16 @@ class Intake:
         if self._is_failing:
             self._is_failing = False
             _log.warning("reports are stored again")
-        ended = [
-            counted
-            for counted, accumulator in zip(rounds, accumulators.values(), strict=True)
-            if accumulator.ends_round
-        ]
-        return _Result(answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])])
+        ended = [counted for counted in rounds if accumulators[counted[0].name].ends_round]
+        return answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])]
 
     def _accumulator(self, experiment: Experiment) -> Accumulator:
         opener = self._keys.find(experiment.current.round.public_key)
-        answered = partial(self._store.answer, experiment.spec.experiment.name)
+        answered = partial(self._store.answer, experiment.name)
         return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered)
 
-    def _closed(self, experiment: Experiment, current: OpenRound) -> list[tuple[Experiment, OpenRound, Change]]:
-        """The next round; if closing fails, the same one, which takes no more reports once its end is on record."""
+    def _closed(self, experiment: Experiment, current: OpenRound) -> list[_Counted]:
+        """Open the next round. If that fails, keep this one, which takes no more reports once its end is on record."""
         try:
             return [(experiment, *self._closer.close(current))]
         except Exception as error:
@@ -225,17 +212,16 @@ class Intake:
             facts, ended = current.round, replace(current, taken=True)
             return [(experiment, ended, Change(facts.experiment, facts.version, current.received, True))]
 
-    def _advance(self, result: _Result) -> None:
-        for experiment, current, change in result.rounds:
-            self._metrics.accept(change.received - experiment.current.received)
-            self._metrics.refuse(change.refused)
-            self._metrics.fail_to_open(change.experiment, change.refused.get(Unopenable.slug, 0))
-            experiment.advance(current, change)
-            if change.following:
-                self._metrics.close_round()
+    def _advance(self, experiment: Experiment, current: OpenRound, change: Change) -> None:
+        self._metrics.accept(change.received - experiment.current.received)
+        self._metrics.refuse(change.refused)
+        self._metrics.fail_to_open(change.experiment, change.refused.get(Unopenable.slug, 0))
+        experiment.advance(current, change)
+        if change.following:
+            self._metrics.close_round()
 
 
-def _taken(accumulator: Accumulator, request: _Request) -> Outcome | PrivateerError:
+def _taken(accumulator: Accumulator, request: _Request) -> _Answer:
     try:
         return request.take(accumulator)
     except PrivateerError as error:
@@ -243,10 +229,10 @@ def _taken(accumulator: Accumulator, request: _Request) -> Outcome | PrivateerEr
         return error
 
 
-def _resolve(future: asyncio.Future[Outcome], answer: Outcome | PrivateerError) -> None:
+def _resolve(future: asyncio.Future[Receipt], answer: _Answer) -> None:
     if future.done():
         return
-    if isinstance(answer, Outcome):
+    if isinstance(answer, Receipt):
         future.set_result(answer)
     else:
         future.set_exception(answer)

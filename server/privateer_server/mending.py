@@ -1,14 +1,14 @@
-"""What a start finds: rounds whose closing was interrupted, whose key is lost, or that an old copy brought back."""
+"""What a start mends: rounds whose closing was interrupted, whose key is lost, or that an old copy brought back."""
 
 import logging
 
 from privateer.clock import Clock
-from privateer.families import AnySpec
 from privateer_server.closing import Closer
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import beyond, read_stored_spec, restore, restore_lost, round_after_none
+from privateer_server.data import Data
+from privateer_server.rounds import beyond, missed_round, restore, restore_lost
+from privateer_server.schedule import Schedule
 from privateer_server.store import ExperimentRecord, RoundRecord
-from privateer_server.store.journal import Entry, Journal
+from privateer_server.store.journal import Entry
 
 _log = logging.getLogger("privateer.server")
 
@@ -22,23 +22,24 @@ class Mender:
     goes on with a version above all that may have been published. Nothing is ever released of a round given up.
     """
 
-    def __init__(self, journal: Journal, keys: RoundKeys, closer: Closer, clock: Clock) -> None:
-        self._journal, self._keys, self._closer, self._clock = journal, keys, closer, clock
+    def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
+        self._journal, self._keys, self._closer, self._clock = data.journal, data.keys, closer, clock
 
-    def mend(self, stored: ExperimentRecord) -> None:
+    def mend(self, schedule: Schedule, stored: ExperimentRecord) -> None:
         """See that the experiment's last round is open for good reason, or over."""
-        spec, last = read_stored_spec(stored.spec), stored.current
-        entry = self._journal.last(stored.name)
+        last, entry = stored.current, self._journal.last(stored.name)
         reason = self._reason(last, entry)
         if entry and entry.closed == last.digest:
-            self._closer.commit(restore_lost(spec, last), entry)
+            self._closer.commit(restore_lost(schedule, last), entry)
             last = entry.following
-        if last.batch and (reason := reason or self._loss(spec, last)):
-            _log.warning("experiment %s: round %d is given up, since %s", stored.name, last.version, reason)
-            self._give_up(spec, last, entry)
+        if not reason and last.batch and not restore(schedule, last, self._keys.find):
+            reason = "its key or its sums are lost"
+        if last.batch and reason:
+            _log.warning("experiment %s: round %d is given up, because %s", stored.name, last.version, reason)
+            self._give_up(schedule, last, entry)
 
     def _reason(self, last: RoundRecord, entry: Entry | None) -> str:
-        """Why no round of this database may go on; empty if it is the one that the journal was written with."""
+        """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
         if entry is None:
             return "the journal does not know the experiment"
         is_current = entry.following.digest == last.digest
@@ -46,11 +47,8 @@ class Mender:
         is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
         return "" if is_current or is_closing else "an earlier copy of the database was put back"
 
-    def _loss(self, spec: AnySpec, last: RoundRecord) -> str:
-        return "" if restore(spec, last, self._keys.find) else "its key or its sums are lost"
-
-    def _give_up(self, spec: AnySpec, last: RoundRecord, entry: Entry | None) -> None:
-        lost = restore_lost(spec, last)
+    def _give_up(self, schedule: Schedule, last: RoundRecord, entry: Entry | None) -> None:
+        lost = restore_lost(schedule, last)
         version = beyond(max(last.version, entry.following.version if entry else 0))
-        following = round_after_none(lost, self._keys.make, self._clock.now(), version, again=True)
+        following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
         self._closer.commit(lost, self._closer.enter(following, lost))

@@ -42,7 +42,7 @@ class Metrics:
         self._rounds.inc()
 
     def text(self, versions: Mapping[str, int]) -> bytes:
-        """All metrics in Prometheus' text format, with the current version of each experiment."""
+        """Return all metrics in Prometheus' text format, with the current version of each experiment."""
         for experiment, version in versions.items():
             self._version.labels(experiment).set(version)
         return generate_latest(self._registry)

@@ -41,7 +41,7 @@ class Opener:
         self._totals = AESGCM(derived)
 
     def open(self, sealed: Sequence[bytes], info: bytes) -> list[bytes]:
-        """What the reports that open hold, report id first, in order; the others are left out."""
+        """Return what the reports hold, report id first, in order; those that do not open are left out."""
         opened = []
         for one in sealed:
             try:
@@ -51,12 +51,12 @@ class Opener:
         return opened
 
     def protect(self, total: bytes, digest: bytes) -> bytes:
-        """The encoded sums of a round, encrypted for the round of this digest: a fresh nonce, then AES-256-GCM."""
+        """Encrypt the encoded sums of a round for the round of this digest: a fresh nonce, then AES-256-GCM."""
         nonce = os.urandom(_NONCE_SIZE)
         return nonce + self._totals.encrypt(nonce, total, digest)
 
     def reveal(self, protected: bytes, digest: bytes) -> bytes | None:
-        """What `protect` encrypted for the round of this digest; None if the bytes are nothing of the kind."""
+        """Decrypt what `protect` made for the round of this digest; None if the bytes are something else."""
         try:
             return self._totals.decrypt(protected[:_NONCE_SIZE], protected[_NONCE_SIZE:], digest)
         except (InvalidTag, ValueError):
@@ -64,5 +64,5 @@ class Opener:
 
 
 def nobodys_key() -> bytes:
-    """A public key whose private half is gone, for an experiment that is over."""
+    """Return a public key whose private half is gone, for an experiment that is over."""
     return X25519PrivateKey.generate().public_key().public_bytes_raw()

@@ -46,7 +46,7 @@ class RoundKeys:
         _sync(folder.parent)
 
     def make(self) -> bytes:
-        """The public half of a new key, which is on disk when this returns."""
+        """Return the public half of a new key, which is on disk when this returns."""
         private = X25519PrivateKey.generate()
         opener = Opener(private)
         path = self._path(opener.public_key)
@@ -59,7 +59,7 @@ class RoundKeys:
         return opener.public_key
 
     def find(self, public_key: bytes) -> Opener | None:
-        """What opens reports sealed to this key; None if its private half is lost or damaged."""
+        """Return what opens reports sealed to this key; None if its private half is lost or damaged."""
         if public_key not in self._openers and (opener := self._read(public_key)):
             self._openers[public_key] = opener
         return self._openers.get(public_key)
@@ -90,7 +90,7 @@ class RoundKeys:
                     self._doomed.discard(public_key)
 
     def keep(self, public_keys: Collection[bytes]) -> None:
-        """Erase the file of every key but these; what else is in the folder is none of ours.
+        """Erase the file of every key but these; other files in the folder are not ours.
 
         Raises
         ------

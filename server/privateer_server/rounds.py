@@ -1,28 +1,25 @@
-"""The life of a round: published, filled or overdue, learned from."""
+"""The life of a round: it is published, it fills up or its deadline passes, and the learner learns from it."""
 
 import math
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
+from privateer.algorithms import algorithm
 from privateer.clock import Clock
 from privateer.codec import decode, encode
-from privateer.families import AnySpec, parse_any_spec
-from privateer.phased import PhasedSpec
-from privateer.record import JUMP
+from privateer.mechanisms import Mechanism
+from privateer.policy import Policy
+from privateer.record import JUMP, Planned, planned_of
+from privateer.result import encode_result
 from privateer.sampling.entropy import SecureNoise
-from privateer.wire.publication import (
-    Publication,
-    Round,
-    decode_publication,
-    digest,
-    encode_publication,
-)
+from privateer.spec import Spec, parse_spec
+from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
-from privateer_server.schedule import Step, schedule_for
+from privateer_server.schedule import Schedule, Step
 from privateer_server.store import RoundRecord
 
 CLOCKS_APART: Final = 60
@@ -31,204 +28,218 @@ GRACE: Final = CLOCKS_APART + 30
 """Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
 
 
+class RoundFacts(msgspec.Struct, frozen=True):
+    """What the history and the privacy record need to know of a round, without its policy.
+
+    Attributes
+    ----------
+    cohort
+        Whose turn it was to report.
+    terms
+        How many people were asked, and how their reports were randomized.
+    figures
+        What the learner counted before the round, such as the bins or actions that were left.
+    """
+
+    cohort: str
+    terms: Planned
+    figures: dict[str, float]
+
+
 @dataclass(frozen=True, repr=False)
 class OpenRound:
     """The last round of an experiment, with all that is needed to count its reports and to learn from them.
 
     Attributes
     ----------
+    schedule
+        The experiment's schedule, made once.
     round, digest, publication
         What is published: parsed, named and encoded.
     step
         Policy and learner state.
-    received, total
-        People whose reports are counted, over all batches of the round, and the sums of these.
+    total
+        The mechanism's sums over the reports that are counted.
+    received
+        The number of people whose reports are counted, over all batches of the round.
     taken
         Whether the round takes no more reports.
     due
         When the deadline is, in the seconds of the process's monotonic clock: setting the clock moves no deadline.
     """
 
-    spec: AnySpec
+    schedule: Schedule
     round: Round
     digest: bytes
     publication: bytes
     step: Step
-    received: int
     total: Any
-    taken: bool
+    received: int = 0
+    taken: bool = False
     due: float = math.inf
 
     @property
-    def policy(self) -> Any:
-        """The policy that lives for the round."""
-        return self.step.policy
+    def spec(self) -> Spec:
+        """What the experiment was created from."""
+        return self.schedule.spec
 
     @property
-    def state(self) -> Any:
-        """The learner state that made the policy."""
-        return self.step.state
+    def mechanism(self) -> Mechanism:
+        """What parses and adds the reports of this round."""
+        return self.step.policy.terms.mechanism
 
-    @cached_property
-    def mechanism(self) -> Any:
-        """What parses and adds reports of this round."""
-        return self.policy.mechanism
+    @property
+    def shuffled(self) -> bool:
+        """Whether reports come through a shuffler."""
+        return self.round.endpoint == "shuffler"
 
     @property
     def enough(self) -> int:
-        """People whose reports the promise counts on; nothing is learned from fewer."""
-        return max(1, int(self.policy.terms.honest))
+        """The number of people whose reports the promise counts on; nothing is learned from fewer."""
+        return max(1, int(self.step.policy.terms.honest))
 
     def may_close(self, now: float, people: int) -> bool:
-        """Whether the reports of these people are enough at a time of the monotonic clock."""
+        """Whether the reports of so many people are enough, at a time of the monotonic clock."""
         return 0 < self.round.batch <= people or (
             self.round.deadline > 0 and self.due <= now and people >= self.round.least
         )
 
     def is_due(self, now: float, people: int) -> bool:
-        """Whether it closes with these people; a shuffled round is closed by its shuffler alone."""
-        return self.may_close(now if self.round.model != "shuffle" else -math.inf, people)
+        """Whether the round closes with so many people; only its shuffler closes a shuffled round."""
+        return self.may_close(-math.inf if self.shuffled else now, people)
 
     def is_given_up(self, now: float) -> bool:
         """Whether the round is so long past its deadline that nobody waits for it."""
-        if not (isinstance(self.spec, PhasedSpec) and self.round.deadline):
+        if not (self.round.deadline and self.spec.patience):
             return False
-        more = self.spec.asking.patience - self.step.seconds
-        grace = GRACE if self.round.model == "shuffle" else 0
-        return now >= self.due + more + grace
+        return now >= self.due - self.step.seconds + self.spec.patience + (GRACE if self.shuffled else 0)
 
     @property
     def is_unlearned(self) -> bool:
-        """Whether its reports are in, and the next round is not published: something went wrong in between."""
+        """Whether its reports are in and the next round is not published, because something went wrong in between."""
         return self.taken and self.round.batch > 0
 
 
-def first_round(spec: AnySpec, public_key: bytes, now: float = 0.0, version: int = 1) -> OpenRound:
-    """The round that opens an experiment at a time in seconds since 1970.
+def first_round(spec: Spec, public_key: bytes, now: float = 0.0, version: int = 1) -> OpenRound:
+    """Open a new experiment at a time in seconds since 1970.
 
     Raises
     ------
     SpecError
         If no report of the round's batch can keep the promise.
     """
-    return _published(spec, schedule_for(spec).first(version), lambda: public_key, now)
+    schedule = Schedule(spec)
+    return _published(schedule, schedule.open(secrets.randbits(63), version), lambda: public_key, now)
 
 
 def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0) -> OpenRound:
-    """The round after a closed one: releases its sums, learns, and publishes under a key of its own.
+    """Release a closed round's sums, learn from them, and publish the next round under a key of its own.
 
     A curator's noise is drawn here; it stands once the state made of it is in the journal with the next publication.
-    A round that takes no more reports although too few opened is asked again, of other people: the promise counted on
-    more, so nothing is released.
     """
+    # The promise counts on more people: nothing is released, and other people are asked the same.
     if closed.received < closed.enough:
-        return round_after_none(closed, new_key, now, again=True)
+        return missed_round(closed, new_key, now, again=True)
     release = closed.mechanism.release(closed.total, SecureNoise())
-    schedule = schedule_for(closed.spec)
-    state = schedule.learner.learn(closed.state, closed.policy, release)
-    step = schedule.following(closed.step, state, closed.received, closed.round.version + 1)
-    return _published(closed.spec, step, new_key, now)
+    return _published(closed.schedule, closed.schedule.close(closed.step, release, secrets.randbits(63)), new_key, now)
 
 
-def round_after_none(
-    closed: OpenRound,
-    new_key: Callable[[], bytes],
-    now: float = 0.0,
-    version: int | None = None,
-    *,
-    again: bool = False,
+def missed_round(
+    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, version: int | None = None, again: bool = False
 ) -> OpenRound:
-    """The round after one of which nothing is released; by default it has the next version.
+    """Publish the round after one of which nothing is released, by default with the next version.
 
-    ``again``: it asks other people the same.
+    ``again``: other people are asked the same.
     """
-    schedule = schedule_for(closed.spec)
-    state = schedule.missed(closed.step, again=again)
-    step = schedule.following(closed.step, state, 0, version or closed.round.version + 1)
-    return _published(closed.spec, step, new_key, now)
+    step = closed.schedule.miss(closed.step, secrets.randbits(63), version, again=again)
+    return _published(closed.schedule, step, new_key, now)
 
 
 def beyond(version: int) -> int:
-    """A version above all that can have been published since ``version`` was, whatever became of their record."""
+    """Return a version above all that can have been published since ``version`` was, whatever became of the record."""
     return (version // JUMP + 1) * JUMP + 1
 
 
-def _published(spec: AnySpec, step: Step, new_key: Callable[[], bytes], now: float) -> OpenRound:
-    mechanism = step.policy.mechanism
+def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now: float) -> OpenRound:
+    spec, policy, terms = schedule.spec, step.policy, step.policy.terms
     facts = Round(
-        experiment=spec.experiment.name,
-        version=step.policy.version,
+        experiment=spec.name,
+        version=policy.version,
         model=spec.privacy.model,
         batch=step.batch,
-        sealed_size=SEALED_SIZE + mechanism.report_size,
+        sealed_size=SEALED_SIZE + terms.mechanism.report_size,
         public_key=new_key() if step.batch else nobodys_key(),
-        messages=step.policy.terms.messages,
+        messages=terms.messages,
         least=step.least,
         deadline=int(now) + step.seconds if step.seconds else 0,
     )
-    body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(step.policy)))
-    return OpenRound(spec, facts, digest(body), body, step, 0, mechanism.empty(), False)
+    result = schedule.result(step)
+    encoded = encode_result(result) if result else b""
+    body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy), encoded))
+    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty())
 
 
 def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
-    """A round as the store keeps it, with the opener of its reports; without sums, if nobody can report."""
-    summary = schedule_for(current.spec).summary(current.policy)
+    """Return a round as the store keeps it: sums are encrypted with ``opener``, and left out if nobody can report."""
+    step = current.step
+    figures = current.schedule.learner.figures(step.state)
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,
-        people=current.step.people,
+        seen=step.seen,
         received=current.received,
         taken=current.taken,
         digest=current.digest,
-        summary=msgspec.json.encode(summary),
+        facts=encode(RoundFacts(step.policy.cohort, planned_of(step.policy.terms), figures)),
         publication=current.publication,
-        state=encode(current.state),
+        state=encode(step.state),
         total=opener.protect(encode(current.total), current.digest) if opener else b"",
     )
 
 
-def read_policy(spec: AnySpec, publication: Publication) -> Any:
-    """The policy in a publication of an experiment."""
-    return decode(publication.policy, schedule_for(spec).policy_type)
+def read_policy(spec: Spec, publication: Publication) -> Policy:
+    """Decode the policy in a publication of an experiment."""
+    return decode(publication.policy, algorithm(spec.algorithm.name).policy)
 
 
-def read_stored_spec(stored: bytes) -> AnySpec:
-    """The spec that an experiment was created from."""
-    return parse_any_spec(msgspec.json.decode(stored))
+def read_schedule(stored: bytes) -> Schedule:
+    """Make the schedule of a stored experiment from its spec."""
+    return Schedule(parse_spec(msgspec.json.decode(stored)))
 
 
-def restore(spec: AnySpec, stored: RoundRecord, find: Callable[[bytes], Opener | None]) -> OpenRound | None:
-    """The round that a record was made of; None if it takes reports and its key or its sums are lost.
+def restore(schedule: Schedule, stored: RoundRecord, find: Callable[[bytes], Opener | None]) -> OpenRound | None:
+    """Return the round that a record was made of; None if it takes reports and its key or its sums are lost.
 
     ``find`` has the opener of a public key, if there still is one.
     """
-    blank = _without_sums(spec, stored)
+    blank = _without_sums(schedule, stored)
     if not blank.round.batch:
         return blank
     opener = find(blank.round.public_key)
     total = opener.reveal(stored.total, stored.digest) if opener else None
     if total is None:
         return None
-    sums = decode(total, type(blank.mechanism.empty()))
+    sums = decode(total, type(blank.total))
     return replace(blank, received=stored.received, total=sums, taken=stored.taken)
 
 
-def restore_lost(spec: AnySpec, stored: RoundRecord) -> OpenRound:
-    """A round whose reports are not to be had, or not to be used: to be given up."""
-    return replace(_without_sums(spec, stored), received=stored.received)
+def restore_lost(schedule: Schedule, stored: RoundRecord) -> OpenRound:
+    """Return a round whose reports are lost or must not be used, so that it can be given up."""
+    return replace(_without_sums(schedule, stored), received=stored.received)
 
 
-def _without_sums(spec: AnySpec, stored: RoundRecord) -> OpenRound:
+def _without_sums(schedule: Schedule, stored: RoundRecord) -> OpenRound:
     publication = decode_publication(stored.publication)
-    policy, facts = read_policy(spec, publication), publication.round
-    asking = spec.asking.seconds if isinstance(spec, PhasedSpec) and facts.deadline else None
-    state = decode(stored.state, schedule_for(spec).learner.state_type)
-    step = Step(policy, state, facts.batch, stored.people, facts.least, asking or 0)
-    return OpenRound(spec, facts, stored.digest, stored.publication, step, 0, policy.mechanism.empty(), False)
+    policy, facts = read_policy(schedule.spec, publication), publication.round
+    state = decode(stored.state, schedule.learner.state_type)
+    seconds = schedule.spec.round_seconds if facts.deadline else 0
+    step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
+    total = policy.terms.mechanism.empty()
+    return OpenRound(schedule, facts, stored.digest, stored.publication, step, total)
 
 
 def timed(current: OpenRound, clock: Clock) -> OpenRound:
-    """The round with its deadline in this process's time, at most as far away as it was when the round opened."""
+    """Return the round with its deadline in this process's time, at most as far away as when the round opened."""
     if not current.round.deadline:
         return current
     left = min(current.round.deadline - clock.now(), current.step.seconds)

@@ -3,12 +3,12 @@
 import argparse
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privateer.errors import SpecError
-from privateer.serving.settings import PORT_MAX, number, paths, required
+from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 
 _MIB: Final = 1 << 20
 _TOKEN_LENGTH: Final = 16
@@ -17,30 +17,23 @@ _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the server.
+    """Settings of the server; ``PRIVATEER_DATA`` sets ``data``, and so on.
 
     Attributes
     ----------
     data
         Directory of the keys of open rounds and the database; made if missing.
     admin_token
-        Who sends it may create experiments and fetch backups. It is not kept.
-    token_digest
-        Its SHA-256.
+        Who sends it may create experiments and fetch backups. Only its SHA-256 is kept, as ``token_digest``.
+    shuffler_keys, sender_keys
+        Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers, and of trusted senders, who
+        may send several people's reports at once.
+    host, port, admin_host, admin_port
+        Where the server listens to strangers, and to operators and shufflers.
+    report_bytes_max, batch_bytes_max, body_budget
+        Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
-    shuffler_keys
-        Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers.
-    sender_keys
-        The same of trusted senders, who may send several people's reports at once.
-    host, port
-        Where strangers are listened to.
-    admin_host, admin_port
-        Where operators and shufflers are listened to.
-    report_bytes_max, batch_bytes_max
-        Largest body that ``POST /reports`` and ``POST /batches`` take.
-    body_budget
-        Bytes that all bodies together may take in memory.
     """
 
     data: Path
@@ -64,37 +57,27 @@ class Settings:
 
 
 def token_digest(token: str) -> bytes:
-    """What is kept of an admin token: nobody guesses a long random string from its SHA-256."""
+    """Return what is kept of an admin token: nobody guesses a long random string from its SHA-256."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
-    """Settings from ``PRIVATEER_*`` variables and command line flags; flags win.
+    """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
 
     Raises
     ------
     SpecError
         Naming the variable that is missing or out of range.
     """
-    flags = _parser().parse_args(arguments)
-    variables = {name: value for name, value in environment.items() if value}
-    if flags.port is not None:
-        variables["PRIVATEER_PORT"] = flags.port
-    journal = variables.get("PRIVATEER_JOURNAL")
-    settings = Settings(
-        data=Path(required(variables, "PRIVATEER_DATA", "a directory for the keys and the database")),
-        admin_token=required(variables, "PRIVATEER_ADMIN_TOKEN", _TOKEN),
-        shuffler_keys=paths(variables, "PRIVATEER_SHUFFLER_KEYS"),
-        sender_keys=paths(variables, "PRIVATEER_SENDER_KEYS"),
-        host=flags.host or variables.get("PRIVATEER_HOST", Settings.host),
-        port=number(variables, "PRIVATEER_PORT", Settings.port, PORT_MAX),
-        report_bytes_max=number(variables, "PRIVATEER_REPORT_BYTES_MAX", Settings.report_bytes_max),
-        batch_bytes_max=number(variables, "PRIVATEER_BATCH_BYTES_MAX", Settings.batch_bytes_max),
-        journal=Path(journal) if journal else None,
-        admin_host=variables.get("PRIVATEER_ADMIN_HOST", Settings.admin_host),
-        admin_port=number(variables, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
-        body_budget=number(variables, "PRIVATEER_BODY_BUDGET", Settings.body_budget),
-    )
+    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
+    parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
+    parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
+    flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
+    given = {**environment, **flags}
+    required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
+    required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
+    names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
+    settings = Settings(**{name: _read(given, name) for name in names if given.get(_variable(name))})
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(
@@ -103,8 +86,14 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     return settings
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
-    parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
-    parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
-    return parser
+def _read(given: Mapping[str, str], name: str) -> Any:
+    if name.endswith("_keys"):
+        return paths(given, _variable(name))
+    if name.endswith(("port", "_max", "_budget")):
+        return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
+    text = given[_variable(name)]
+    return Path(text) if name in ("data", "journal") else text
+
+
+def _variable(name: str) -> str:
+    return f"PRIVATEER_{name.upper()}"

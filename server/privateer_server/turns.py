@@ -28,7 +28,7 @@ class _Line(Generic[T]):
 
 
 class Turns(Generic[T]):
-    """Requests by sender.
+    """The requests that wait, by sender.
 
     Every sender's turn is good for the same number of bytes; a larger request takes several turns (deficit round
     robin). A sender holds no more places than are free, so that there are always some for others.
@@ -60,7 +60,7 @@ class Turns(Generic[T]):
         return True
 
     def group(self) -> list[T]:
-        """The requests to answer next: one turn of every sender, or as many as fit if there is one sender alone."""
+        """Return the requests to answer next: one turn of every sender, or of a single sender as many as fit."""
         group: list[T] = []
         size, is_alone = 0, len(self._lines) == 1
         while self._lines and (not group or (is_alone and size < self._group_bytes)):
@@ -71,7 +71,7 @@ class Turns(Generic[T]):
         return group
 
     def _turn(self) -> list[T]:
-        """What every sender's next turn is good for; turns in which nobody could do anything are skipped."""
+        """Return what every sender's next turn is good for; turns in which nobody could do anything are skipped."""
         missing = min(self._cost(line.waiting[0]) - line.credit for line in self._lines.values())
         credit = max(_TURN_BYTES, missing)
         return [request for sender in list(self._lines) for request in self._served(sender, credit)]

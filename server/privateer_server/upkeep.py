@@ -3,8 +3,7 @@
 import asyncio
 from typing import Final
 
-from privateer_server.round_keys import RoundKeys
-from privateer_server.store import Store
+from privateer_server.data import Data
 
 _SECONDS: Final = 1.0
 
@@ -12,8 +11,8 @@ _SECONDS: Final = 1.0
 class Upkeep:
     """Cleans up once a second, so that whoever takes the disk finds the last moments of a round at most."""
 
-    def __init__(self, store: Store, keys: RoundKeys) -> None:
-        self._store, self._keys = store, keys
+    def __init__(self, data: Data) -> None:
+        self._store, self._keys = data.store, data.keys
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

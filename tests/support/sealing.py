@@ -2,13 +2,16 @@
 
 import os
 
+import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer.algorithms.partition import PartitionPolicy
+from privateer.algorithms import algorithm
 from privateer.codec import decode
-from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
+from privateer.decisions import Arms
+from privateer.spec import parse_spec
+from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
 from privateer.wire.publication import Publication, decode_publication, digest
 from privateer_lab.noise import SeededNoise
 
@@ -21,15 +24,18 @@ def header_for(publication: bytes) -> Header:
 
 
 def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
-    """Randomized reports of ``count`` people with uniform contexts and rewards, unsealed and without id."""
-    policy = decode(decode_publication(publication).policy, PartitionPolicy)
+    """Randomized messages of ``count`` people with uniform contexts and rewards, unsealed and without id."""
+    published = decode_publication(publication)
+    spec = parse_spec(msgspec.json.decode(published.spec))
+    policy = decode(published.policy, algorithm(spec.algorithm.name).policy)
     rng = np.random.default_rng(seed)
-    contexts = rng.random((count, policy.dimension))
-    slots = rng.integers(0, 2**32, count, dtype=np.uint32)
-    arms = policy.choose(contexts, slots)
-    contributions = policy.contribute(contexts, slots, arms, rng.random(count))
-    rows = policy.mechanism.randomize(contributions, SeededNoise(seed))
-    return [rows[i : i + 1].tobytes() for i in range(count)]
+    contexts = rng.random((count, spec.dimension))
+    coins = rng.integers(0, 2**32, count, dtype=np.uint32)
+    decisions = policy.decide(contexts, coins)
+    shape = (count,) if isinstance(decisions, Arms) else (count, len(decisions.actions))
+    contributions = policy.contribute(contexts, coins, decisions, rng.random(shape))
+    rows = policy.terms.mechanism.randomize(contributions, SeededNoise(seed))
+    return pieces(rows.tobytes(), policy.terms.mechanism.report_size)
 
 
 def seal(publication: bytes, plaintext: bytes, header: Header | None = None) -> bytes:
@@ -40,8 +46,10 @@ def seal(publication: bytes, plaintext: bytes, header: Header | None = None) -> 
 
 
 def sealed_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
-    """Valid sealed reports with fresh ids."""
-    return [seal(publication, os.urandom(16) + report) for report in plain_reports(publication, count, seed)]
+    """Valid sealed reports of ``count`` people with fresh ids, all messages of a person together."""
+    messages = decode_publication(publication).round.messages
+    sealed = [seal(publication, os.urandom(16) + message) for message in plain_reports(publication, count, seed)]
+    return [b"".join(sealed[start : start + messages]) for start in range(0, len(sealed), messages)]
 
 
 def body_of(publication: bytes, sealed: list[bytes], header: Header | None = None) -> bytes:

@@ -10,6 +10,8 @@ from tests.support.specs import tables
 TOKEN = "token-of-the-tests"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 MSGPACK = {"accept": "application/msgpack"}
+PHASED = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "actions.count": 6}
+"""Changes to a phased spec: five rounds of 23 to 40 people."""
 SMALL = {"experiment.round_size": 20, "experiment.horizon": 1000}
 SHUFFLED = {
     "privacy.model": "shuffle",

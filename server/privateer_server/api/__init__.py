@@ -1,1 +1,1 @@
-"""HTTP: doors for reports and batches (plain ASGI), and control routes (FastAPI)."""
+"""HTTP: endpoints for reports and batches (plain ASGI), and control routes (FastAPI)."""

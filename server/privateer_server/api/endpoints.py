@@ -1,11 +1,12 @@
-"""The doors for reports and batches: plain ASGI, since a framework costs as much as opening a report."""
+"""The endpoints for reports and batches: plain ASGI, since a framework costs as much as opening a report."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from typing import Final
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from privateer.clock import Clock, SystemClock
@@ -17,6 +18,7 @@ from privateer.wire.batch import SIGNATURE_HEADER, changed_batch, check_signatur
 from privateer.wire.envelope import Envelope, decode_envelope
 from privateer.wire.keys import TrustedKeys
 from privateer_server.accumulator import Delivery
+from privateer_server.api.models import UploadAnswer
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 
@@ -34,7 +36,7 @@ class Endpoint(ABC):
     bytes_max
         The largest body.
     keys
-        Of the senders that it trusts.
+        Keys of the senders that it trusts.
     """
 
     def __init__(self, intake: Intake, metrics: Metrics, budget: Budget, bytes_max: int, keys: TrustedKeys) -> None:
@@ -75,7 +77,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _announced(self, request: Request) -> Body:
-        """What the headers say of the body, or a refusal."""
+        """Return what the headers say of the body, or refuse it."""
 
     @abstractmethod
     async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
@@ -96,10 +98,10 @@ class ReportsEndpoint(Endpoint):
         return decode_envelope(await read_upload(request, body, room))
 
     async def _counted(self, envelope: Envelope, body: Body) -> Response:
-        outcome = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
-        if outcome.problem and not outcome.accepted:
-            return problem_response(outcome.problem, refused=outcome.refused)
-        return JSONResponse({"accepted": outcome.accepted, "refused": outcome.refused}, _ACCEPTED)
+        receipt = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
+        if receipt.problem and not receipt.accepted:
+            return problem_response(receipt.problem, refused=receipt.refused)
+        return _json(msgspec.json.encode(UploadAnswer(receipt.accepted, receipt.refused)), _ACCEPTED)
 
 
 class BatchesEndpoint(Endpoint):
@@ -115,7 +117,11 @@ class BatchesEndpoint(Endpoint):
         return await asyncio.to_thread(decode_batch, whole)
 
     async def _counted(self, envelope: Envelope, body: Body) -> Response:
-        outcome = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender, body.signed_at))
-        if not outcome.again:
+        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender, body.signed_at))
+        if not receipt.again:
             self._metrics.take_batch()
-        return Response(outcome.answer, _OK if outcome.again else _ACCEPTED, media_type="application/json")
+        return _json(receipt.answer, _OK if receipt.again else _ACCEPTED)
+
+
+def _json(body: bytes, status: int) -> Response:
+    return Response(body, status, media_type="application/json")

@@ -1,36 +1,37 @@
 """Routes for operators: health, readiness, metrics, keys."""
 
 import logging
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from privateer.errors import Unavailable
 from privateer.serving.logs import trace
-from privateer.wire.publication import Round
+from privateer_server.api.models import PublicKey
+from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
-from privateer_server.store import Store
+from privateer_server.store.sqlite import SqliteStore
 
 _log = logging.getLogger("privateer.server")
 _RESTART: Final = "see the server's log"
 
 
-def operations_router(intake: Intake, experiments: Experiments, store: Store, metrics: Metrics) -> APIRouter:
-    """The routes, bound to what they look at."""
+def operations_router(intake: Intake, experiments: Experiments, store: SqliteStore, metrics: Metrics) -> APIRouter:
+    """Return the routes, bound to what they look at."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/healthz")
     async def health() -> dict[str, str]:
-        """The process answers."""
+        """Say that the process answers."""
         return {"status": "ok"}
 
     @router.get("/readyz")
     def ready() -> dict[str, str]:
-        """Reports can be counted and stored."""
+        """Say whether reports can be counted and stored."""
         if not intake.running:
             raise Unavailable("reports are not being counted", remedy=_RESTART)
         try:
@@ -40,21 +41,16 @@ def operations_router(intake: Intake, experiments: Experiments, store: Store, me
             raise Unavailable("the store does not write", remedy=_RESTART) from None
         return {"status": "ready"}
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
-        """Counters in Prometheus' text format."""
-        versions = {one.spec.experiment.name: one.current.round.version for one in experiments}
+        """Show the counters in Prometheus' text format."""
+        versions = {one.name: one.current.round.version for one in experiments}
         return Response(metrics.text(versions), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/keys")
-    async def keys() -> dict[str, list[dict[str, Any]]]:
-        """The public keys to which reports of open rounds are sealed (X25519, hex)."""
+    async def keys() -> dict[str, list[PublicKey]]:
+        """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]
-        return {"keys": [_key(facts) for facts in rounds if facts.batch]}
+        return {"keys": [public_key(facts) for facts in rounds if facts.batch]}
 
     return router
-
-
-def _key(facts: Round) -> dict[str, Any]:
-    keys = {"public_key": facts.public_key.hex(), "key_id": facts.key_id.hex()}
-    return {"experiment": facts.experiment, "version": facts.version, **keys}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from privateer_server.experiments import Experiment
+from privateer_server.experiment import Experiment
 
 STRANGERS_MAX: Final = 128
 """Strangers who may wait at a time: a few of the connections that the public listener has."""

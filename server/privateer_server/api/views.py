@@ -1,74 +1,103 @@
-"""What anybody may read of an experiment, as JSON."""
+"""What anybody may read of an experiment, made from what the server keeps in memory or has stored."""
 
 from typing import Any
 
-import msgspec
-
-from privateer.families import AnySpec
-from privateer.wire.publication import decode_publication, digest
-from privateer_server.experiments import Experiment
-from privateer_server.rounds import read_policy
-from privateer_server.schedule import schedule_for
+from privateer.codec import decode
+from privateer.errors import NotFound
+from privateer.result import decode_result
+from privateer.spec import Spec
+from privateer.wire.publication import Round, decode_publication, digest
+from privateer_server.api import models
+from privateer_server.experiment import Experiment
+from privateer_server.rounds import RoundFacts, read_policy
 from privateer_server.store import RoundRecord
 
 
-def summary(experiment: Experiment) -> dict[str, Any]:
-    """Where the experiment stands. ``received`` is of the open round, ``accepted`` of all."""
+def summary(experiment: Experiment) -> models.Summary:
+    """Say where the experiment stands."""
+    return models.Summary(**_summary(experiment))
+
+
+def details(experiment: Experiment) -> models.Details:
+    """Say where the experiment stands, why reports were refused, and what it was created from."""
+    return models.Details(
+        **_summary(experiment),
+        refused=dict(experiment.refused),
+        shuffler=experiment.shuffler or None,
+        spec=experiment.spec.model_dump(mode="json", exclude_none=True),
+    )
+
+
+def _summary(experiment: Experiment) -> dict[str, Any]:
     current = experiment.current
     return {
-        "name": current.round.experiment,
+        **_named(current.round, ("version", "model", "batch")),
+        "name": experiment.name,
         "status": experiment.status,
-        "model": current.round.model,
         "algorithm": current.spec.algorithm.name,
-        "version": current.round.version,
-        "batch": current.round.batch,
         "received": current.received,
         "accepted": experiment.accepted,
         "digest": current.digest.hex(),
     }
 
 
-def facts(experiment: Experiment) -> dict[str, Any]:
-    """The summary, with refusals by reason, the shuffler that claimed the experiment, and the spec."""
-    spec = experiment.spec.model_dump(mode="json", exclude_none=True)
-    return summary(experiment) | {
-        "refused": dict(experiment.refused),
-        "shuffler": experiment.shuffler or None,
-        "spec": spec,
-    }
+def public_key(facts: Round) -> models.PublicKey:
+    """Name the key of an open round."""
+    hexadecimal = {"public_key": facts.public_key.hex(), "key_id": facts.key_id.hex()}
+    return models.PublicKey(**_named(facts, ("experiment", "version")), **hexadecimal)
 
 
-def policy(spec: AnySpec, publication: bytes) -> dict[str, Any]:
-    """A publication for people and other languages."""
+def policy(spec: Spec, publication: bytes) -> models.PublishedPolicy:
+    """Describe a publication."""
     published = decode_publication(publication)
-    return {
-        "experiment": published.round.experiment,
-        "version": published.round.version,
-        "model": published.round.model,
-        "batch": published.round.batch,
-        "sealed_size": published.round.sealed_size,
-        "messages": published.round.messages,
-        "least": published.round.fewest,
-        "deadline": published.round.deadline or None,
-        "key_id": published.round.key_id.hex(),
-        "digest": digest(publication).hex(),
-        "policy": schedule_for(spec).described(read_policy(spec, published)),
-    }
+    facts = published.round
+    return models.PublishedPolicy(
+        **_named(facts, ("experiment", "version", "model", "batch", "sealed_size", "messages")),
+        least=facts.fewest,
+        deadline=facts.deadline or None,
+        key_id=facts.key_id.hex(),
+        digest=digest(publication).hex(),
+        policy=read_policy(spec, published).describe(spec),
+    )
 
 
-def state(experiment: Experiment) -> dict[str, Any]:
-    """What the learner knew when it made the policy: a function of private releases alone; and how far the round is."""
-    current = experiment.current
-    described = schedule_for(current.spec).learner.describe(current.state)
-    progress = {"received": current.received, "batch": current.round.batch, "deadline": current.round.deadline or None}
-    about = {"experiment": current.round.experiment, "version": current.round.version, "status": experiment.status}
-    return {**about, "round": progress, "state": described}
+def state(experiment: Experiment) -> models.State:
+    """Describe what the learner knew when it made the policy, and how far the round is."""
+    current, facts = experiment.current, experiment.current.round
+    progress = models.Progress(received=current.received, batch=facts.batch, deadline=facts.deadline or None)
+    about = _named(facts, ("experiment", "version"))
+    return models.State(**about, status=experiment.status, round=progress, state=experiment.described())
 
 
-def history(rounds: list[RoundRecord]) -> list[dict[str, Any]]:
-    """Published rounds in order."""
-    return [
-        {"version": row.version, "batch": row.batch, "received": row.received, "digest": row.digest.hex()}
-        | msgspec.json.decode(row.summary)
-        for row in rounds
-    ]
+def result(experiment: Experiment) -> models.PublishedResult:
+    """Return the result in the current publication.
+
+    Raises
+    ------
+    NotFound
+        If the algorithm publishes no result, or none with this version.
+    """
+    published = decode_publication(experiment.current.publication)
+    if not published.result:
+        remedy = f"GET /experiments/{experiment.name}/state, or wait for the next version if the algorithm has results"
+        raise NotFound("no result is published with this version", remedy=remedy)
+    found = decode_result(published.result)
+    return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
+
+
+def history(name: str, rounds: list[RoundRecord]) -> models.History:
+    """List the published rounds in order."""
+    return models.History(experiment=name, rounds=[_row(row, decode(row.facts, RoundFacts)) for row in rounds])
+
+
+def _row(stored: RoundRecord, facts: RoundFacts) -> models.HistoryRow:
+    return models.HistoryRow(
+        **_named(stored, ("version", "batch", "received")),
+        **_named(facts, ("cohort", "figures")),
+        **_named(facts.terms, ("honest", "mechanism")),
+        digest=stored.digest.hex(),
+    )
+
+
+def _named(source: object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}

@@ -1,12 +1,12 @@
-"""What the server must not forget, behind a small interface."""
+"""What the server must not forget."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 TRANSIENT: Final = (OSError, sqlite3.OperationalError)
-"""What a store raises while a disk is full or slow: the same may work later."""
+"""What a store raises while a disk is full or slow: the same call may work later."""
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,14 @@ class RoundRecord:
     ----------
     version, batch, digest
         As published.
-    people
-        Sum of the batches of earlier rounds of the same cohort.
+    seen
+        People of the same cohort whose reports opened in earlier rounds.
     received
         Reports counted in ``total``.
     taken
         Whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from.
-    summary
-        Public facts of the policy (JSON), for the history.
+    facts
+        What the history and the privacy record say of the round (`privateer_server.rounds.RoundFacts`), encoded.
     publication
         The encoded publication, served as it is.
     state
@@ -36,11 +36,11 @@ class RoundRecord:
 
     version: int
     batch: int
-    people: int
+    seen: int
     received: int
     taken: bool
     digest: bytes
-    summary: bytes
+    facts: bytes
     publication: bytes = field(repr=False)
     state: bytes = field(repr=False)
     total: bytes = field(repr=False)
@@ -76,11 +76,11 @@ class Change:
     version, received, taken, total
         The round and what becomes of it; ``total`` is None if it stays.
     report_ids
-        Of the reports that the change counts and that may come again.
+        Ids of the reports that the change counts and that may come again.
     refused
         Reports turned away by reason, to be added.
     answers
-        What the shuffler is told of batches, by their digests.
+        The answers to a shuffler's batches, by the digests of these.
     following
         The next round, if the change closes this one.
     """
@@ -94,51 +94,3 @@ class Change:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
-
-
-class Store(Protocol):
-    """Durable state. Every writing method is one transaction, durable when it returns."""
-
-    def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
-        """Add an experiment."""
-        ...
-
-    def commit(self, changes: Sequence[Change]) -> None:
-        """Apply all changes or none."""
-        ...
-
-    def claim(self, experiment: str, shuffler: str) -> None:
-        """Note whose reports an experiment takes; empty: nobody's yet."""
-        ...
-
-    def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
-        """What was answered to a batch; None if it was never counted."""
-        ...
-
-    def experiments(self) -> list[ExperimentRecord]:
-        """All experiments, by name."""
-        ...
-
-    def publication(self, experiment: str, version: int) -> bytes | None:
-        """The publication of a version, if there is one."""
-        ...
-
-    def rounds(self, experiment: str) -> list[RoundRecord]:
-        """All rounds by version, without publication, state and total."""
-        ...
-
-    def check(self) -> None:
-        """Write something durable, or raise what keeps the store from writing."""
-        ...
-
-    def tidy(self) -> None:
-        """Leave no earlier state of the data on disk."""
-        ...
-
-    def backup(self) -> bytes:
-        """A copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
-        ...
-
-    def close(self) -> None:
-        """Release what the store holds; it is not used again."""
-        ...

@@ -10,12 +10,12 @@ from privateer.errors import SpecError
 from privateer.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
-_KEPT: Final = "SELECT experiment, version, batch, people, received, taken, digest, summary, publication, state, x''"
+_KEPT: Final = "SELECT experiment, version, batch, seen, received, taken, digest, facts, publication, state, x''"
 """A round without the sums of its reports: a server that finds no sums gives an open round up."""
 
 
 def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
-    """The bytes of a database with the experiments, rounds and refusals of another.
+    """Return the bytes of a database with the experiments, rounds and refusals of another.
 
     Sums and ids of reports are never written to it, so there is nothing in it to erase.
     """
@@ -68,12 +68,12 @@ def is_database(body: bytes) -> bool:
 
 
 def _clean(backup: Path, kind: Kind) -> bytes:
-    """The bytes of a backup, checked and without what no backup has.
+    """Return the bytes of a backup, checked and without what no backup has.
 
     Raises
     ------
     SpecError
-        If it is none.
+        If it is not a backup.
     """
     if not backup.is_file():
         raise SpecError(f"there is no {backup.name}", field="DIR", remedy="name a folder that privateer backup made")
@@ -86,7 +86,7 @@ def _clean(backup: Path, kind: Kind) -> bytes:
 
 
 def write_durably(path: Path, body: bytes) -> None:
-    """A new file with these bytes, for its owner alone: whole and on disk when this returns, or not there."""
+    """Write a new file for its owner alone: it is whole and on disk when this returns, or not there."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -11,7 +11,7 @@ from privateer_server.store import RoundRecord
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
-    version=1,
+    version=2,
     schema="""
     CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID
     """,
@@ -42,7 +42,7 @@ class Entry:
 
 
 class Journal:
-    """A file beside the database, or on another disk. It never goes back, so it tells when the database did.
+    """A file beside the database, or on another disk. It never goes back, so it shows when the database did.
 
     Raises
     ------
@@ -55,13 +55,13 @@ class Journal:
         self._db = open_database(path, JOURNAL)
 
     def last(self, experiment: str) -> Entry | None:
-        """The last publication of an experiment, if there is one."""
+        """Return the last publication of an experiment, if there is one."""
         with self._lock:
             row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
         return decode(row[0], Entry) if row else None
 
     def experiments(self) -> list[str]:
-        """Names of all that were ever published, in alphabetical order."""
+        """Return the names of all experiments that were ever published, in alphabetical order."""
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
 

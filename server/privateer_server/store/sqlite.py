@@ -3,9 +3,10 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from privateer.serving.database import Kind, open_database
 from privateer_server.opening import REPORT_ID_SIZE
@@ -15,18 +16,18 @@ from privateer_server.store.backup import copied
 FILE: Final = "server.db"
 DATABASE: Final = Kind(
     application=0x50525653,
-    version=1,
+    version=2,
     schema="""
     CREATE TABLE experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE rounds (
         experiment TEXT NOT NULL REFERENCES experiments (name),
         version INTEGER NOT NULL,
         batch INTEGER NOT NULL,
-        people INTEGER NOT NULL,
+        seen INTEGER NOT NULL,
         received INTEGER NOT NULL,
         taken INTEGER NOT NULL,
         digest BLOB NOT NULL,
-        summary BLOB NOT NULL,
+        facts BLOB NOT NULL,
         publication BLOB NOT NULL,
         state BLOB NOT NULL,
         total BLOB NOT NULL,
@@ -48,21 +49,20 @@ DATABASE: Final = Kind(
     """,
     field="PRIVATEER_DATA",
 )
-_LAST_ROUND: Final = """
-SELECT version, batch, people, received, taken, digest, summary, publication, state, total FROM rounds
-WHERE experiment = ? ORDER BY version DESC LIMIT 1
-"""
-_ALL_ROUNDS: Final = """
-SELECT version, batch, people, received, taken, digest, summary, x'', x'', x'' FROM rounds
-WHERE experiment = ? ORDER BY version
-"""
+_COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
+_LAST_ROUND: Final = f"""
+SELECT {_COLUMNS}, publication, state, total FROM rounds WHERE experiment = ? ORDER BY version DESC LIMIT 1
+"""  # noqa: S608 - our own
+_ALL_ROUNDS: Final = f"SELECT {_COLUMNS}, x'', x'', x'' FROM rounds WHERE experiment = ? ORDER BY version"  # noqa: S608
 _ADD_REFUSALS: Final = """
 INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT (experiment, reason) DO UPDATE SET count = count + excluded.count
 """
 
 
 class SqliteStore:
-    """One connection, which holds the file's exclusive lock: a second server on the same data is refused.
+    """Durable state. Every writing method is one transaction, durable when it returns.
+
+    One connection holds the file's exclusive lock: a second server on the same data is refused.
 
     Raises
     ------
@@ -103,12 +103,12 @@ class SqliteStore:
             self.tidy()
 
     def claim(self, experiment: str, shuffler: str) -> None:
-        """Note whose reports an experiment takes."""
+        """Note which shuffler brings the batches of an experiment; empty: none has claimed it."""
         with self._transaction() as db:
             db.execute("UPDATE experiments SET shuffler = ? WHERE name = ?", (shuffler, experiment))
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
-        """What was answered to a batch, if it was counted."""
+        """Return the answer to a batch, if it was counted."""
         with self._lock:
             row = self._db.execute(
                 "SELECT answer FROM answers WHERE experiment = ? AND version = ? AND digest = ?",
@@ -117,7 +117,7 @@ class SqliteStore:
         return row[0] if row else None
 
     def experiments(self) -> list[ExperimentRecord]:
-        """All experiments, by name."""
+        """Return all experiments, by name."""
         with self._lock:
             rows = self._db.execute("SELECT name, spec, shuffler FROM experiments ORDER BY name").fetchall()
             return [self._experiment(*row) for row in rows]
@@ -137,7 +137,7 @@ class SqliteStore:
         return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids)
 
     def publication(self, experiment: str, version: int) -> bytes | None:
-        """The publication of a version, if there is one."""
+        """Return the publication of a version, if there is one."""
         with self._lock:
             row = self._db.execute(
                 "SELECT publication FROM rounds WHERE experiment = ? AND version = ?", (experiment, version)
@@ -145,7 +145,7 @@ class SqliteStore:
         return row[0] if row else None
 
     def rounds(self, experiment: str) -> list[RoundRecord]:
-        """All rounds by version, without publication, state and total."""
+        """Return all rounds by version, without publication, state and total."""
         with self._lock:
             rows = self._db.execute(_ALL_ROUNDS, (experiment,)).fetchall()
         return [_round(row) for row in rows]
@@ -163,7 +163,7 @@ class SqliteStore:
                 self._written = bool(busy)
 
     def backup(self) -> bytes:
-        """A copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
+        """Return a copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
         with self._lock:
             return copied(self._db, DATABASE)
 
@@ -173,17 +173,14 @@ class SqliteStore:
             self._db.close()
 
 
-def _round(row: tuple[int, int, int, int, int, bytes, bytes, bytes, bytes, bytes]) -> RoundRecord:
-    version, batch, people, received, taken, digest, summary, publication, state, total = row
-    return RoundRecord(version, batch, people, received, bool(taken), digest, summary, publication, state, total)
+def _round(row: tuple[Any, ...]) -> RoundRecord:
+    stored = RoundRecord(*row)
+    return replace(stored, taken=bool(stored.taken))
 
 
 def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:
-    facts = (new.version, new.batch, new.people, new.received, new.taken, new.digest, new.summary)
-    db.execute(
-        "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (experiment, *facts, new.publication, new.state, new.total),
-    )
+    values = (experiment, *(getattr(new, column.name) for column in fields(new)))
+    db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _apply(db: sqlite3.Connection, change: Change) -> None:

@@ -5,19 +5,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.verification import Limits
 from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
-from privateer.wire.envelope import Envelope, encode_envelope
-from privateer_client.phase import Phase
+from privateer.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
+from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, Api
 
 SHORT = {
@@ -28,8 +26,6 @@ SHORT = {
     "asking.when_short": "reduce",
     "privacy.min_batch": 12,
 }
-UNLIMITED = float("inf")
-LIMITS = Limits(epsilon=UNLIMITED, local_epsilon=UNLIMITED, honest_fraction=1.0, min_batch=1)
 Serving = Callable[[], AbstractAsyncContextManager[Api]]
 
 
@@ -49,9 +45,9 @@ def serve(settings: Settings, clock: Hands) -> Serving:
     return served
 
 
-async def opened(api: Api) -> Phase:
+async def opened(api: Api) -> bytes:
     await api.client.post("/experiments", json=tables(SHORT, "shuffle"), headers=ADMIN)
-    return Phase(await api.publication(), "test", LIMITS)
+    return await api.publication()
 
 
 async def later(api: Api) -> dict[str, Any]:
@@ -64,15 +60,15 @@ async def test_a_batch_that_could_not_be_delivered_still_counts(
     serve: Serving, clock: Hands, shuffler_key: Ed25519PrivateKey
 ) -> None:
     async with serve() as api:
-        phase = await opened(api)
-    batch = phase.reports(np.zeros((phase.round.least, len(phase.plays))))
-    body = encode_envelope(Envelope(phase.header, b"".join(batch)))
+        publication = await opened(api)
+    least = decode_publication(publication).round.least
+    body = body_of(publication, sealed_reports(publication, least))
     clock.time += 1000
     async with serve() as api:
         assert (await later(api))["version"] == 1
         headers = {SIGNATURE_HEADER: sign_batch(body, shuffler_key)}
         answer = await api.client.post("/batches", content=body, headers=headers)
-        assert (answer.status_code, answer.json()["accepted"]) == (202, phase.round.least)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, least)
         assert (await later(api))["status"] == "open"
 
 

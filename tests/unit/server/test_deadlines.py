@@ -1,4 +1,4 @@
-"""Phases over HTTP: filled, short of people at their deadline, and given up; the record says what is true."""
+"""Rounds with deadlines over HTTP: filled, short of people, and given up; the record says what is true."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.certificate import recompute
 from privateer.record_verification import read_certificates
@@ -18,13 +19,13 @@ from privateer_server.accumulator import Accumulator
 from privateer_server.app import create_app
 from privateer_server.deadlines import Deadlines
 from privateer_server.opening import Opener
-from privateer_server.rounds import first_round, round_after_none
+from privateer_server.rounds import first_round, missed_round
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
-from tests.support.phased import tables
-from tests.support.phases import KEY, SMALL, body, sealed, small_spec
-from tests.support.servers import ADMIN, Api, assert_problem
+from tests.support.phased import phased_spec, tables
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, PHASED, Api, assert_problem
 from tests.unit.shuffler.helpers import until
 
 Serving = Callable[[], AbstractAsyncContextManager[Api]]
@@ -49,7 +50,7 @@ def serve(settings: Settings, clock: Hands) -> Serving:
 
 
 async def create(api: Api, trust: str, changes: dict[str, Any] | None = None) -> httpx.Response:
-    return await api.client.post("/experiments", json=tables({**SMALL, **(changes or {})}, trust), headers=ADMIN)
+    return await api.client.post("/experiments", json=tables({**PHASED, **(changes or {})}, trust), headers=ADMIN)
 
 
 async def opened(api: Api) -> tuple[bytes, Round]:
@@ -59,7 +60,7 @@ async def opened(api: Api) -> tuple[bytes, Round]:
 
 async def report(api: Api, people: int, seed: int = 0) -> httpx.Response:
     publication = await api.publication()
-    return await api.client.post("/reports", content=body(publication, sealed(publication, people, seed)))
+    return await api.client.post("/reports", content=body_of(publication, sealed_reports(publication, people, seed)))
 
 
 async def version(api: Api, wanted: int) -> dict[str, Any]:
@@ -106,7 +107,7 @@ async def test_phases_follow_each_other_to_the_end(serve: Serving, trust: str) -
         assert all(row["width"] is not None for row in state["state"]["active"])
         record = await privacy(api)
         assert [row["released"] for row in record["rounds"]] == [True] * len(record["rounds"])
-        late = await api.client.post("/reports", content=body(publication, sealed(publication, 1)))
+        late = await api.client.post("/reports", content=body_of(publication, sealed_reports(publication, 1)))
         assert_problem(late, 409, "round-closed")
 
 
@@ -162,7 +163,7 @@ async def test_a_phase_of_too_few_people_fails_and_tells_so(serve: Serving, cloc
         assert (record["rounds"][0]["received"], record["rounds"][0]["released"]) == (facts.fewest - 1, False)
         # Those who reported have told something all the same: the record goes on counting them.
         assert record["certificate"]["claims"][0]["epsilon"] == 4.0
-        late = await api.client.post("/reports", content=body(publication, sealed(publication, 1)))
+        late = await api.client.post("/reports", content=body_of(publication, sealed_reports(publication, 1)))
         assert_problem(late, 409, "round-closed")
 
 
@@ -206,7 +207,7 @@ REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "privacy.min_bat
 
 async def deliver(api: Api, key: Ed25519PrivateKey, people: int, seed: int = 0) -> httpx.Response:
     publication = await api.publication()
-    batch = body(publication, sealed(publication, people, seed))
+    batch = body_of(publication, sealed_reports(publication, people, seed))
     return await api.client.post("/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, key)})
 
 
@@ -260,9 +261,9 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
     async with serve() as api:
         await create(api, "shuffle")
         publication, facts = await opened(api)
-        reports = sealed(publication, facts.batch)
+        reports = sealed_reports(publication, facts.batch)
         reports[3] = bytes(facts.sealed_size) + reports[3][facts.sealed_size :]
-        batch = body(publication, reports)
+        batch = body_of(publication, reports)
         answer = await api.client.post(
             "/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, shuffler_key)}
         )
@@ -280,7 +281,7 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
         ({"asking.reserve": 0.5}, "asking.reserve"),
         ({"asking.reserve": 100.0}, "experiment.people"),
         ({"asking.seconds": 5, "asking.when_short": "reduce", "privacy.min_batch": 20}, "privacy.min_batch"),
-        ({"algorithm.clients": 1.0, "privacy.epsilon": 0.01}, "algorithm.clients"),
+        ({"algorithm.clients": 1.0, "privacy.epsilon": 0.01}, "privacy.epsilon"),
     ],
 )
 async def test_phases_that_cannot_work_are_refused_at_creation(
@@ -300,9 +301,9 @@ async def test_published_calibrations_are_for_the_lab(serve: Serving) -> None:
 
 def test_what_is_over_is_not_closed_again(clock: Hands) -> None:
     """A look at a round may come to the next one, if reports fill the first meanwhile; it may be the last."""
-    opener = Opener(KEY)
-    open_ = first_round(small_spec("local", {"asking.seconds": 60}), opener.public_key, clock.now())
-    for current in (open_, round_after_none(open_, lambda: opener.public_key, clock.now())):
+    opener = Opener(X25519PrivateKey.generate())
+    open_ = first_round(phased_spec(PHASED | {"asking.seconds": 60}, "local"), opener.public_key, clock.now())
+    for current in (open_, missed_round(open_, lambda: opener.public_key, clock.now())):
         accumulator = Accumulator(current, set(), opener, clock)
         accumulator.expire()
         after, change = accumulator.close()

@@ -1,18 +1,20 @@
 """Creating and reading experiments over REST."""
 
 import json
-import sqlite3
-from contextlib import closing
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from privateer.certificate import read_certificate, recompute
-from privateer_server.app import create_app
-from privateer_server.settings import Settings
-from tests.support.asgi import serving
-from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
-from tests.support.specs import tables
+from privateer.result import decode_result
+from privateer.wire.publication import decode_publication
+from privateer_server import schedule
+from tests.support.phased import tables as phased_tables
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
+from tests.support.specs import make_spec, tables
 
 TOML = """
 [experiment]
@@ -117,7 +119,8 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
     assert record | expected == record
     (round_,) = record["rounds"]
     assert round_ | {"version": 1, "batch": 100, "honest": 90, "received": 0, "released": False} == round_
-    assert 1.0 < round_["local_epsilon"] <= 4.0
+    assert round_["mechanism"]["type"] == "signed-symbol"
+    assert 1.0 < round_["mechanism"]["epsilon"] <= 4.0
     certificate = read_certificate(record["certificate"])
     assert [claim.against for claim in certificate.claims] == ["the server", "server and shuffler"]
     assert all(verdict.holds for verdict in recompute(certificate))
@@ -130,7 +133,7 @@ async def test_privacy_states_what_each_source_is_promised(api: Api) -> None:
     (source,) = record["sources"]
     assert (record["epsilon"], source["name"], source["epsilon"]) == (1.0, "clinic", 2.0)
     assert record["rounds"] == []
-    assert [round_["local_epsilon"] for round_ in source["rounds"]] == [2.0]
+    assert [round_["mechanism"]["epsilon"] for round_ in source["rounds"]] == [2.0]
     for told, epsilon in ((record, 1.0), (source, 2.0)):
         assert [claim.epsilon for claim in read_certificate(told["certificate"]).claims] == [epsilon, epsilon]
     summary = (await api.client.get("/experiments/test/history")).json()["rounds"][0]
@@ -154,22 +157,9 @@ async def test_privacy_states_what_sources_are_promised_before_their_turn(api: A
     assert honest == [900, 900, 90]
     # What a report alone will cost follows from what is learned until then: only its bound can be claimed.
     alone = {told.get("name", ""): told["certificate"]["claims"][1]["epsilon"] for told in (record, clinic, abroad)}
-    assert alone == {"": 4.0, "clinic": clinic["rounds"][0]["local_epsilon"], "abroad": 4.0}
+    assert alone == {"": 4.0, "clinic": clinic["rounds"][0]["mechanism"]["epsilon"], "abroad": 4.0}
     for told in (record, abroad):
         assert all(verdict.holds for verdict in recompute(read_certificate(told["certificate"])))
-
-
-async def test_privacy_of_a_database_from_before_there_were_sources(settings: Settings) -> None:
-    async with serving(create_app(settings)) as client:
-        await Api(client).create()
-    with closing(sqlite3.connect(settings.data / "server.db", isolation_level=None)) as database:
-        (summary,) = database.execute("SELECT summary FROM rounds").fetchone()
-        old = {name: value for name, value in json.loads(summary).items() if name != "cohort"}
-        database.execute("UPDATE rounds SET summary = ?", (json.dumps(old).encode(),))
-    async with serving(create_app(settings)) as client:
-        answer = await client.get("/experiments/test/privacy")
-    assert answer.status_code == 200
-    assert [round_["version"] for round_ in answer.json()["rounds"]] == [1]
 
 
 @pytest.mark.parametrize("model", ["local", "central", "none"])
@@ -199,11 +189,52 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     assert set(state["state"]["bins"][0]["arms"]) == {"a", "b", "c"}
     rounds = (await api.client.get("/experiments/test/history")).json()["rounds"]
     digest = (await api.facts())["digest"]
-    expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "bins": 1, "undecided": 1}
-    assert [row | expected for row in rounds] == rounds
-    assert len(rounds) == 1
+    expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
+    (row,) = rounds
+    assert row | expected == row
+    assert row["figures"]["bins"] == 1
+    assert row["mechanism"] == {"type": "signed-symbol", "epsilon": 1.0, "buckets": 1, "elsewhere": False}
 
 
-@pytest.mark.parametrize("page", ["", "/policy", "/policy/1", "/state", "/history", "/privacy"])
+async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
+    await api.client.post("/experiments", json=phased_tables(PHASED, "central"), headers=ADMIN)
+    first = await api.publication()
+    problem = assert_problem(await api.client.get("/experiments/test/result"), 404, "not-found")
+    assert "/experiments/test/state" in problem["remedy"]
+    people = decode_publication(first).round.batch
+    await api.client.post("/reports", content=body_of(first, sealed_reports(first, people)))
+    answer = (await api.client.get("/experiments/test/result")).json()
+    published = decode_result(decode_publication(await api.publication()).result)
+    assert answer["result"] == json.loads(msgspec.json.encode(published))
+    assert (answer["experiment"], answer["version"], answer["status"]) == ("test", 2, "open")
+    assert answer["result"]["recommended"] in {estimate["name"] for estimate in answer["result"]["estimates"]}
+
+
+async def test_reading_makes_no_learner_and_describes_a_state_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await api.create(SMALL)
+    described = []
+    learner = type(schedule.Schedule(make_spec()).learner)
+    describe = learner.describe
+    monkeypatch.setattr(learner, "describe", lambda *of: (described.append(1), describe(*of))[1])
+    monkeypatch.setattr(schedule, "learner_for", lambda _: 1 / 0)
+    for page in ("", "/policy", "/policy/1", "/state", "/state", "/history", "/privacy"):
+        assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
+    assert described == [1]
+
+
+async def test_openapi_describes_every_answer(api: Api) -> None:
+    document = (await api.client.get("/openapi.json")).json()
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            good = [answer for status, answer in route["responses"].items() if status.startswith("2")]
+            kinds = [kind for answer in good for kind in answer["content"].items()]
+            assert kinds, (method, path)
+            assert all(kind != "application/json" or content["schema"] for kind, content in kinds), (method, path)
+    names = {ref.rsplit("/", 1)[1] for ref in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))}
+    assert names <= set(document["components"]["schemas"])
+    assert {"Record", "PublishedResult", "Problem", "UploadAnswer"} <= names
+
+
+@pytest.mark.parametrize("page", ["", "/policy", "/policy/1", "/state", "/result", "/history", "/privacy"])
 async def test_unknown_experiments_are_not_found(api: Api, page: str) -> None:
     assert_problem(await api.client.get(f"/experiments/nobody{page}"), 404, "not-found")

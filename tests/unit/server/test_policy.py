@@ -3,13 +3,13 @@
 import asyncio
 import time
 
+import msgspec
 import pytest
 
-from privateer.algorithms.partition import PartitionPolicy
-from privateer.codec import decode
-from privateer.experiment import Spec
+from privateer.spec import parse_spec
 from privateer.verification import Limits, verify
 from privateer.wire.publication import decode_publication, digest
+from privateer_server.rounds import read_policy
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL, Api, assert_problem
 
@@ -24,10 +24,10 @@ async def test_publication_holds_round_spec_and_a_policy_that_devices_accept(api
     assert (key["experiment"], key["version"]) == ("test", 1)
     assert published.round.public_key.hex() == key["public_key"]
     assert published.round.key_id.hex() == key["key_id"]
-    spec = Spec.model_validate_json(published.spec)
-    policy = decode(published.policy, PartitionPolicy)
-    policy.check(spec.arm_count)
-    verify(policy.terms, spec.privacy, published.round.batch, Limits(min_batch=100))
+    spec = parse_spec(msgspec.json.decode(published.spec))
+    policy = read_policy(spec, published)
+    policy.check(spec)
+    verify(policy.terms, spec, "", published.round, Limits(min_batch=100))
 
 
 async def test_json_view_names_the_arms(api: Api) -> None:

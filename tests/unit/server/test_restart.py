@@ -26,12 +26,9 @@ from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.phased import tables as phased_tables
-from tests.support.phases import SMALL as PHASED
-from tests.support.phases import body as phase_body
-from tests.support.phases import sealed as phase_reports
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import TRUSTED, Signing
-from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN, Api, assert_problem
+from tests.support.servers import ADMIN, MSGPACK, PHASED, SHUFFLED, SMALL, TOKEN, Api, assert_problem
 from tests.support.specs import tables
 
 
@@ -190,7 +187,7 @@ async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -
         assert (again, others.start) == (seed, first.stop)
         publication = await api.publication()
         people = decode_publication(publication).round.batch
-        await client.post("/reports", content=phase_body(publication, phase_reports(publication, people)))
+        await client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
         facts = await api.facts()
         assert facts | {"version": 1_000_002, "status": "open", "accepted": people} == facts
         state = (await client.get("/experiments/test/state")).json()["state"]

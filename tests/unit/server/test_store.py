@@ -12,7 +12,7 @@ from privateer_server.store import Change, RoundRecord
 from privateer_server.store.sqlite import SqliteStore
 
 FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
-SECOND = replace(FIRST, version=2, people=10, digest=b"digest-2", publication=b"publication-2", state=b"state-2")
+SECOND = replace(FIRST, version=2, seen=10, digest=b"digest-2", publication=b"publication-2", state=b"state-2")
 
 
 @pytest.fixture

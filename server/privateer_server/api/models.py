@@ -1,0 +1,151 @@
+"""What the routes answer, as /openapi.json describes it.
+
+Pydantic describes the server's own answers. Privacy records, results and the answers to uploads are msgspec structs,
+which other parties read as well; their own schemas describe them.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from privateer.record import Record
+from privateer.result import Result
+from privateer.wire.batch import BatchAnswer
+from privateer_server.experiment import Status
+
+_REF: Final = "#/components/schemas/{name}"
+
+
+class Problem(BaseModel, extra="allow"):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    remedy: str | None = None
+
+
+class PublicKey(BaseModel):
+    """The public key to which the reports of an open round are sealed (X25519, hex)."""
+
+    experiment: str
+    version: int
+    public_key: str
+    key_id: str
+
+
+class Summary(BaseModel):
+    """Where an experiment stands; ``received`` counts the open round, ``accepted`` all rounds."""
+
+    name: str
+    status: Status
+    model: str
+    algorithm: str
+    version: int
+    batch: int
+    received: int
+    accepted: int
+    digest: str
+
+
+class Details(Summary):
+    """An experiment with its refusals by reason, the shuffler that claimed it, and its spec."""
+
+    refused: dict[str, int]
+    shuffler: str | None
+    spec: dict[str, Any]
+
+
+class PublishedPolicy(BaseModel):
+    """A publication, for people and other languages."""
+
+    experiment: str
+    version: int
+    model: str
+    batch: int
+    sealed_size: int
+    messages: int
+    least: int
+    deadline: int | None
+    key_id: str
+    digest: str
+    policy: dict[str, Any]
+
+
+class Progress(BaseModel):
+    """How far a round is."""
+
+    received: int
+    batch: int
+    deadline: int | None
+
+
+class State(BaseModel):
+    """What the learner knew when it made the policy, which private releases alone decide; and how far the round is."""
+
+    experiment: str
+    version: int
+    status: Status
+    round: Progress
+    state: dict[str, Any]
+
+
+class HistoryRow(BaseModel):
+    """A published round: whom it asked, how reports were randomized, and what the learner counted before it."""
+
+    version: int
+    batch: int
+    received: int
+    digest: str
+    cohort: str
+    honest: int
+    mechanism: dict[str, Any]
+    figures: dict[str, float]
+
+
+class History(BaseModel):
+    """All published rounds in order."""
+
+    experiment: str
+    rounds: list[HistoryRow]
+
+
+class PublishedResult(msgspec.Struct, frozen=True):
+    """What the learner had found when it made the current version."""
+
+    experiment: str
+    version: int
+    status: Status
+    result: Result
+
+
+class UploadAnswer(msgspec.Struct, frozen=True):
+    """How many reports of an upload are counted, and how many were refused, by reason."""
+
+    accepted: int
+    refused: dict[str, int]
+
+
+def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Return the description of a route that answers with a struct, for OpenAPI."""
+    content = {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
+    return {status: {"description": str(kind.__doc__).splitlines()[0], "content": content}}
+
+
+def describe_structs(app: FastAPI) -> None:
+    """Have the application's description say what structs are, and what the endpoints for reports answer."""
+    made = app.openapi
+    _, schemas = msgspec.json.schema_components([Record, PublishedResult, UploadAnswer, BatchAnswer], ref_template=_REF)
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        document["components"]["schemas"].update(schemas)
+        for path, kind in (("/reports", UploadAnswer), ("/batches", BatchAnswer)):
+            document["paths"][path] = {"post": {"tags": ["reports"], "responses": answers(kind, 202)}}
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
