@@ -10,23 +10,27 @@ from numpy.typing import NDArray
 
 from privateer.contributions import merged
 from privateer.decisions import Arms, Decisions, Plays
-from privateer.errors import SpecError
 from privateer.policy import Boxes
 from privateer.spec import Spec
 from privateer.terms import Terms
 from privateer.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
+from privateer_lab.devices import arms_before, scaled, scaled_rewards
 from privateer_lab.environments import Environment, Played, environment_for
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
+from privateer_lab.specs import check_people
 from privateer_server.schedule import Schedule, Step
 
 _BY_BOXES: Final = 2000
 """Smaller rounds are drawn faster one by one."""
 _BLOCK: Final = 1 << 18
 """Most people drawn one by one at a time."""
+_FEW: Final = 20
+"""Runs that ask a few thousand people each take less time than a second process takes to start."""
+_FIGURES: Final = ("regret", "uniform_regret", "best_constant_regret", "reward", "people", "rounds")
+_SENT: Final = ("messages", "bytes", "bits")
 Point = tuple[int, float, float, float]
-_START: Final[Point] = (0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,16 @@ class Run:
     def choices(self) -> int:
         """How often anything was chosen."""
         return self.path[-1][0]
+
+    def figures(self) -> dict[str, float]:
+        """Return all figures by name, without the path; the names are those of `figures_of`."""
+        sent = {name: getattr(self.costs, name) for name in _SENT}
+        return {name: getattr(self, name) for name in _FIGURES} | self.facts | sent
+
+
+def figures_of(spec: Spec) -> list[str]:
+    """Name the figures that a run of the spec has."""
+    return [*_FIGURES, *Simulation(spec, 0).facts(), *_SENT]
 
 
 def simulate_once(
@@ -195,7 +209,7 @@ class Simulation:
         """Return what the next people of a source contribute about arms that they played before."""
         source, environment = self.spec.source(policy.cohort), self.sources[policy.cohort]
         raw = environment.contexts(seen, people, self.rng)
-        arms = played_before(source, len(self.spec.options), people, self.rng)
+        arms = arms_before(source, len(self.spec.options), people, self.rng)
         rewards = scaled_rewards(environment.rewards(raw, Arms(arms), self.rng), self.spec)
         coins = self.rng.integers(0, 2**32, people, dtype=np.uint32)
         return policy.recall(scaled(raw, self.spec), coins, arms, rewards)
@@ -296,14 +310,22 @@ def _blocks(people: int) -> list[tuple[int, int]]:
     return [(start, min(_BLOCK, people - start)) for start in range(0, people, _BLOCK)]
 
 
-def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
-    """Clip the features of raw contexts, (n, d + more), to the spec's bounds and scale them to [0, 1], as devices do."""
-    low = np.array([feature.low for feature in spec.features.values()])
-    high = np.array([feature.high for feature in spec.features.values()])
-    return np.asarray(np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0))
+def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:
+    """Yield the runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes; without their paths.
+
+    By default a process a core works on them, or this one alone where runs are shorter than the start of a process.
+
+    Raises
+    ------
+    SpecError
+        If the spec has no population.
+    """
+    few = seeds <= _FEW and Schedule(check_people(spec)).open(0).policy.draw is not None
+    jobs = jobs or (1 if few else None)
+    return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs, backend)
 
 
-def scaled_rewards(rewards: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
-    """Clip rewards of arms to the spec's bounds and scale them to [0, 1], as devices do."""
-    low, high = spec.reward.low, spec.reward.high
-    return np.asarray(np.clip((rewards - low) / (high - low), 0.0, 1.0))
+def simulate_in_short(spec: Spec, seed: int) -> Run:
+    """Simulate as `simulate_once` does, and drop the path but for its end: rounds may be many, and so may runs."""
+    run = simulate_once(spec, seed)
+    return replace(run, path=run.path[-1:])
