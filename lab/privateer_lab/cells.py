@@ -52,7 +52,7 @@ class Cells:
 
     def people_of(self, policy: Boxes, phase: int) -> BoxPeople:
         """Return who comes to the boxes of a policy in a phase of the environment."""
-        if phase not in self._known and not cycle_of(self.environment):
+        if phase not in self._known and not self.environment.cycle:
             self._known.clear()
         known, names = self._known.setdefault(phase, {}), policy.names()
         new = [b for b, name in enumerate(names) if name not in known]
@@ -65,11 +65,6 @@ class Cells:
         return BoxPeople(masses / masses.sum(), means, best)
 
 
-def cycle_of(environment: Synthetic) -> int:
-    """Phases that an environment has in all; 0 if they never end."""
-    return environment.drift.cycle if environment.drift else 1
-
-
 def can_aggregate(environment: Environment, spec: Spec) -> TypeGuard[Synthetic]:
     """Whether people may be drawn by boxes, and whether that is faster.
 
@@ -78,5 +73,5 @@ def can_aggregate(environment: Environment, spec: Spec) -> TypeGuard[Synthetic]:
     unit = all((feature.low, feature.high) == (0.0, 1.0) for feature in spec.features.values())
     if not isinstance(environment, Synthetic) or not unit or (spec.reward.low, spec.reward.high) != (0.0, 1.0):
         return False
-    least = _KNOWN_PHASE_MIN if cycle_of(environment) else _NEW_PHASE_MIN
-    return environment.drift is None or environment.drift.period >= least
+    least = _KNOWN_PHASE_MIN if environment.cycle else _NEW_PHASE_MIN
+    return environment.period == 0 or environment.period >= least

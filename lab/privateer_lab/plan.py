@@ -51,16 +51,12 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
 
 def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     row, data = TRUST[model], spec.model_dump(exclude_none=True)
-    data["privacy"] |= {
-        "model": model,
-        "epsilon": epsilon,
-        "delta": (spec.privacy.delta or _DELTA) if row.delta_least else 0.0,
-        "calibration": "tight",
-        "local_epsilon_max": _limit(spec, epsilon),
-    }
-    size = data["experiment"].get("round_size")
-    if row.batched and size:
-        data["experiment"]["round_size"] = max(size, spec.privacy.min_batch)
+    delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
+    data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta, "calibration": "tight"}
+    if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].tight):
+        data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
+    if row.batched and "round_size" in data["experiment"]:
+        data["experiment"]["round_size"] = max(data["experiment"]["round_size"], spec.privacy.min_batch)
     try:
         return parse_spec(data)
     except SpecError as error:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import httpx
 
 from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer.spec import Spec
 from privateer.wire.problem import slug_of
 
 _ELSEWHERE: Final = {
@@ -36,6 +37,12 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     if answer is None:
         raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
     return answer
+
+
+def create(admin: str, spec: Spec, token: str | None) -> Any:
+    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do."""
+    body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    return ask("POST", f"{admin}/experiments", field="--admin-url", json=body, headers=bearer(token))
 
 
 def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:

@@ -19,7 +19,6 @@ from privateer_lab.devices import arms_before, scaled, scaled_rewards
 from privateer_lab.environments import Environment, Played, environment_for
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
-from privateer_lab.specs import check_people
 from privateer_server.schedule import Schedule, Step
 
 _BY_BOXES: Final = 2000
@@ -223,10 +222,11 @@ class Simulation:
         rewards = self.environment.rewards(raw, decisions, rng)
         self.people += people
         self._count(decisions, self.environment.play(decisions, raw), rewards)
-        if policy.fresh_coins:
+        if isinstance(decisions, Plays):
+            return policy.contribute(contexts, coins, decisions, rewards)
+        if policy.fresh_coins:  # the coins that chose the arm would tell something about it
             coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        values = rewards if isinstance(decisions, Plays) else scaled_rewards(rewards, self.spec)
-        return policy.contribute(contexts, coins, decisions, values)
+        return policy.contribute(contexts, coins, decisions, scaled_rewards(rewards, self.spec))
 
     def _count(self, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
         self.choices += played.times
@@ -260,15 +260,15 @@ class Simulation:
 
         Expected rewards are those of the boxes, so regret has the same mean and a smaller variance.
         """
-        phases, shares = cells.environment.phases(self.people, people), policy.shares
-        played = sum(self._play_phase(some, shares, cells.people_of(policy, phase)) for phase, some in phases)
+        phases = cells.environment.phases(self.people, people)
+        played = sum(self._play_phase(some, policy, cells.people_of(policy, phase)) for phase, some in phases)
         return policy.count(np.asarray(played))
 
-    def _play_phase(self, people: int, shares: NDArray[np.float64], here: BoxPeople) -> NDArray[np.int64]:
+    def _play_phase(self, people: int, policy: Boxes, here: BoxPeople) -> NDArray[np.int64]:
         """Count ``people`` of one phase by box, arm and reward 0 or 1."""
-        visitors = self.rng.multinomial(people, here.masses)
-        chosen, mixed = visitors[:, None] * (shares == 1.0), np.flatnonzero(shares.max(axis=1) < 1.0)
-        chosen[mixed] = self.rng.multinomial(visitors[mixed], shares[mixed])
+        visitors, shares, asked = self.rng.multinomial(people, here.masses), policy.shares, policy.undecided
+        chosen = visitors[:, None] * (np.arange(shares.shape[1]) == shares.argmax(axis=1)[:, None])
+        chosen[asked] = self.rng.multinomial(visitors[asked], shares[asked])
         wins = self.rng.binomial(chosen, np.clip(here.means, 0.0, 1.0))
         self.people += people
         self.choices += people
@@ -320,7 +320,7 @@ def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend =
     SpecError
         If the spec has no population.
     """
-    few = seeds <= _FEW and Schedule(check_people(spec)).open(0).policy.draw is not None
+    few = seeds <= _FEW and Schedule(spec).open(0).policy.draw is not None
     jobs = jobs or (1 if few else None)
     return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs, backend)
 

@@ -7,6 +7,7 @@ from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.errors import SpecError
 from privateer.spec import Spec, parse_spec
 from privateer.tables import read_tables
+from privateer_lab.environments import check_population
 
 
 def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec:
@@ -33,7 +34,9 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
     if isinstance(actions, dict) and "path" in actions:
         rest = {key: value for key, value in actions.items() if key != "path"}
         data["actions"] = {**rest, "vectors": _rows(path.parent / str(actions["path"]))}
-    return parse_spec(data)
+    spec = parse_spec(data)
+    check_population(spec)
+    return spec
 
 
 def _people_key(data: dict[str, Any]) -> str:
@@ -54,17 +57,3 @@ def _rows(path: Path) -> list[list[float]]:
         raise SpecError(
             "not numbers", field="actions.path", remedy="write numbers and commas, one action a line"
         ) from None
-
-
-def check_people(spec: Spec) -> Spec:
-    """Return a spec that has simulated people.
-
-    Raises
-    ------
-    SpecError
-        If it has none.
-    """
-    if spec.population is None:
-        remedy = "add a [population] section with the name of an environment, e.g. name = 'peaks'"
-        raise SpecError("missing", field="population", remedy=remedy)
-    return spec

@@ -7,7 +7,8 @@ import typer
 from privateer_lab.bin_map import draw
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
-from privateer_lab.rest import NotThere, ask, bearer
+from privateer_lab.rest import NotThere, ask
+from privateer_lab.rest import create as post
 from privateer_lab.specs import load_spec
 
 Name = Annotated[str, typer.Argument(help="Name of the experiment.")]
@@ -29,9 +30,8 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
-    parsed = load_spec(spec, settings).without_people()
-    body = parsed.model_dump(mode="json", exclude_none=True)
-    answer = ask("POST", f"{admin_url}/experiments", field="--admin-url", json=body, headers=bearer(token))
+    parsed = load_spec(spec, settings)
+    answer = post(admin_url, parsed, token)
     print_json(answer) if as_json else screen.print(f"created {parsed.name}")
 
 

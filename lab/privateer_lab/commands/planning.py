@@ -13,7 +13,7 @@ from privateer.spec import BATCH_MAX
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.output import open_folder, print_json, progress, readable, screen
 from privateer_lab.plan import EPSILON_MAX, EPSILONS, MODELS, SHARES, batches, outcome, runs_of, variants
-from privateer_lab.specs import check_people, load_spec
+from privateer_lab.specs import load_spec
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show regret, people needed and batches needed under several promises, before anybody is asked for data."""
-    parsed, promises = check_people(load_spec(spec, settings, users)), _epsilons(epsilons)
+    parsed, promises = load_spec(spec, settings, users), _epsilons(epsilons)
     wanted = variants(parsed, _models(models), promises)
     what = "people" if parsed.people_key == "horizon" else "choices"
     if plot is not None:

@@ -9,7 +9,7 @@ from privateer.errors import SpecError
 from privateer_lab.commands.options import Jobs, On, PeopleSpec, Seeds, Set
 from privateer_lab.output import progress, screen
 from privateer_lab.simulation import figures_of
-from privateer_lab.specs import check_people, load_spec
+from privateer_lab.specs import load_spec
 from privateer_lab.sweep import Journal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.sweep import sweep as rows_of
 
@@ -33,7 +33,7 @@ def sweep(
         raise SpecError("must end in .csv or .parquet", field="--out", remedy="name such a file")
     axes = parse_axes(vary)
     wanted = cells(((values, load_spec(spec, settings + changes)) for values, changes in combinations(axes)), seeds)
-    figures = figures_of(check_people(wanted[0].spec))
+    figures = figures_of(wanted[0].spec)
     path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
     with Journal(path, axes, figures) as journal:
         missing = len(journal.missing(wanted))
