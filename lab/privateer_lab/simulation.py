@@ -195,8 +195,8 @@ class Simulation:
         )
         # A curator adds its noise once, to all blocks.
         additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
-        # Where coins ask about arms, they depend on what people of a source contribute about the past.
-        independent = not policy.cohort or policy.fresh_coins or not mechanism.coins_choose
+        # Where coins ask people of a source about arms, they say something about what these people contribute.
+        independent = not policy.cohort or policy.fresh_coins or policy.terms.calibration == "published"
         if additive and independent:
             return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
         noise, total = SeededNoise(self.rng), mechanism.empty()
