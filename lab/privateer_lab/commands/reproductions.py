@@ -1,4 +1,4 @@
-"""``reproduce``: figures and tables of the papers, computed again."""
+"""``reproduce``: figures and tables of the papers, made again."""
 
 import json
 from itertools import chain
@@ -22,19 +22,19 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Name of the figure or table, or 'list'.")],
+    name: Annotated[str, typer.Argument(help="Of the figure or table, or 'list'.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
-    quick: Annotated[bool, typer.Option("--quick", help="Make a small version, for checks.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, for checks.")] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=SEEDS_MAX, help="Number of runs of each setting; by default 10, or 2 with --quick.")
+        int | None, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each setting; default 10, quick 2.")
     ] = None,
-    published: Annotated[str, typer.Option(help="CSV file of paper 1's published regret, to draw beside ours.")] = "",
-    adult: Annotated[str, typer.Option(help="Files of the UCI Adult data, separated by commas, for paper-1-table-2.")] = "",
+    published: Annotated[str, typer.Option(help="CSV of paper 1's published regret, drawn beside ours.")] = "",
+    adult: Annotated[str, typer.Option(help="UCI Adult data, for paper-1-table-2; files with commas.")] = "",
     jobs: Jobs = None,
     backend: On = "processes",
     as_json: Json = False,
 ) -> None:
-    """Compute a figure or table of a paper again, with a verdict on the paper's claim."""
+    """Make a figure or table of a paper again, with a verdict computed from the numbers."""
     from privateer_lab.reproductions.base import Effort
 
     if name == "list":
@@ -68,7 +68,7 @@ def _named(name: str) -> "Reproduction":
 
 
 def _finished(made: "Reproduction", rows: "list[Row]", whole: bool, out: Path) -> tuple[str, list[Path]]:
-    """Return the verdict and the pictures written; an interrupted run may have too few rows for them."""
+    """Verdict, and pictures written; of a run that was interrupted as far as its rows are enough for them."""
     from privateer_lab.plots import save
 
     try:
@@ -76,8 +76,8 @@ def _finished(made: "Reproduction", rows: "list[Row]", whole: bool, out: Path) -
     except (ArithmeticError, LookupError, ValueError):
         if whole:
             raise
-        return f"Interrupted after {len(rows)} rows, which are too few for a verdict.", []
-    return ("" if whole else "Interrupted; the runs until then say: ") + verdict, save(figure, out / made.name)
+        return f"Interrupted after {len(rows)} rows, too few for a verdict.", []
+    return ("" if whole else "Interrupted; of the runs until then: ") + verdict, save(figure, out / made.name)
 
 
 def _list(as_json: bool) -> None:
