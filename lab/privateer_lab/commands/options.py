@@ -12,7 +12,7 @@ AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="Addre
 Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
-PeopleSpec = Annotated[Path, typer.Argument(help="The spec, a TOML file with a [population] section.")]
+PeopleSpec = Annotated[Path, typer.Argument(help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
 Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
 Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]

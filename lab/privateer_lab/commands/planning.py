@@ -99,6 +99,8 @@ def _print(result: dict[str, Any], what: str) -> None:
 def _batches(row: dict[str, Any]) -> str:
     """Say which batches let a report cost more than the promise by itself."""
     epsilon, limit = row["epsilon"], row["local_epsilon_max"]
+    if limit <= epsilon:
+        return f"A shuffled promise of epsilon {epsilon:g} lets no report cost more by itself: see local_epsilon_max."
     costs = {2 * epsilon: row["min_batch_to_double"], limit: row["min_batch_at_max"]}
     said = [
         f"{cost:g} if min_batch is at least {batch:,}"
@@ -107,7 +109,7 @@ def _batches(row: dict[str, Any]) -> str:
         for cost, batch in costs.items()
         if cost <= limit
     ]
-    return f"A shuffled promise of epsilon {epsilon:g} lets each report cost epsilon {', and '.join(said)}."
+    return f"A shuffled promise of epsilon {epsilon:g} lets a report cost epsilon {', and '.join(said)}."
 
 
 def _draw(outcomes: list[dict[str, Any]], name: str, what: str, path: Path) -> None:
