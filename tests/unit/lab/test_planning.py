@@ -15,7 +15,8 @@ from privateer.accounting.amplification import shuffled_delta
 from privateer.trust import honest_people
 from privateer_lab import output, sweep
 from privateer_lab.plan import batches, people_needed, smallest_batch, variants
-from privateer_lab.simulation import Costs, Run
+from privateer_lab.simulation import Costs, Run, figures_of
+from privateer_lab.specs import load_spec
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.test_cli import DPE, SMALL, SPEC, run
 
@@ -222,7 +223,7 @@ def test_a_table_cut_off_in_its_first_line_begins_again(capsys: pytest.CaptureFi
 
 def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
-    with sweep.Journal(table, ["privacy.epsilon"], []):
+    with sweep.Journal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
         code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
     assert code == 2
     assert "another sweep writes" in err
@@ -272,7 +273,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
         raise AssertionError("ran")
 
     monkeypatch.setattr("privateer_lab.plan.each", never)
-    monkeypatch.setattr("privateer_lab.reproductions.figure_6.simulate_once", never)
+    monkeypatch.setattr("privateer_lab.reproductions.paper_1_figure_6.simulate_once", never)
     (tmp_path / "taken").write_text("a file")
     name = SPEC if asked[0] == "plan" else "paper-1-figure-6"
     code, _, err = run(capsys, asked[0], name, asked[1], str(tmp_path / "taken" / "here"))
