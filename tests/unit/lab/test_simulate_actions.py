@@ -1,4 +1,4 @@
-"""``privateer simulate`` of phased experiments: figures, actions from a file, and what is refused."""
+"""``privateer simulate`` of actions that affect everybody: figures, actions from a file, and what is refused."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ KEYS = {
     "best_action_kept",
     "bits_mean",
     "messages_mean",
-    "phases",
+    "rounds_mean",
     "epsilon",
     "delta",
     "wall_seconds",
@@ -51,13 +51,13 @@ def test_users_are_the_population(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2
     assert "experiment.people: " in err
     assert "raise it to 3179" in err
-    assert figures(capsys, *SMALL, "--users", "5000")["phases"]
+    assert figures(capsys, *SMALL, "--users", "5000")["rounds_mean"]
 
 
 def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "simulate", str(SPEC), *SMALL)
     assert code == 0
-    assert "best_action_kept" in out
+    assert "best action kept" in out
 
 
 def with_actions(tmp_path: Path, text: str) -> Path:
@@ -70,7 +70,7 @@ def with_actions(tmp_path: Path, text: str) -> Path:
 
 def test_actions_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = figures(capsys, spec=with_actions(tmp_path, "1.0,0,0\n0,0.5,0\n\n0,0,-1\n"))
-    assert found["phases"]
+    assert found["rounds_mean"]
 
 
 @pytest.mark.parametrize(

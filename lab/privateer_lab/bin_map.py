@@ -1,27 +1,25 @@
-"""A partition of one or two features as text: which arm each place plays."""
+"""Bins of one or two features as text: which arm each place plays."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-_SHADES = "ABCDEFGHIJKLMNOP"
+_LETTERS: Final = "ABCDEFGHIJKLMNOP"
 
 
-def draw(policy: dict[str, Any], arms: list[str], width: int = 48, height: int = 16) -> str:
-    """The policy as a map of letters, first feature to the right, second up; lower case where arms are still tried.
+def draw(bins: list[dict[str, Any]], arms: list[str], width: int = 48, height: int = 16) -> str:
+    """Draw a map of letters, the first feature to the right, the second up; lower case where several arms are tried.
 
     Parameters
     ----------
-    policy
-        As `PartitionPolicy.describe` gives it.
+    bins
+        Each with the corners ``lower`` and ``upper``, and the probability of each of its ``arms``.
     arms
         Names, in order.
     width, height
         Characters.
     """
-    bins = policy["bins"]
-    lower = np.array([row["lower"] for row in bins])
-    upper = np.array([row["upper"] for row in bins])
+    lower, upper = (np.array([row[corner] for row in bins]) for corner in ("lower", "upper"))
     letters = [_letter(row["arms"], arms) for row in bins]
     tall = height if lower.shape[1] > 1 else 1
     lines = []
@@ -32,11 +30,11 @@ def draw(policy: dict[str, Any], arms: list[str], width: int = 48, height: int =
             places[:, 1] = y
         inside = ((places[:, None] >= lower) & (places[:, None] < upper)).all(axis=2).argmax(axis=1)
         lines.append("".join(letters[b] for b in inside))
-    legend = ", ".join(f"{_SHADES[k]} = {name}" for k, name in enumerate(arms))
-    return "\n".join([*lines, f"{legend}; lower case: still trying others"])
+    legend = ", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))
+    return "\n".join([*lines, f"{legend}; lower case: several arms are still tried"])
 
 
 def _letter(shares: dict[str, float], arms: list[str]) -> str:
     favourite = max(shares, key=lambda name: shares[name])
-    letter = _SHADES[arms.index(favourite)]
+    letter = _LETTERS[arms.index(favourite)]
     return letter if len(shares) == 1 else letter.lower()

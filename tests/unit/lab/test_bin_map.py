@@ -1,6 +1,6 @@
 """The map shows each bin's favourite where it is."""
 
-from privateer_lab.partition_map import draw
+from privateer_lab.bin_map import draw
 
 BINS = [
     {"lower": [0.0, 0.0], "upper": [0.5, 1.0], "arms": {"a": 1.0}},
@@ -10,11 +10,11 @@ BINS = [
 
 
 def test_two_features() -> None:
-    lines = draw({"bins": BINS}, ["a", "b"], width=4, height=2).splitlines()
+    lines = draw(BINS, ["a", "b"], width=4, height=2).splitlines()
     assert lines[:2] == ["AABB", "AAbb"]
     assert lines[2].startswith("A = a, B = b")
 
 
 def test_one_feature() -> None:
     bins = [{"lower": [0.0], "upper": [0.5], "arms": {"a": 1.0}}, {"lower": [0.5], "upper": [1.0], "arms": {"b": 1.0}}]
-    assert draw({"bins": bins}, ["a", "b"], width=4).splitlines()[0] == "AABB"
+    assert draw(bins, ["a", "b"], width=4).splitlines()[0] == "AABB"
