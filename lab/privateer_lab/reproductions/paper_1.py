@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from privateer.errors import SpecError
-from privateer.experiment import Spec, parse_spec
+from privateer.spec import Spec, parse_spec
 from privateer_lab.reproductions.base import Row
 
 PAPER: Final = "published (leaks)"

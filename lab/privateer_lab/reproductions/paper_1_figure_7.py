@@ -68,9 +68,7 @@ def _verdict(rows: Rows) -> str:
             told.append(
                 f"{words} the paper's algorithm, honest, loses {min(ratios):.1f} to {max(ratios):.1f} times ours."
             )
-    told.append(
-        "The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise."
-    )
+    told.append("The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise.")
     return " ".join(told)
 
 

@@ -1,25 +1,61 @@
-"""Honest LDPMAB: paper 1's algorithm with the constants of its authors' code, and noise as the paper asks for."""
+"""Paper 1's algorithm with what its authors' public code leaves open in the paper or has otherwise, made private."""
 
-from dataclasses import replace
-from typing import ClassVar
+import math
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy
-from privateer.contributions import CellSums, KeyedValues
-from privateer.experiment import Privacy, Spec
-from privateer.mechanisms.laplace_cells import LaplaceCells
-from privateer_lab.baselines.authors import favoured_shares, warm_start
+from privateer.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
+from privateer.contributions import merged
+from privateer.decisions import Arms
+from privateer.spec import ArmsSpec, Privacy
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_server.algorithms.partition.published import PublishedPartitionLearner, PublishedState
 
+_SOURCES: Final = 2
+"""Auxiliary sources that the published rows without auxiliary data name: they only loosen the depth's bound."""
+_FAVOUR: Final = 1.2
+_TIE: Final = 0.01
+
+
+def effective_people(spec: ArmsSpec) -> float:
+    """Return people times min(1, epsilon)^2, at least 2: C_n = 2 log2 of it, and the warm start depends on it."""
+    return max(2.0, spec.experiment.horizon * min(1.0, spec.privacy.bound) ** 2)
+
+
+def warm_start(spec: ArmsSpec) -> int:
+    """Return how many people a bin takes before it may drop or favour arms."""
+    return int(math.log2(effective_people(spec))) ** 2
+
+
+def deepest(spec: ArmsSpec) -> int:
+    """Return how often a bin is halved at most."""
+    d, n = spec.dimension, 2 * spec.experiment.horizon * (_SOURCES + 1)
+    known = min(math.log2(n) / (2 + d), math.log2(max(1.0, n * spec.privacy.bound**2)) / (2 + 2 * d))
+    return int(known * d)
+
+
+def favoured_shares(
+    means: NDArray[np.float64], active: NDArray[np.bool_], known: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return each arm's probability, shape (bins, arms): of A active ones of K the best has 1.2 K/A times the worst's.
+
+    In between the logarithm is linear in the estimate. Bins that are not ``known``, shape (bins,), or whose active arms
+    are within .01, play them all alike.
+    """
+    spread = np.where(active, means, -np.inf).max(axis=1) - np.where(active, means, np.inf).min(axis=1)
+    most = np.log(_FAVOUR * means.shape[1] / active.sum(axis=1))
+    slope = np.where(known & (spread >= _TIE), most / (spread + 1e-4), 0.0)
+    weights = np.exp(means * slope[:, None]) * active
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
 
 class AuthorsLearner(PublishedPartitionLearner):
-    """The ``published`` calibration with what the authors' code does otherwise.
+    """The ``published`` calibration with two changes from the authors' code.
 
     An arm is dropped when intervals of max(radius, tau) are apart, where eq. (16) takes twice the radius: that decides
-    most of the regret. Better arms are favoured (`authors.favoured_shares`), where eq. (8) plays all alike.
+    most of the regret. Better arms are favoured (`favoured_shares`), where eq. (8) plays all alike.
     """
 
     def _shares(self, state: PublishedState) -> NDArray[np.float64]:
@@ -46,39 +82,34 @@ class Ldpmab(Baseline):
 
     private: ClassVar[bool] = True
 
-    def __init__(self, spec: Spec, seed: int) -> None:
-        local = Privacy(model="local", epsilon=spec.privacy.epsilon, calibration="published")
-        super().__init__(spec.model_copy(update={"privacy": local, "sources": ()}), seed)
-        self.learner = AuthorsLearner(self.spec)
-        self.state = self.learner.start()
-        self.policy: PartitionPolicy
-        self.told: KeyedValues
-        self.release: CellSums
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+        super().__init__(spec, seed)
+        changed = PartitionSpec(
+            experiment=spec.experiment,
+            context=spec.context,
+            reward=spec.reward,
+            privacy=Privacy(model="local", epsilon=spec.privacy.epsilon, calibration="published"),
+            algorithm=PartitionSection(name="partition"),
+        )
+        self.learner = AuthorsLearner(changed)
+        self.state = self.learner.start(0)
 
     def open(self, batch: int) -> None:
-        """A round begins."""
+        """Make the policy of a round of ``batch`` people."""
         seed = int(self.rng.integers(2**63))
-        self.policy = self.learner.policy(self.state, self.state.rounds + 1, batch, seed)
-        self.mechanism = LaplaceCells(self.policy.layout, self.policy.terms.local_epsilon)
-        zero = np.zeros((self.policy.layout.keys, self.policy.layout.groups))
-        self.release = CellSums(0, zero, zero)
+        self.policy: PartitionPolicy = self.learner.policy(self.state, self.state.rounds + 1, batch, seed)
+        self.release: Any = None
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Arms of the next people of the round, shape (n,)."""
-        n = len(visitors)
-        slots = self.rng.integers(0, 2**32, n, dtype=np.uint32)
-        arms = self.policy.choose(visitors.contexts, slots)
-        self.told = self.policy.contribute(visitors.contexts, slots, arms, np.zeros(n))
-        return arms
+        """Return arms as coins have them, shape (n,)."""
+        self.coins = self.rng.integers(0, 2**32, len(visitors), dtype=np.uint32)
+        return self.policy.decide(visitors.contexts, self.coins).arms
 
-    def learn(self, _visitors: Visitors, _arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """What these people received, shape (n,)."""
-        more = self.mechanism.simulate(replace(self.told, values=values), self.rng)
-        self.release = CellSums(
-            self.release.reports + more.reports,
-            self.release.rewards + more.rewards,
-            self.release.counts + more.counts,
-        )
+    def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Add these people's noisy reports to those of the round."""
+        contributions = self.policy.contribute(visitors.contexts, self.coins, Arms(arms), values)
+        more = self.policy.mechanism.simulate(contributions, self.rng)
+        self.release = more if self.release is None else merged(self.release, more)
 
     def close(self) -> None:
         """Learn from the round's noisy sums."""
