@@ -10,9 +10,9 @@ from privateer.spec import ArmsSpec, Spec
 from privateer_lab.baselines import BASELINES
 from privateer_lab.baselines.base import with_arms
 from privateer_lab.baselines.people import GROUP, People
-from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import scaled_rewards
+from privateer_lab.summary import regret_figures
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,8 @@ def summaries(played: list[list[BaselineRun]]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for name in (run.name for run in played[0]):
         runs = [run for some in played for run in some if run.name == name]
-        regret = np.array([run.regret for run in runs])
         found[name] = {
-            "regret_mean": float(regret.mean()),
-            "regret_ci95": interval(regret),
-            "regret_worst": float(regret.max()),
+            **regret_figures([run.regret for run in runs]),
             "reward_mean": float(np.mean([run.reward for run in runs])),
             "leaks": BASELINES[name].leaks,
         }

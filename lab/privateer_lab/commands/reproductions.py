@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privateer.errors import SpecError
-from privateer_lab.commands.experiments import Jobs, Json, On
+from privateer_lab.commands.options import Jobs, Json, On
 from privateer_lab.output import open_folder, print_json, progress, screen
 from privateer_lab.parallel import SEEDS_MAX
 
@@ -35,8 +35,8 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Make a figure or table of a paper again, and say what its numbers show."""
-    from privateer_lab.reproductions import REPRODUCTIONS
     from privateer_lab.reproductions.base import Effort, Rows
+    from privateer_lab.reproductions.registry import REPRODUCTIONS
 
     if name == "list":
         _list(list(REPRODUCTIONS.values()), as_json)

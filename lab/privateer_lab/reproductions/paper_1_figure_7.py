@@ -41,7 +41,10 @@ def _draw(title: str, rows: Rows) -> Figure:
         ({"epsilon": epsilon}, f"epsilon {epsilon:g}" if epsilon < UNPRIVATE else "no privacy")
         for epsilon in rows.values("epsilon")
     ]
-    for axis, n_aux, words in zip(axes, (0, _AUX), ("(a) no auxiliary data", "(b) 5,000 people at epsilon 8 first")):
+    for axis, n_aux, words in (
+        (axes[0], 0, "(a) no auxiliary data"),
+        (axes[1], _AUX, "(b) 5,000 people at epsilon 8 first"),
+    ):
         for policy, style in ((OURS, "-"), (HONEST, "--"), (PAPER, ":")):
             lines(axis, rows.where(policy=policy, n_aux=n_aux), "n", groups, style, band=True)
         axis.set_title(words, fontsize=9)
