@@ -86,7 +86,7 @@ class Leaky(Baseline):
         self._halve(np.flatnonzero(ready))
 
     def _noise(self, people: Array) -> Array:
-        """Draw Laplace noise of scale 4/epsilon, summed over this many people, for every arm: two gammas' difference."""
+        """Draw Laplace noise of scale 4/epsilon, summed over so many people, for every arm, as two gammas."""
         shapes = np.broadcast_to(people, self.active.shape)
         return np.asarray(4 / self.epsilon * (self.rng.standard_gamma(shapes) - self.rng.standard_gamma(shapes)))
 

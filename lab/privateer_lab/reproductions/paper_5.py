@@ -176,9 +176,9 @@ def verdict(rows: Rows) -> str:
         central, shuffle, local = (found.where(model=model).mean()[0] for model in _MODELS)
         uniform = found.mean("uniform_regret")[0]
         told.append(
-            f"{calibration} at ({epsilon:g}, {delta:g}): shuffle loses {shuffle / central:.2f} times as much as "
-            f"central and {shuffle / uniform:.2f} times as much as a uniform choice, local {local / shuffle:.1f} times as "
-            f"much as shuffle; {'the promises hold' if all(row['holds'] for row in found) else 'a promise is false'}."
+            f"{calibration} at ({epsilon:g}, {delta:g}): shuffle loses {shuffle / central:.2f} times as much as central "
+            f"and {shuffle / uniform:.2f} of a uniform choice's regret, local {local / shuffle:.1f} times as much as "
+            f"shuffle; {'the promises hold' if all(row['holds'] for row in found) else 'a promise is false'}."
         )
     return " ".join(told)
 
