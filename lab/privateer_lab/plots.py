@@ -35,13 +35,17 @@ def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
     return figure, axes.ravel()
 
 
-def from_zero(axes: Iterable[Any], label: str, *, thousands: bool = False) -> None:
-    """Name the horizontal axes, with ticks such as 20k for ``thousands``, and let the vertical ones begin at 0."""
+def from_zero(axes: Iterable[Any], label: str) -> None:
+    """Name the horizontal axes, and let the vertical ones begin at 0."""
     for axis in axes:
         axis.set_xlabel(label)
         axis.set_ylim(bottom=0)
-        if thousands:
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
+        in_thousands(axis)
+
+
+def in_thousands(axis: Any) -> None:
+    """Write large ticks of a horizontal axis as 20k."""
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

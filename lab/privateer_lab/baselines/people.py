@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from privateer.decisions import Arms
 from privateer.spec import ArmsSpec
 from privateer_lab.baselines.base import Visitors
+from privateer_lab.devices import scaled
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import scaled
 
 GROUP: Final = 1 << 16
 """Most people at a time: bounds memory, whatever the size of a round."""

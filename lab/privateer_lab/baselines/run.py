@@ -10,8 +10,8 @@ from privateer.spec import ArmsSpec, Spec
 from privateer_lab.baselines import BASELINES
 from privateer_lab.baselines.base import with_arms
 from privateer_lab.baselines.people import GROUP, People
+from privateer_lab.devices import scaled_rewards
 from privateer_lab.parallel import Backend, each
-from privateer_lab.simulation import scaled_rewards
 from privateer_lab.summary import regret_figures
 
 

@@ -51,7 +51,7 @@ def _draw(title: str, rows: Rows) -> Figure:
     for n_aux, style in ((0, "-"), (_AUX, "--")):
         lines(axes[2], rows.where(policy=OURS, n_aux=n_aux), "n", groups, style, band=True)
     axes[2].set_title("ours alone (solid: a, dashed: b)", fontsize=9)
-    from_zero(axes, "people", thousands=True)
+    from_zero(axes, "people")
     axes[0].set_ylabel("regret")
     axes[0].legend(
         fontsize=7, title="solid: ours; dashed: the paper's, honest;\ndotted: published (leaks)", title_fontsize=7

@@ -38,7 +38,7 @@ def _draw(title: str, rows: Rows) -> Figure:
         for policy, style in ((OURS, "-"), (PAPER, ":")):
             lines(axis, _pane(rows.where(policy=policy, epsilon=epsilon), gamma), "n_aux", groups, style)
         axis.set_title(f"epsilon {epsilon:g}, gamma {gamma:g}", fontsize=9)
-    from_zero(axes, "people of the sources", thousands=True)
+    from_zero(axes, "people of the sources")
     axes[0].set_ylabel("regret")
     axes[0].legend(fontsize=7, title="solid: ours; dotted: published (leaks)", title_fontsize=7)
     return figure

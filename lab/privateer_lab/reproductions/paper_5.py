@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from privateer.spec import Spec, parse_spec
 from privateer_lab.parallel import each
-from privateer_lab.plots import COLOURS, panels
+from privateer_lab.plots import COLOURS, in_thousands, panels
 from privateer_lab.reproductions.base import Effort, Reproduction, Row, Rows
 from privateer_lab.simulation import Run, simulate_once
 
@@ -61,13 +61,14 @@ def _play(facts: Row, spec: Spec) -> tuple[Row, Run]:
 
 def figures(run: Run) -> Row:
     """Return a run's regret, what was sent, and whether its promise is true."""
+    deltas = [terms.true_delta for terms in run.terms if terms.trust.promises]
     return {
         "regret": run.regret,
         "uniform_regret": run.uniform_regret,
         **run.facts,
         **asdict(run.costs),
         "rounds": run.rounds,
-        "true_delta": max(terms.true_delta for terms in run.terms),
+        "true_delta": max(deltas, default=None),
         "holds": all(terms.holds for terms in run.terms),
     }
 
@@ -162,6 +163,7 @@ def _draw_table(title: str, rows: Rows) -> Figure:
         axis.barh(range(len(bars)), [found.mean(what)[0] for found in bars.values()], color=colours)
         axis.set_yticks(range(len(bars)), list(bars) if axis is axes[0] else [], fontsize=6)
         axis.set_title(what, fontsize=9)
+    in_thousands(axes[0])
     for axis in axes[1:]:
         axis.set_xscale("log")
     return figure
@@ -175,10 +177,11 @@ def verdict(rows: Rows) -> str:
         found = rows.where(delta=delta, calibration=calibration, epsilon=epsilon)
         central, shuffle, local = (found.where(model=model).mean()[0] for model in _MODELS)
         uniform = found.mean("uniform_regret")[0]
+        kept = "the promises hold" if all(row["holds"] for row in found) else "a promise is false"
         told.append(
-            f"{calibration} at ({epsilon:g}, {delta:g}): shuffle loses {shuffle / central:.2f} times as much as central "
-            f"and {shuffle / uniform:.2f} of a uniform choice's regret, local {local / shuffle:.1f} times as much as "
-            f"shuffle; {'the promises hold' if all(row['holds'] for row in found) else 'a promise is false'}."
+            f"{calibration} at ({epsilon:g}, {delta:g}): shuffle loses {shuffle / central:.2f} times as much as "
+            f"central and {shuffle / uniform:.2f} of what a uniform choice loses, local {local / shuffle:.1f} times as "
+            f"much as shuffle; {kept}."
         )
     return " ".join(told)
 
