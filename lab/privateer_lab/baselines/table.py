@@ -1,4 +1,4 @@
-"""References beside the experiment's own policy, for people."""
+"""Baselines beside the experiment's own policy, for people."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from privateer_lab.output import readable, screen
 
 
 def print_baselines(result: dict[str, Any]) -> None:
-    """A row for each of a simulation's ``references``, under one for the policy itself; nothing without references."""
-    rows = result.get("references")
+    """Print a row for each of a simulation's ``baselines``, under one for the policy itself; nothing without them."""
+    rows = result.get("baselines")
     if not rows:
         return
-    table = Table(title="references", title_justify="left")
+    table = Table(title="baselines", title_justify="left")
     table.add_column("policy", style="bold")
     for heading in ("regret", "95 % interval", "worst seed", "reward"):
         table.add_column(heading, justify="right")

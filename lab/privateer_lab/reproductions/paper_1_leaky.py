@@ -1,14 +1,14 @@
-"""The law of paper 1's published code, which is not private: for comparison with the published figures alone."""
+"""Paper 1's public code in distribution, which is not private: for comparison with the published figures alone."""
 
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.experiment import Spec
-from privateer_lab.baselines.authors import deepest, effective_people, favoured_shares, warm_start
+from privateer.spec import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.bins import Bins
+from privateer_lab.reproductions.paper_1_ldpmab import deepest, effective_people, favoured_shares, warm_start
 
 Array = NDArray[np.float64]
 
@@ -24,20 +24,20 @@ class Leaky(Baseline):
     Attributes
     ----------
     people, counts, rewards
-        Shape (bins,) and (bins, arms): rounds' people since a bin was made, noisy sums U and V of eq. (12).
+        Shape (bins,) and (bins, arms): people of the rounds since a bin was made, noisy sums U and V of eq. (12).
     u, v, w
         Shape (bins, arms): weighted sums, over rounds, of ``counts``, ``rewards`` and of the numerator of eq. (28).
 
     Notes
     -----
-    Privacy: none. A report has noise for the bins on its person's way and no other: it tells the bin. It exists in the
-    lab only, and no spec can name it.
+    Privacy: a report has noise for the bins on its person's way and no other, so it reveals the bin, and keeps no
+    promise. This exists in the lab only, and no spec can name it.
     """
 
     private: ClassVar[bool] = True
     leaks: ClassVar[bool] = True
 
-    def __init__(self, spec: Spec, seed: int) -> None:
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
         self.epsilon, self.warm, self.deepest = spec.privacy.bound, warm_start(spec), deepest(spec)
         self.factor = 2 * np.log2(effective_people(spec))
@@ -47,15 +47,15 @@ class Leaky(Baseline):
         self.counts, self.rewards, self.u, self.v, self.w, self.means = np.zeros((6, 1, arms))
 
     def open(self, batch: int) -> None:
-        """A round begins."""
+        """Begin a round of ``batch`` people."""
         self.batch = batch
-        told = (self.bins.depths > 0) & (batch > 0)
-        shares = favoured_shares(self.means, self.active, told)
+        known = (self.bins.depths > 0) & (batch > 0)
+        shares = favoured_shares(self.means, self.active, known)
         self.limits = np.cumsum(shares, axis=1)[:, :-1]
         self.visits, self.wins = np.zeros((2, *self.active.shape))
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Arms of the next people of the round, shape (n,)."""
+        """Return random arms by these shares, and in the end the best of each bin, shape (n,)."""
         self.located = self.bins.locate(visitors.contexts)
         if not self.batch:
             return np.asarray(np.where(self.active, self.means, -np.inf).argmax(axis=1)[self.located])
@@ -63,7 +63,7 @@ class Leaky(Baseline):
         return np.asarray((uniform[:, None] >= self.limits[self.located]).sum(axis=1))
 
     def learn(self, _visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """What these people received, shape (n,)."""
+        """Count visits and rewards, without noise yet."""
         cells, shape = self.located * self.active.shape[1] + arms, self.active.shape
         self.visits += np.bincount(cells, minlength=self.active.size).reshape(shape)
         self.wins += np.bincount(cells, values, self.active.size).reshape(shape)
@@ -86,7 +86,7 @@ class Leaky(Baseline):
         self._halve(np.flatnonzero(ready))
 
     def _noise(self, people: Array) -> Array:
-        """A sum of Laplace noise of scale 4/epsilon over this many people, for every arm: two gammas' difference."""
+        """Draw Laplace noise of scale 4/epsilon, summed over so many people, for every arm, as two gammas."""
         shapes = np.broadcast_to(people, self.active.shape)
         return np.asarray(4 / self.epsilon * (self.rng.standard_gamma(shapes) - self.rng.standard_gamma(shapes)))
 
