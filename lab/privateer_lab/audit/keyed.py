@@ -103,5 +103,5 @@ def _shuffled_cases(samples: int) -> list[Case]:
         sample, name = batches(Target(mechanism, _neighbours(pair), maker(others), _BATCH)), (
             f"batches of {symbols} symbols at delta {delta:g}, {pair}"
         )
-        cases.append(Case(name, "SignedSymbol", "shuffle", "tight", 1.0, delta, event, sample, max(2000, samples // 2)))
+        cases.append(Case(name, "SignedSymbol", "shuffle", "tight", 1.0, delta, event, sample, max(2000, samples // 4)))
     return cases

@@ -21,7 +21,7 @@ _BEYOND = 9.0
 def vector_cases(samples: int) -> list[Case]:
     """Return all attacks on mechanisms of vectors."""
     cases = [case for ball in (_BALL, _BOX) for case in _normal_cases(ball, samples)]
-    for epsilon, ball, count in ((1.0, _BALL, samples), (4.0, _BALL, samples // 2), (1.0, _BOX, samples // 2)):
+    for epsilon, ball, count in ((1.0, _BALL, samples), (4.0, _BALL, samples // 4), (1.0, _BOX, samples // 4)):
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
         name, sample = f"{2 * symbol.directions} symbols in {ball.norm}", reports(_target(symbol, ball))
         cases.append(Case(name, "VectorSymbol", "local", "tight", epsilon, 0.0, symbol.alone, sample, count))

@@ -1,22 +1,23 @@
 """Attacks by somebody who also sees which arm a person got: content that was fetched, an exposure log."""
 
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.accounting.curator import SENSITIVITY
-from privateer.accounting.events import Gaussian, ShuffledResponse
 from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer.coins import UNIT, Layout, bucket, sign
-from privateer.experiment import Privacy
-from privateer.mechanisms.central_sums import CentralSums
-from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.coins import UNIT, Layout
+from privateer.contributions import KeyedValues
+from privateer.decisions import Arms
+from privateer.mechanisms import CentralSums
+from privateer.questions import KeyedMeans
 from privateer.sampling.entropy import SecureNoise
-from privateer.terms import calibrate
+from privateer.spec import Privacy
+from privateer.trust import calibrate
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.views import Coins, draw_coins, log_likelihood
 
 _BATCH: Final = 100
 _BATCHES_AT_ONCE: Final = 500
@@ -43,8 +44,8 @@ class Scene(NamedTuple):
     people: tuple[Person, Person]
 
 
-def seen_cases(samples: int, arms: str = "seen") -> list[Case]:
-    """Attacks on a first round, and on a learned policy that plays the seen arm rarely.
+def cases(samples: int, arms: str = "seen") -> list[Case]:
+    """Return attacks on a first round, and on a learned policy that plays the seen arm rarely.
 
     Parameters
     ----------
@@ -71,10 +72,11 @@ def _scenes(privacy: Privacy) -> list[Scene]:
 
 
 def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
-    """One bin, or two halves of the feature, with these shares of the arms, (bins, arms)."""
-    bins = len(shares)
-    edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-    terms = calibrate(privacy, _BATCH, 1.0, 1 / bins)
+    """Return a policy of one bin, or of two halves of the feature, with these shares of the arms, (bins, arms)."""
+    bins, arms = shares.shape
+    choice = Layout(0x5EED, np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32))
+    in_key = Layout(0x5EED, np.zeros((bins * arms, 0), np.uint32))
+    question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins)
     return PartitionPolicy(
         version=1,
         dimension=1,
@@ -83,40 +85,40 @@ def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
         paths=np.arange(bins),
         active=np.ones(shares.shape, bool),
         bins=np.arange(bins),
-        layout=Layout(0x5EED, edges),
-        terms=replace(terms, batch=_BATCH),
+        terms=calibrate(privacy, _BATCH, question),
+        choice=choice if privacy.arm_in_key else None,
     )
 
 
-def _coins(count: int) -> NDArray[np.uint32]:
-    return (SecureNoise().words(count) >> np.uint64(32)).astype(np.uint32)
-
-
-def _coins_that_choose(policy: PartitionPolicy, person: Person, arm: int, count: int) -> NDArray[np.uint32]:
-    """Coins of people whose arm was seen, shape (count,)."""
+def _coins_that_choose(policy: PartitionPolicy, person: Person, arm: int, count: int) -> Coins:
+    """Draw the coins of people whose arm was seen, shape (count,)."""
     found = np.zeros(0, np.uint32)
     while len(found) < count:
-        tried = _coins(1 << 18)
-        arms = policy.choose(np.full((len(tried), 1), person.context), tried)
+        tried = draw_coins(1 << 18)
+        arms = policy.decide(np.full((len(tried), 1), person.context), tried).arms
         found = np.concatenate([found, tried[arms == arm]])
     return found[:count]
 
 
-def _reports(policy: PartitionPolicy, person: Person, slots: NDArray[np.uint32]) -> NDArray[np.void]:
-    """Reports of people alike whose choices had these coins, as the client library makes them."""
-    contexts = np.full((len(slots), 1), person.context)
-    arms = policy.choose(contexts, slots)
-    told = _coins(len(slots)) if policy.terms.arm_in_key else slots
-    contributions = policy.contribute(contexts, told, arms, np.full(len(slots), person.reward))
-    rows: NDArray[np.void] = policy.mechanism.randomize(contributions, SecureNoise())
+def _contribution(policy: PartitionPolicy, person: Person, coins: Coins, arms: NDArray[np.int64]) -> KeyedValues:
+    """Return what people alike contribute, with these coins in their reports."""
+    contexts, rewards = np.full((len(coins), 1), person.context), np.full(len(coins), person.reward)
+    return policy.contribute(contexts, coins, Arms(arms), rewards)
+
+
+def _reports(policy: PartitionPolicy, person: Person, coins: Coins) -> NDArray[Any]:
+    """Return reports of people alike whose choices had these coins, as the client library makes them."""
+    arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
+    own = draw_coins(len(coins)) if policy.fresh_coins else coins
+    rows: NDArray[Any] = policy.mechanism.randomize(_contribution(policy, person, own, arms), SecureNoise())
     return rows
 
 
 def _shuffled(scene: Scene, privacy: Privacy, count: int) -> Case:
-    terms = scene.policy.terms
-    event = ShuffledResponse(terms.local_epsilon, terms.symbols, terms.honest)
+    event = scene.policy.terms.event
+    assert event is not None
     sample, name = _batches(scene), f"seen arm, {scene.name}"
-    return Case(name, "SignedSymbol", "shuffle", "tight", privacy.bound, privacy.delta, event, sample, count)
+    return Case(name, "SignedSymbol", privacy.model, "tight", privacy.bound, privacy.delta, event, sample, count)
 
 
 def _batches(scene: Scene) -> Sampler:
@@ -126,11 +128,11 @@ def _batches(scene: Scene) -> Sampler:
     def batches(who: int, count: int) -> Scores:
         person = scene.people[who]
         one = _reports(policy, person, _coins_that_choose(policy, person, scene.arm, count))
-        rest = _reports(policy, others, _coins(count * (_BATCH - 1)))
+        rest = _reports(policy, others, draw_coins(count * (_BATCH - 1)))
         batch = np.concatenate([one[:, None], rest.reshape(count, -1)], axis=1).ravel()
-        known = _chances(policy, others, None, batch)
+        known = _density(policy, others, None, batch)
         left, right = (
-            (_chances(policy, one, scene.arm, batch) / known).reshape(count, -1).sum(axis=1) for one in scene.people
+            (_density(policy, one, scene.arm, batch) / known).reshape(count, -1).sum(axis=1) for one in scene.people
         )
         with np.errstate(divide="ignore"):
             ratio = np.log(left) - np.log(right)
@@ -143,62 +145,55 @@ def _batches(scene: Scene) -> Sampler:
     return sample
 
 
-def _chances(policy: PartitionPolicy, person: Person, seen: int | None, reports: NDArray[np.void]) -> Scores:
-    """Density of each report against uniform coins, if a person sent it who was seen to play an arm; shape (n,)."""
-    key = int(policy.locate(np.array([[person.context]]))[0])
+def _density(policy: PartitionPolicy, person: Person, seen: int | None, reports: NDArray[Any]) -> Scores:
+    """Return each report's density against uniform coins, if a person sent it who was seen to play an arm; (n,).
+
+    None: nobody saw it.
+    """
+    coins, key = reports["slot"], int(policy.locate(np.array([[person.context]]))[0])
     shares = policy.layout.shares[key]
-    arms = range(len(shares)) if seen is None else [seen]
-    weights = shares if seen is None else np.ones_like(shares)
-    if policy.terms.arm_in_key:
-        cells = policy.cells.tolist()
-        told = [weights[arm] * _response(policy, cells.index([key, arm]), person.reward, reports) for arm in arms]
-        return np.asarray(np.sum(told, axis=0))
-    alone = _response(policy, key, person.reward, reports)
-    if seen is None:
-        return alone
-    keys = np.full(len(reports), key)
-    chosen = policy.layout.group(policy.layout.hashes(reports["slot"], keys), keys) == seen
-    return np.asarray(alone * chosen / shares[seen])
 
+    def of(arms: NDArray[np.int64]) -> Scores:
+        return np.exp(log_likelihood(policy.mechanism, _contribution(policy, person, coins, arms), reports))
 
-def _response(policy: PartitionPolicy, key: int, reward: float, reports: NDArray[np.void]) -> Scores:
-    """Chance of each report's symbol, given its coins, for a key and a reward of 0 or 1."""
-    mechanism: SignedSymbol = policy.mechanism
-    hashes = policy.reported.hashes(reports["slot"], np.full(len(reports), key))
-    truth = 2 * bucket(hashes, mechanism.buckets) + ((2 * reward - 1) * sign(hashes) > 0)
-    response = mechanism.response
-    return np.where(reports["symbol"] == truth, response.truth, response.other)
+    if policy.fresh_coins:
+        played = [(arm, share) for arm, share in enumerate(shares) if seen is None] or [(cast(int, seen), 1.0)]
+        return np.asarray(sum(share * of(np.full(len(coins), arm)) for arm, share in played))
+    keys = np.full(len(coins), key)
+    chosen = policy.layout.group(policy.layout.hashes(coins, keys), keys)
+    return of(chosen) if seen is None else np.asarray(of(chosen) * (chosen == seen) / shares[seen])
 
 
 def _released(scene: Scene, privacy: Privacy, count: int) -> Case:
-    event = Gaussian(scene.policy.terms.standard_deviation, SENSITIVITY)
-    sample, name = _releases(scene), f"seen arm, {scene.name}"
-    return Case(name, "CuratedSums", "central", "tight", privacy.bound, privacy.delta, event, sample, max(2000, count))
+    event = scene.policy.terms.event
+    assert event is not None
+    sample, name, count = _releases(scene), f"seen arm, {scene.name}", max(2000, count)
+    return Case(name, "CentralSums", privacy.model, "tight", privacy.bound, privacy.delta, event, sample, count)
 
 
 def _releases(scene: Scene) -> Sampler:
     """A curator's releases of one person's round: the adversary knows everybody else, and takes them away."""
     policy = scene.policy
-    curator: CentralSums = policy.mechanism
-    silent = replace(curator, standard_deviation=0.0)
+    curator = cast(CentralSums, policy.mechanism)
+    silent = msgspec.structs.replace(curator, standard_deviation=0.0)
 
     def exact(person: Person) -> Scores:
-        slots = _coins_that_choose(policy, person, scene.arm, 1)
-        release = silent.release(silent.add(silent.empty(), _reports(policy, person, slots)), SecureNoise())
+        coins = _coins_that_choose(policy, person, scene.arm, 1)
+        release = silent.release(silent.add(silent.empty(), _reports(policy, person, coins)), SecureNoise())
         return np.concatenate([release.sums.ravel(), release.hits])
 
     left, right = (exact(person) for person in scene.people)
     direction = (left - right) / np.linalg.norm(left - right)
 
-    def told(person: Person, slots: NDArray[np.uint32]) -> float:
-        release = curator.release(curator.add(curator.empty(), _reports(policy, person, slots)), SecureNoise())
+    def score(person: Person, coins: Coins) -> float:
+        release = curator.release(curator.add(curator.empty(), _reports(policy, person, coins)), SecureNoise())
         noisy = float((np.concatenate([release.sums.ravel(), release.hits]) - right) @ direction)
         return noisy + _CERTAIN * (_could_be(scene, 0, release.counts) - _could_be(scene, 1, release.counts))
 
     def sample(who: int, count: int) -> Scores:
         person = scene.people[who]
         coins = _coins_that_choose(policy, person, scene.arm, count)
-        return np.array([told(person, coins[i : i + 1]) for i in range(count)])
+        return np.array([score(person, coins[i : i + 1]) for i in range(count)])
 
     return sample
 

@@ -1,0 +1,1 @@
+"""Attacks that know how an algorithm works inside, one module an algorithm; most algorithms need none."""
