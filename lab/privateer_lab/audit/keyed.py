@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from privateer.accounting.events import ShuffledResponse
+from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.coins import Layout
 from privateer.contributions import KeyedValues
 from privateer.mechanisms import CentralSums, LaplaceCells, SignedSymbol
-from privateer.mechanisms.signed_symbol import amplified_local_epsilon
 from privateer.questions import KeyedMeans
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.views import Coins, Maker, Target, batches, releases, reports
+from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports
 
 LAYOUT = Layout.small()
 Person = tuple[int, float]
@@ -48,40 +47,43 @@ def _neighbours(pair: str) -> tuple[Maker, Maker]:
 
 
 def _symbol_cases(samples: int) -> list[Case]:
-    cases = []
-    for epsilon, buckets, elsewhere in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True)):
-        mechanism = SignedSymbol(LAYOUT, epsilon, buckets, elsewhere)
-        for pair in PAIRS:
-            name, sample = f"{mechanism.symbols} symbols, {pair}", reports(Target(mechanism, _neighbours(pair)))
-            event = mechanism.alone
-            cases.append(Case(name, "SignedSymbol", "local", "tight", epsilon, 0.0, event, sample, 2 * samples))
-    return cases
+    mechanisms = [SignedSymbol(LAYOUT, *sizes) for sizes in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True))]
+    return [
+        mechanism_case(
+            f"{mechanism.symbols} symbols, {pair}",
+            reports,
+            Target(mechanism, _neighbours(pair)),
+            (mechanism.epsilon, 0.0),
+            2 * samples,
+        )
+        for mechanism in mechanisms
+        for pair in PAIRS
+    ]
 
 
 def _laplace_cases(samples: int) -> list[Case]:
-    cases = []
-    for epsilon in (1.0, 4.0):
-        mechanism = LaplaceCells(LAYOUT, epsilon)
-        for pair in ("opposite rewards", "another bin"):
-            name, sample = f"cells for epsilon {epsilon:g}, {pair}", reports(Target(mechanism, _neighbours(pair)))
-            event = mechanism.alone
-            cases.append(Case(name, "LaplaceCells", "local", "published", epsilon, 0.0, event, sample, samples // 4))
-    return cases
+    return [
+        mechanism_case(
+            f"cells for epsilon {epsilon:g}, {pair}",
+            reports,
+            Target(LaplaceCells(LAYOUT, epsilon), _neighbours(pair)),
+            (epsilon, 0.0),
+            samples // 4,
+            "published",
+        )
+        for epsilon in (1.0, 4.0)
+        for pair in ("opposite rewards", "another bin")
+    ]
 
 
 def _central_cases(samples: int) -> list[Case]:
     """Normal noise, and the discrete Laplace noise of promises of delta 0."""
     cases = []
-    for delta, release, count in (
-        (_DELTA, "release", 4 * samples),
-        (0.0, "release with Laplace noise", samples // 4),
-    ):
+    for delta, what, count in ((_DELTA, "release", 4 * samples), (0.0, "release with Laplace noise", samples // 4)):
         mechanism = CentralSums.calibrated(KeyedMeans(LAYOUT), 1.0, delta)
-        event = mechanism.released
-        assert event is not None
         for pair in PAIRS:
-            name, sample = f"{release}, {pair}", releases(Target(mechanism, _neighbours(pair)))
-            cases.append(Case(name, "CentralSums", "central", "tight", 1.0, delta, event, sample, count))
+            target = Target(mechanism, _neighbours(pair))
+            cases.append(mechanism_case(f"{what}, {pair}", releases, target, (1.0, delta), count))
     return cases
 
 
@@ -99,9 +101,7 @@ def _shuffled_cases(samples: int) -> list[Case]:
         symbols = 2 * buckets + elsewhere
         local_epsilon = amplified_local_epsilon(1.0, delta, symbols, _BATCH, _LOCAL_MAX)
         mechanism = SignedSymbol(LAYOUT, local_epsilon, buckets, elsewhere)
-        event = ShuffledResponse(local_epsilon, symbols, _BATCH)
-        sample, name = batches(Target(mechanism, _neighbours(pair), maker(others), _BATCH)), (
-            f"batches of {symbols} symbols at delta {delta:g}, {pair}"
-        )
-        cases.append(Case(name, "SignedSymbol", "shuffle", "tight", 1.0, delta, event, sample, max(2000, samples // 4)))
+        target = Target(mechanism, _neighbours(pair), maker(others), _BATCH)
+        name, count = f"batches of {symbols} symbols at delta {delta:g}, {pair}", max(2000, samples // 4)
+        cases.append(mechanism_case(name, batches, target, (1.0, delta), count))
     return cases

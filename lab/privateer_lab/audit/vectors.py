@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from privateer.contributions import BoundedVectors
-from privateer.mechanisms import BitVectors, CentralVectors, GaussianVectors, VectorSymbol
+from privateer.mechanisms import BitVectors, CentralVectors, GaussianVectors, VectorMechanism, VectorSymbol
 from privateer.vectors import Ball
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.views import Coins, Maker, Target, batches, releases, reports
+from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports
 
 _BALL, _BOX = Ball("l2", 1.0, 4), Ball("max", 1.0, 4)
 _DELTA = 1e-6
@@ -23,13 +23,14 @@ def vector_cases(samples: int) -> list[Case]:
     cases = [case for ball in (_BALL, _BOX) for case in _normal_cases(ball, samples)]
     for epsilon, ball, count in ((1.0, _BALL, samples), (4.0, _BALL, samples // 4), (1.0, _BOX, samples // 4)):
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
-        name, sample = f"{2 * symbol.directions} symbols in {ball.norm}", reports(_target(symbol, ball))
-        cases.append(Case(name, "VectorSymbol", "local", "tight", epsilon, 0.0, symbol.alone, sample, count))
+        name = f"{2 * symbol.directions} symbols in {ball.norm}"
+        cases.append(mechanism_case(name, reports, _target(symbol), (epsilon, 0.0), count))
     return [*cases, *_shuffled_cases(samples)]
 
 
-def _target(mechanism: VectorSymbol | GaussianVectors | CentralVectors | BitVectors, ball: Ball) -> Target:
+def _target(mechanism: VectorMechanism) -> Target:
     """Two people at opposite ends of a diagonal, which are as far apart as any; everybody else is in the middle."""
+    ball = mechanism.ball
     end = _BEYOND * ball.bound / (1.0 if ball.norm == "max" else math.sqrt(ball.coordinates))
     return Target(mechanism, (_maker(ball, end), _maker(ball, -end)), _maker(ball, 0.0), _PEOPLE)
 
@@ -45,25 +46,21 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
     """Normal noise of devices and of a curator; the published calibration is private below epsilon 1 alone."""
     cases = []
     for calibration, epsilon in (("tight", 1.0), ("published", 0.9)):
+        promise = (ball, epsilon, _DELTA, calibration)
+        device, curator = _target(GaussianVectors.calibrated(*promise)), _target(CentralVectors.calibrated(*promise))
         count = max(2000, samples // (2 if calibration == "tight" else 10))
-        gaussian = GaussianVectors.calibrated(ball, epsilon, _DELTA, calibration)
-        central = CentralVectors.calibrated(ball, epsilon, _DELTA, calibration)
-        attacks = (
-            ("vectors", "local", gaussian, gaussian.alone, reports, 4 * samples),
-            ("release", "central", central, central.released, releases, count),
-        )
-        for what, model, mechanism, event, attack, observations in attacks:
-            name, sample, kind = f"{what} in {ball.norm}", attack(_target(mechanism, ball)), type(mechanism).__name__
-            assert event is not None
-            cases.append(Case(name, kind, model, calibration, epsilon, _DELTA, event, sample, observations))
+        claim = (epsilon, _DELTA)
+        cases += [
+            mechanism_case(f"vectors in {ball.norm}", reports, device, claim, 4 * samples, calibration),
+            mechanism_case(f"release in {ball.norm}", releases, curator, claim, count, calibration),
+        ]
     return cases
 
 
 def _shuffled_cases(samples: int) -> list[Case]:
-    cases = []
-    for calibration, epsilon, make in (("tight", 1.0, BitVectors.calibrated), ("published", 10.0, BitVectors.published)):
-        mechanism = make(_BOX, epsilon, 0.01, _PEOPLE)
-        sample, event = batches(_target(mechanism, mechanism.ball)), mechanism.shuffled(_PEOPLE)
-        count = max(2000, samples // 20)
-        cases.append(Case("summed batch", "BitVectors", "shuffle", calibration, epsilon, 0.01, event, sample, count))
-    return cases
+    tight, published = BitVectors.calibrated(_BOX, 1.0, 0.01, _PEOPLE), BitVectors.published(_BOX, 10.0, 0.01, _PEOPLE)
+    count = max(2000, samples // 20)
+    return [
+        mechanism_case("summed batch", batches, _target(tight), (1.0, 0.01), count),
+        mechanism_case("summed batch", batches, _target(published), (10.0, 0.01), count, "published"),
+    ]

@@ -23,8 +23,8 @@ from privateer.mechanisms import (
 )
 from privateer.mechanisms.laplace_cells import UNIT
 from privateer.sampling.entropy import SecureNoise
-from privateer.trust import Trust
-from privateer_lab.audit.case import Sampler
+from privateer.trust import TRUST, Trust
+from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 
 Coins = NDArray[np.uint32]
@@ -64,6 +64,27 @@ def view(trust: Trust) -> Callable[[Target], Sampler]:
     if trust.batched:
         return batches
     return releases if trust.curated else reports
+
+
+def model_of(attack: Callable[[Target], Sampler]) -> str:
+    """Return the trust model with a promise whose adversary sees what is attacked."""
+    return next(row.name for row in TRUST.values() if row.promises and view(row) is attack)
+
+
+def mechanism_case(
+    name: str,
+    attack: Callable[[Target], Sampler],
+    target: Target,
+    claim: tuple[float, float],
+    count: int,
+    calibration: str = "tight",
+) -> Case:
+    """Return an attack on a mechanism's claim of (epsilon, delta), under the trust model whose adversary sees it."""
+    row = TRUST[model_of(attack)]
+    event = row.event(target.mechanism, target.people)
+    assert event is not None
+    kind = type(target.mechanism).__name__
+    return Case(name, kind, row.name, calibration, *claim, event, attack(target), count)
 
 
 def draw_coins(count: int) -> Coins:

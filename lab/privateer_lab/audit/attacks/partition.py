@@ -17,7 +17,7 @@ from privateer.spec import Privacy
 from privateer.trust import calibrate
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
-from privateer_lab.audit.views import Coins, draw_coins, log_likelihood
+from privateer_lab.audit.views import Coins, batches, draw_coins, log_likelihood, model_of, releases
 
 _BATCH: Final = 100
 _BATCHES_AT_ONCE: Final = 500
@@ -52,10 +52,9 @@ def cases(samples: int, arms: str = "seen") -> list[Case]:
     arms
         ``hidden`` attacks promises that count on nobody seeing arms: they break.
     """
-    shuffle = Privacy.model_validate(
-        {"model": "shuffle", "epsilon": 1.0, "delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0, "arms": arms}
-    )
-    central = Privacy.model_validate({"model": "central", "epsilon": 1.0, "delta": 1e-6, "arms": arms})
+    batched: Any = {"delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0}
+    shuffle = Privacy.model_validate({"model": model_of(batches), "epsilon": 1.0, "arms": arms, **batched})
+    central = Privacy.model_validate({"model": model_of(releases), "epsilon": 1.0, "arms": arms, "delta": 1e-6})
     shuffled = [_shuffled(scene, shuffle, max(4000, samples // 20)) for scene in _scenes(shuffle)]
     return [*shuffled, *(_released(scene, central, samples // 20) for scene in _scenes(central)[-1:])]
 
@@ -125,7 +124,7 @@ def _batches(scene: Scene) -> Sampler:
     """Everybody else is elsewhere, with a reward of 0, and plays what their coins say; nobody sees their arms."""
     policy, others = scene.policy, Person(_ELSEWHERE, 0.0)
 
-    def batches(who: int, count: int) -> Scores:
+    def score(who: int, count: int) -> Scores:
         person = scene.people[who]
         one = _reports(policy, person, _coins_that_choose(policy, person, scene.arm, count))
         rest = _reports(policy, others, draw_coins(count * (_BATCH - 1)))
@@ -140,7 +139,7 @@ def _batches(scene: Scene) -> Sampler:
 
     def sample(who: int, count: int) -> Scores:
         steps = [min(_BATCHES_AT_ONCE, count - start) for start in range(0, count, _BATCHES_AT_ONCE)]
-        return np.concatenate([batches(who, step) for step in steps])
+        return np.concatenate([score(who, step) for step in steps])
 
     return sample
 
