@@ -106,6 +106,11 @@ class Boxes(Protocol):
         """Probability of each arm in every box, over coins, shape (boxes, arms)."""
         ...
 
+    @property
+    def undecided(self) -> NDArray[np.int64]:
+        """Boxes in which coins choose the arm, shape (undecided,); in the others it is the one with share 1."""
+        ...
+
     def names(self) -> list[Hashable]:
         """Name the boxes: the same box has the same name in every policy of an experiment."""
         ...
