@@ -73,10 +73,6 @@ class Pace:
         if not 0 <= self.patience < math.inf:
             raise InputError("must be at least 0 and finite", field="patience", remedy="10 seconds are usual")
 
-    def now(self) -> float:
-        """Return seconds on a clock that nobody sets."""
-        return monotonic()
-
     def backoff(self, tries: int) -> float:
         """Draw the seconds to pause after that many tries: up to a bound that doubles, so that devices spread."""
         return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
@@ -85,11 +81,11 @@ class Pace:
 def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[str, Verdict]]:
     """Send reports until each has a final answer, or patience ends; return the verdicts by experiment."""
     known: dict[str, Verdict] = {}
-    end, tries = pace.now() + pace.patience, 0
+    end, tries = monotonic() + pace.patience, 0
     while reports:
         asked = yield from _try(reports, account, pace.timeout, known)
         reports = [report for report in reports if known[report.experiment].outcome is Outcome.PENDING]
-        tries, left = tries + 1, end - pace.now()
+        tries, left = tries + 1, end - monotonic()
         if not reports or left <= asked:
             break
         yield Pause(min(left, asked + pace.backoff(tries)))
@@ -98,9 +94,9 @@ def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> St
 
 def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[None]:
     """Send each report once, all of them together within the time of one request."""
-    end = pace.now() + pace.timeout
+    end = monotonic() + pace.timeout
     for report in reports:
-        left = end - pace.now()
+        left = end - monotonic()
         if left <= 0:
             return
         yield from _try([report], account, left, {})
