@@ -1,4 +1,5 @@
-# One file, a stage a role: docker build --target server|shuffler|load. An image holds its role and the core, nothing else.
+# One file, a stage a role: docker build --target server|shuffler|load. The image of a service holds its role and the core,
+# nothing else. The image of the load driver holds client and lab, without what only the workbench needs.
 FROM python:3.12-slim AS builder
 ARG role
 WORKDIR /build
@@ -19,10 +20,11 @@ COPY shuffler/ shuffler/
 RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./shuffler && $PIP uninstall --quiet --yes hatchling
 
 FROM builder AS build-load
-RUN $PIP install --quiet --require-hashes -r requirements/client.txt
+RUN $PIP install --quiet --require-hashes -r requirements/load.txt
 COPY shared/ shared/
 COPY client/ client/
-RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client && $PIP uninstall --quiet --yes hatchling
+COPY lab/ lab/
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling
 
 FROM python:3.12-slim AS base
 RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders \

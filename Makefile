@@ -45,7 +45,7 @@ bench: $(STAMP)
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev client server shuffler; do \
+	for role in dev load server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

@@ -4,17 +4,6 @@ from privateer.verification import Limits
 from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger
-from privateer_client.phase_session import AsyncPhaseSession, PhaseSession
-from privateer_client.session import AsyncSession, Session
+from privateer_client.session import Session
 
-__all__ = [
-    "AsyncClient",
-    "AsyncPhaseSession",
-    "AsyncSession",
-    "Client",
-    "Ledger",
-    "Limits",
-    "Outcome",
-    "PhaseSession",
-    "Session",
-]
+__all__ = ["AsyncClient", "Client", "Ledger", "Limits", "Outcome", "Session"]

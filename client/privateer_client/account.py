@@ -1,4 +1,4 @@
-"""What a device gives an account of: payments, and sealed reports on their way."""
+"""What a device keeps account of: payments, and sealed reports on their way."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Payment:
     version, model
         Round and trust model.
     epsilon, delta, local_epsilon
-        The promise under the trust model, and if everybody else colludes; infinite where nothing is promised.
+        The promise under the trust model, and what remains of it if everybody else colludes; infinite without a bound.
     day
-        When it was paid, in days since 1970: no finer, since the device may be looked at.
+        When it was paid, in days since 1970: no finer, since somebody may look into the device.
     """
 
     experiment: str
@@ -36,16 +36,16 @@ class Payment:
 
 
 class SealedReport(NamedTuple):
-    """A report on its way: sealed to the server, so that the device itself cannot open it any more.
+    """A report on its way: sealed to the server, so that the device itself can no longer open it.
 
     Attributes
     ----------
     experiment
         Identity of the experiment.
-    door
-        URL that it was made for.
+    endpoint
+        URL that the report was made for.
     body
-        What is sent there, the same bytes each time.
+        What the device sends there: the same bytes each time.
     """
 
     experiment: str
@@ -54,24 +54,24 @@ class SealedReport(NamedTuple):
 
 
 class Account(Protocol):
-    """Where payments are recorded, and sealed reports wait; see `Ledger`."""
+    """Where a device records payments and keeps sealed reports; see `Ledger`."""
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment together with the sealed report that it is for, or refuse it."""
         ...
 
     def has_paid(self, experiment: str) -> bool:
-        """Whether the device has contributed to an experiment."""
+        """Tell whether the device has contributed to an experiment."""
         ...
 
     def number(self, experiment: str, seed: int, people: int) -> int:
-        """The device's number among an experiment's people, for the draw of this seed."""
+        """Return the device's number among an experiment's people, for the draw of this seed."""
         ...
 
     def waiting(self) -> list[SealedReport]:
-        """Reports that no door has answered for good."""
+        """Return the reports that no endpoint has answered for good."""
         ...
 
     def discard(self, experiment: str) -> None:
-        """Forget the sealed report of an experiment, not its payment."""
+        """Forget the sealed report of an experiment, but not its payment."""
         ...

@@ -1,4 +1,4 @@
-"""What a door answered to a sealed report, and what that decides."""
+"""What an endpoint answers to a sealed report, and what that decides."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -10,8 +10,8 @@ class Outcome(StrEnum):
     """What became of a report.
 
     ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
-    over, it is other people's turn, or they were drawn. ``refused``: the door did not take it. ``pending``: nobody
-    has decided yet; the device keeps the sealed bytes and sends them again.
+    over, it is other people's turn, or other people were drawn. ``refused``: the endpoint did not take the report.
+    ``pending``: nobody has decided yet; the device keeps the sealed bytes and sends them again.
     """
 
     ACCEPTED = "accepted"
@@ -27,11 +27,11 @@ class Answer(NamedTuple):
     status: int
     body: bytes = b""
     retry_after: float = 0.0
-    """Seconds after which the door wants to be asked again; 0 if it did not say."""
+    """Seconds after which the endpoint wants the next request; 0 if it did not say."""
 
 
 class Verdict(NamedTuple):
-    """What is known of a report, and the reason of a door that did not take it."""
+    """What the device knows of a report, and the reason of an endpoint that did not take it."""
 
     outcome: Outcome
     reason: str | None = None
@@ -40,31 +40,17 @@ class Verdict(NamedTuple):
 ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""
 _AGAIN: Final = frozenset({408, 425, 429})
-"""Answers of 4xx that say nothing about the request itself."""
-_REFUSED: Final = frozenset(
-    {
-        "report-refused",
-        "malformed-report",
-        "wrong-size",
-        "wrong-key",
-        "wrong-digest",
-        "unopenable",
-        "out-of-range",
-        "wrong-endpoint",
-        "too-large",
-        "terms-refused",
-        "spec-invalid",
-    }
-)
+"""Statuses from 400 to 499 that say nothing about the request itself."""
+_REFUSED: Final = frozenset({
+    "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "unopenable", "out-of-range",
+    "wrong-endpoint", "too-large", "terms-refused", "spec-invalid",
+})  # fmt: skip
 
 
 def judge(answer: Answer | None) -> Verdict:
-    """What an answer decides about one person's report.
-
-    Only a verdict on the report itself is final. Whatever else comes (no answer, a fault, a page of some network that
-    wants a password, a service that does not know the experiment or the version yet) may be otherwise the next time.
-    The bytes hold a random id, so whoever calls them a duplicate has counted these very bytes.
-    """
+    """Judge what an answer decides about one person's report; None: no answer came."""
+    # Only a verdict on the report itself is final. Whatever else comes (a fault, the login page of a network, a service
+    # that does not know the experiment or the version yet) may be otherwise the next time.
     if answer is None:
         return Verdict(Outcome.PENDING)
     if answer.status == ACCEPTED:
@@ -77,8 +63,8 @@ def judge(answer: Answer | None) -> Verdict:
 
 
 def outcome_of(reason: str) -> Outcome:
-    """What a door's reason means for the report that it is about."""
-    if reason == "duplicate-report":
+    """Return what an endpoint's reason means for the report that it is about."""
+    if reason == "duplicate-report":  # a report holds a random id, so somebody has counted these very bytes
         return Outcome.ACCEPTED
     if reason == "round-closed":
         return Outcome.LATE

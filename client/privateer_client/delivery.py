@@ -1,17 +1,25 @@
-"""How sealed reports get to their doors: what to send, and when to send it again. Does no input or output itself."""
+"""How sealed reports reach their endpoints: what to send, and when to send it again. Nothing here does I/O."""
 
+import math
+import secrets
 from collections.abc import Generator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from privateer.errors import InputError
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Answer, Outcome, Verdict, judge
-from privateer_client.pace import Pace
 
 PROBLEM_BYTES: Final = 64 << 10
-"""The most that an answer to a report, or a problem document, may have."""
+"""The most bytes that an answer to a report, or a problem document, may have."""
+_FIRST: Final = 0.25
+_MOST: Final = 30.0
+"""Seconds that the first and the longest pause may take, before what the endpoint asks for."""
+_DOUBLINGS: Final = 16
+_RANDOM: Final = secrets.SystemRandom()
 _HEADERS: Final = {"Content-Type": MEDIA_TYPE}
 _Result = TypeVar("_Result")
 
@@ -23,24 +31,59 @@ class Ask(NamedTuple):
     url: str
     headers: dict[str, str]
     timeout: float
-    """Seconds until the answer must be whole."""
+    """Seconds until the whole answer must be there."""
     body: bytes | None = None
     most: int = PROBLEM_BYTES
     """Bytes that the body of a success may have."""
 
 
 class Pause(NamedTuple):
-    """Nothing for some seconds."""
+    """A wait of some seconds."""
 
     seconds: float
 
 
 Steps: TypeAlias = Generator[Ask | Pause, Answer | None, _Result]
-"""What to do next. Whoever drives it sends back the answer to each request, or None if none came within its bounds."""
+"""What to do next. Its driver sends back the answer to each request, or None if none came within its bounds."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a device waits. Its times depend on answers and chance alone, never on what a report says.
+
+    Attributes
+    ----------
+    timeout
+        Seconds for one request and its whole answer.
+    patience
+        Seconds after which no new try begins.
+
+    Raises
+    ------
+    InputError
+        If one is out of range.
+    """
+
+    timeout: float = 10.0
+    patience: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout < math.inf:
+            raise InputError("must be above 0 and finite", field="timeout", remedy="10 seconds are usual")
+        if not 0 <= self.patience < math.inf:
+            raise InputError("must be at least 0 and finite", field="patience", remedy="10 seconds are usual")
+
+    def now(self) -> float:
+        """Return seconds on a clock that nobody sets."""
+        return monotonic()
+
+    def backoff(self, tries: int) -> float:
+        """Draw the seconds to pause after that many tries: up to a bound that doubles, so that devices spread."""
+        return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
 def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[str, Verdict]]:
-    """Send reports until each is answered for good, or patience ends; what is known then, by experiment."""
+    """Send reports until each has a final answer, or patience ends; return the verdicts by experiment."""
     known: dict[str, Verdict] = {}
     end, tries = pace.now() + pace.patience, 0
     while reports:
@@ -64,13 +107,13 @@ def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace) 
 
 
 def _try(reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[str, Verdict]) -> Steps[float]:
-    """Send each report, note in ``known`` what came of it, and return the seconds that the doors want to be left."""
+    """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0
     for report in reports:
         answer = yield Ask("POST", report.endpoint, _HEADERS, timeout, report.body)
         verdict = known[report.experiment] = judge(answer)
         if verdict.outcome is not Outcome.PENDING:
-            with suppress(InputError):  # bytes that could not be deleted are sent again, and then known for duplicates
+            with suppress(InputError):  # bytes that could not be deleted are sent again, and are duplicates then
                 account.discard(report.experiment)
         elif answer is not None:
             asked = max(asked, answer.retry_after)

@@ -8,7 +8,6 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from socket import SHUT_RDWR, socket
 from threading import Timer
 from time import sleep
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import httpx
@@ -19,12 +18,12 @@ from privateer_client.delivery import PROBLEM_BYTES, Ask, Pause, Steps
 _RETRY_MOST: Final = 3600.0
 _IDENTITY: Final = "identity"
 _CONNECTING: Final = 0.4
-"""TCP and TLS may each take this share of a request's time: a handshake that times out also closes its connection."""
+"""Share of a request's time that TCP and TLS may each take; a handshake that times out also closes its connection."""
 _Result = TypeVar("_Result")
 
 
 def _options() -> dict[str, Any]:
-    """No cookie, and a new connection for each request: either would tie the report to the fetch."""
+    # No cookies, and a new connection for each request: either would tie the report to the fetch.
     return {
         "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
         "limits": httpx.Limits(max_keepalive_connections=0),
@@ -43,7 +42,7 @@ class Exchange:
         self._http = httpx.Client(transport=transport, **_options())
 
     def run(self, steps: Steps[_Result]) -> _Result:
-        """Carry out all steps; their result."""
+        """Carry out all steps and return their result."""
         answer: Answer | None = None
         while True:
             try:
@@ -72,13 +71,13 @@ class Exchange:
 
 
 class AsyncExchange:
-    """Carries out steps over an asyncio transport, as `Exchange` does over a blocking one."""
+    """Carries out steps over an asyncio transport."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(transport=transport, **_options())
 
     async def run(self, steps: Steps[_Result]) -> _Result:
-        """Carry out all steps; their result."""
+        """Carry out all steps and return their result."""
         answer: Answer | None = None
         while True:
             try:
@@ -106,10 +105,9 @@ class AsyncExchange:
 
 
 class _Watchdog:
-    """Breaks a blocking request off when its time is over.
+    """Breaks a blocking request off when its time is over."""
 
-    A blocking transport bounds each read alone, so a server that sends a byte now and then would hold it for ever.
-    """
+    # A blocking transport bounds each read alone, so a server that sends a byte now and then would hold it for ever.
 
     def __init__(self, seconds: float) -> None:
         self.barked = False
@@ -117,10 +115,11 @@ class _Watchdog:
         self._timer = Timer(seconds, self._bark)
         self._timer.daemon = True
 
-    def watch(self, event: str, told: Mapping[str, Any]) -> None:
-        """Take note of a connection; a copy of its socket, since TLS takes the socket itself over."""
+    def watch(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take note of a connection."""
         if event.endswith(".connect_tcp.complete"):
-            self._connection = told["return_value"].get_extra_info("socket").dup()
+            # TLS takes the socket itself over, so this keeps a copy.
+            self._connection = info["return_value"].get_extra_info("socket").dup()
             if self.barked:
                 self._break_off()
 
@@ -138,7 +137,7 @@ class _Watchdog:
         self._timer.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._timer.cancel()
         self._timer.join()
         if self._connection is not None:
@@ -156,7 +155,7 @@ def _request(ask: Ask) -> dict[str, Any]:
 
 
 def _most(response: httpx.Response, ask: Ask) -> int:
-    """Bytes that the body may have, before anything of it is read or unpacked."""
+    """Return how many bytes the body may have, before anything of it is read or unpacked."""
     if response.headers.get("content-encoding", _IDENTITY).strip().lower() != _IDENTITY:
         raise _Unwelcome
     return ask.most if response.is_success else PROBLEM_BYTES
@@ -173,7 +172,7 @@ def _made(response: httpx.Response, body: bytearray) -> Answer:
 
 
 def _seconds(retry_after: str) -> float:
-    """Seconds of a ``Retry-After``, an hour at most; a date counts as none, since clocks differ."""
+    """Parse a ``Retry-After``, an hour at most; a date counts as 0 seconds, since clocks differ."""
     digits = retry_after.strip()
     if not (digits.isascii() and digits.isdecimal()):
         return 0.0

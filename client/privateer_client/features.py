@@ -1,6 +1,5 @@
-"""Contexts and rewards as the application has them, to what the policy takes. Errors name features, never values."""
+"""Contexts as the application has them, made into what a policy takes. Errors name features, never values."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import InputError
-from privateer.experiment import Feature, Reward
+from privateer.numbers import is_number
+from privateer.spec import Feature
 
 
 def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -> NDArray[np.float64]:
-    """One person's context, shape (1, d), clipped to the features' bounds and scaled to [0, 1].
+    """Return one person's context, shape (1, d), clipped to the features' bounds and scaled to [0, 1].
 
     Raises
     ------
@@ -21,9 +21,9 @@ def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -
     """
     unknown = set(values) - set(features)
     if unknown:
-        known = ", ".join(features)
+        known = ", ".join(features) or "no features"
         raise InputError("the experiment has no such feature", field=sorted(unknown)[0], remedy=f"it asks for {known}")
-    return np.array([[_scaled(values, name, feature) for name, feature in features.items()]])
+    return np.array([[_scaled(values, name, feature) for name, feature in features.items()]], np.float64)
 
 
 def _scaled(values: Mapping[str, Any], name: str, feature: Feature) -> float:
@@ -33,27 +33,3 @@ def _scaled(values: Mapping[str, Any], name: str, feature: Feature) -> float:
     if not is_number(value):
         raise InputError("must be a number, and not NaN", field=name, remedy="leave the person out if it is not known")
     return min(1.0, max(0.0, (float(value) - feature.low) / (feature.high - feature.low)))
-
-
-def scaled_reward(value: float, reward: Reward) -> tuple[float, bool]:
-    """A reward scaled to [0, 1], and whether it had to be clipped to its bounds.
-
-    Raises
-    ------
-    InputError
-        If it is not a number, or NaN.
-    """
-    if not is_number(value):
-        raise InputError("must be a number, and not NaN", field="reward", remedy="report 0 or 1 for no or yes")
-    scaled = (float(value) - reward.low) / (reward.high - reward.low)
-    return min(1.0, max(0.0, scaled)), not 0.0 <= scaled <= 1.0
-
-
-def is_number(value: Any) -> bool:
-    """Whether an application's value is a number that floating point has, not NaN; yes and no are none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    try:
-        return not math.isnan(value)
-    except OverflowError:
-        return False

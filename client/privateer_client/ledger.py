@@ -1,21 +1,42 @@
-"""The device's own account of what it has told: paid before it is sent, on disk, once an experiment."""
+"""The device's own account of its reports: paid before they are sent, on disk, once an experiment."""
 
 import math
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import AlreadyReported, InputError, TermsRefused
+from privateer.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
 from privateer_client.account import Payment, SealedReport
-from privateer_client.budget import COSTS, Budget
 from privateer_client.ledger_file import LedgerFile
 
+COSTS: Final = ("epsilon", "delta", "local_epsilon")
+_SHARE: Final = 0.5
+"""One server may spend this share of a total: whatever one takes, as much is left for another."""
+_ROUNDING: Final = 1 + 1e-9
 _DAY: Final = 86_400
 _PAYMENTS: Final = "SELECT experiment, version, model, epsilon, delta, local_epsilon, day FROM payments"
+
+
+class _Limit(NamedTuple):
+    """The most that one cost may sum to, and the ledger's parameter that sets it; infinite: no limit."""
+
+    cost: str
+    parameter: str
+    most: float
+
+    def check(self, asked: Payment, before: Sequence[Payment], where: str) -> None:
+        """Refuse a payment that exceeds the limit after those before it."""
+        spent, wanted = sum(getattr(one, self.cost) for one in before), getattr(asked, self.cost)
+        if spent + wanted > self.most * _ROUNDING:
+            raise BudgetExceeded(
+                f"spent {spent:g}{where}, asked {wanted:g}, limit {self.most:g}",
+                field=self.cost,
+                remedy=f"do not take part, or raise {self.parameter}",
+            )
 
 
 class Ledger:
@@ -24,22 +45,22 @@ class Ledger:
     Parameters
     ----------
     path
-        File, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` among the user's state.
+        The file, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` in the user's state.
     total_epsilon, total_delta, total_local_epsilon
         The most that all experiments together may cost (basic composition); None: no limit. A report without a bound
-        on one of them, such as a record that a curator sees, overruns every limit on it.
+        on one of them, such as a record that a curator sees, exceeds every limit on it.
     per_server_epsilon, per_server_delta, per_server_local_epsilon
         The most that the experiments of one server may cost; None: half of the total. A server is a scheme, a host and
         a port.
     window_days
         Days that the limits look back, today included; None: for ever.
     clock
-        What tells the day.
+        Where the day comes from.
 
     Raises
     ------
     InputError
-        If the file cannot be used, is damaged or no ledger, or a limit is out of range.
+        If the file cannot be used, is damaged or not a ledger, or a limit is out of range.
     """
 
     def __init__(
@@ -58,11 +79,10 @@ class Ledger:
         if window_days is not None and window_days < 1:
             raise InputError("must be at least 1", field="window_days", remedy="choose another window")
         self._window_days = window_days
-        self._budget = Budget(
-            dict(zip(COSTS, (total_epsilon, total_delta, total_local_epsilon), strict=True)),
-            dict(zip(COSTS, (per_server_epsilon, per_server_delta, per_server_local_epsilon), strict=True)),
-            "" if window_days is None else f" in {window_days} days",
-        )
+        totals = [math.inf if most is None else most for most in (total_epsilon, total_delta, total_local_epsilon)]
+        named = (per_server_epsilon, per_server_delta, per_server_local_epsilon)
+        shares = [_SHARE * total if most is None else most for most, total in zip(named, totals, strict=True)]
+        self._totals, self._shares = _limits("total", totals), _limits("per_server", shares)
         self._clock = clock or SystemClock()
         self._file = LedgerFile(Path(path) if path else default_path(), self._today)
 
@@ -77,58 +97,68 @@ class Ledger:
         Parameters
         ----------
         payment
-            Its day is today, whatever it says.
-        door
-            URL that the report goes to.
+            What the report costs; the ledger writes down today's day.
+        endpoint
+            URL that the report is made for.
         seal
-            Makes what is sent there, once the payment is found to be within the limits.
+            Makes the bytes to send; called once, and only if the report may be paid for.
 
         Returns
         -------
-        What ``seal`` made. It waits in the ledger until it is discarded.
+        The bytes that ``seal`` made. They wait in the ledger until they are discarded.
 
         Raises
         ------
         InputError
-            If a cost is negative or no number, or the file cannot be written; nothing is paid then.
+            If a cost is negative or NaN, or the file cannot be written; nothing is paid then.
         AlreadyReported
             If the experiment is paid for.
         BudgetExceeded
             If a sum would exceed its limit; states spent, asked and limit.
         """
-        for cost in COSTS:
-            if not getattr(payment, cost) >= 0:
+        costs = tuple(getattr(payment, cost) for cost in COSTS)
+        for cost, value in zip(COSTS, costs, strict=True):
+            if not value >= 0:
                 raise InputError("must be at least 0", field=cost, remedy="do not take part")
         with self._file.transaction() as database:
             if _paid(database, payment.experiment):
                 raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
-            since = -math.inf if self._window_days is None else self._today - self._window_days
-            self._budget.check(payment, [one for one in _payments(database) if one.day > since])
+            self._check(payment, _payments(database))
             body = seal()
-            costs = (payment.epsilon, payment.delta, payment.local_epsilon, self._today)
-            values = (payment.experiment, payment.version, payment.model, *costs)
+            values = (payment.experiment, payment.version, payment.model, *costs, self._today)
             database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, endpoint, body))
         return body
+
+    def _check(self, asked: Payment, paid: Sequence[Payment]) -> None:
+        """Refuse a payment that exceeds a limit of all experiments, or of its server's."""
+        since, window = -math.inf, ""
+        if self._window_days is not None:
+            since, window = self._today - self._window_days, f" in {self._window_days} days"
+        before = [one for one in paid if one.day > since]
+        for limit in self._totals:
+            limit.check(asked, before, window)
+        for limit in self._shares:
+            limit.check(asked, [one for one in before if one.server == asked.server], f" at {asked.server}{window}")
 
     @property
     def _today(self) -> int:
         return int(self._clock.now() // _DAY)
 
     def has_paid(self, experiment: str) -> bool:
-        """Whether the device has contributed to an experiment."""
+        """Tell whether the device has contributed to an experiment."""
         with self._file.transaction() as database:
             return _paid(database, experiment)
 
     def number(self, experiment: str, seed: int, people: int) -> int:
-        """The device's number among the people of an experiment: drawn when first asked for, told to nobody.
+        """Return the device's number among the people of an experiment; drawn once, and sent to nobody.
 
         Raises
         ------
         TermsRefused
-            If the experiment had another seed or other people before: whoever knows numbers and may draw again can
-            single people out.
+            If the experiment had another seed or number of people before.
         """
+        # Whoever knows numbers and may draw again can single people out.
         with self._file.transaction() as database:
             row = "SELECT seed, people, number FROM numbers WHERE experiment = ?"
             known = database.execute(row, (experiment,)).fetchone()
@@ -137,25 +167,33 @@ class Ledger:
                 database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?)", (experiment, *known))
         if known[:2] != (seed, people):
             raise TermsRefused(
-                "the experiment's draw of people is another than before", field="seed", remedy="do not take part"
+                "the experiment's draw of people is not the one of before", field="seed", remedy="do not take part"
             )
         return int(known[2])
 
     def payments(self) -> list[Payment]:
-        """Everything that was paid for."""
+        """Return everything that was paid for."""
         with self._file.transaction() as database:
             return _payments(database)
 
     def waiting(self) -> list[SealedReport]:
-        """Reports that no door has answered for good."""
+        """Return the reports that no endpoint has answered for good."""
         with self._file.transaction() as database:
-            rows = database.execute("SELECT experiment, door, body FROM outbox ORDER BY experiment")
+            rows = database.execute("SELECT experiment, endpoint, body FROM outbox ORDER BY experiment")
             return [SealedReport(*row) for row in rows]
 
     def discard(self, experiment: str) -> None:
         """Overwrite the sealed report of an experiment, since it was answered or is withdrawn; its payment stays."""
         with self._file.transaction() as database:
             database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
+
+
+def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:
+    limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, most, strict=True)]
+    for limit in limits:
+        if not limit.most >= 0:
+            raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
+    return limits
 
 
 def _paid(database: sqlite3.Connection, experiment: str) -> bool:
@@ -167,7 +205,7 @@ def _payments(database: sqlite3.Connection) -> list[Payment]:
 
 
 def default_path() -> Path:
-    """Where the ledger is unless the application says so: ``PRIVATEER_LEDGER``, or among the user's state."""
+    """Return where the ledger is if the application does not say: ``PRIVATEER_LEDGER``, or in the user's state."""
     named = os.environ.get("PRIVATEER_LEDGER")
     if named:
         return Path(named)

@@ -10,20 +10,20 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
     epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)""",
     """CREATE TABLE IF NOT EXISTS numbers (
     experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, door TEXT NOT NULL, body BLOB NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, endpoint TEXT NOT NULL, body BLOB NOT NULL)""",
 )
 _EARLIER: Final = {
     "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
     "numbers": {"experiment", "seed", "people", "number"},
 }
-"""Tables of ledgers that were not marked yet, and the columns that they all have."""
+"""Tables of ledgers of the time before versions, and the columns that they all have."""
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -33,14 +33,14 @@ class LedgerFile:
     Parameters
     ----------
     path
-        Made if missing, for its user alone.
+        The file; made if missing, for its user alone.
     today
-        Days since 1970, for payments of a time when no day was written down.
+        Days since 1970; the day of payments from before the ledger wrote days.
 
     Raises
     ------
     InputError
-        If the file cannot be used, is damaged, or is no ledger.
+        If the file cannot be used, is damaged, or is not a ledger.
     """
 
     def __init__(self, path: Path, today: int) -> None:
@@ -57,7 +57,7 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that alone writes, durable when the context is left; undone if it is left by an exception.
+        """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
 
         Raises
         ------
@@ -83,18 +83,26 @@ def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
         return
     if application == _APPLICATION and version > _VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    if application != 0 or not _is_earlier(database):
+    if application == _APPLICATION and all(_EARLIER[table] <= _columns(database, table) for table in _EARLIER):
+        database.execute("ALTER TABLE outbox RENAME COLUMN door TO endpoint")
+    elif application == 0 and _is_earlier(database):
+        _mark(database, today)
+    else:
         raise _damaged()
+    database.execute(f"PRAGMA user_version={_VERSION}")
+
+
+def _mark(database: sqlite3.Connection, today: int) -> None:
+    """Make an empty file, or a ledger of the time before versions, a marked ledger."""
     for statement in _SCHEMA:
         database.execute(statement)
     if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
         database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
     database.execute(f"PRAGMA application_id={_APPLICATION}")
-    database.execute(f"PRAGMA user_version={_VERSION}")
 
 
 def _is_earlier(database: sqlite3.Connection) -> bool:
-    """Whether a file without a mark is empty, or a ledger of a version that wrote none."""
+    """Tell whether a file without a mark is empty, or a ledger of a version that wrote no mark."""
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return all(_EARLIER.get(table, {""}) <= _columns(database, table) for table in tables)
 
@@ -111,7 +119,7 @@ def _unusable() -> InputError:
 
 def _damaged() -> InputError:
     return InputError(
-        "the file is damaged, or no ledger",
+        "the file is damaged, or not a ledger",
         field="ledger",
         remedy="put a copy of it back, or name another file: a new one does not know what was reported",
     )

@@ -1,18 +1,28 @@
-"""Taking part in one round: checked terms, arms, and sealed reports. For n people at once; a device has n = 1."""
+"""Taking part in one round: checked terms, decisions, and sealed reports. For n people at once; a device has n = 1."""
 
 import os
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy
-from privateer.errors import InputError, TermsRefused
-from privateer.experiment import Spec
+from privateer.algorithms import algorithm
+from privateer.codec import decode
+from privateer.contributions import BoundedVectors, KeyedValues
+from privateer.decisions import Decisions
+from privateer.errors import InputError, Malformed, SpecError, TermsRefused
+from privateer.policy import Policy, Recalling
+from privateer.sampling.entropy import SecureNoise
+from privateer.spec import Spec, parse_spec
+from privateer.terms import Terms
 from privateer.verification import Limits, verify
-from privateer_client.followed import Followed
+from privateer.wire.envelope import header_of, pieces
+from privateer.wire.publication import decode_publication, digest
+from privateer_client.sealing import OVERHEAD, REPORT_ID_SIZE, Sealer
 
 
-class Participation(Followed):
+class Participation:
     """A publication that this device has checked and will follow.
 
     Parameters
@@ -20,40 +30,64 @@ class Participation(Followed):
     body
         The publication, as fetched.
     name
-        Of the experiment that was asked for.
+        The name of the experiment that was asked for.
     limits
         What the device accepts.
     cohort
         The source that the person belongs to; empty for the experiment's own people.
 
+    Attributes
+    ----------
+    round, spec, policy
+        The parts of the publication.
+    header
+        What reports are made for.
+
     Raises
     ------
     TermsRefused
-        If the terms miss the spec's promise or the limits; everything is computed anew from the parameters.
+        If the terms miss the spec's promise or the limits. The device computes both anew from the parameters.
     Malformed
-        If the publication is none, or its parts disagree.
+        If the body is not a publication, or its parts contradict each other.
+    InputError
+        If the experiment has no such cohort.
     """
 
-    spec: Spec
-    policy: PartitionPolicy
-
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "") -> None:
-        super().__init__(body, Spec, PartitionPolicy, "call join_phase, which is for phased experiments")
-        self.policy.check(self.spec.arm_count)
-        self.cohort = cohort
-        self._agree(
-            name,
-            dimension=self.policy.dimension == self.spec.dimension,
-            cohort=not self.policy.cohort or self.spec.source(self.policy.cohort) is not None,
-            deadline=self.round.deadline == 0,
-        )
-        if cohort and self.spec.source(cohort) is None:
+        publication = decode_publication(body)
+        self.round, self.cohort = publication.round, cohort
+        self.spec = _spec(publication.spec)
+        self.policy = _policy(publication.policy, self.spec)
+        self.header = header_of(self.round, digest(body))
+        self._agree(name)
+        if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
-        if self.terms.mechanism == "laplace":
-            raise TermsRefused("a mechanism of the lab", field="mechanism", remedy="do not take part")
         if self.asks:
-            verify(self.terms, self.spec.privacy_of(cohort), self.round.batch, limits)
-        self._prepare()
+            verify(self.terms, self.spec, cohort, self.round, limits)
+        self._sealer = Sealer(self.round, self.header)
+        self._noise = SecureNoise()
+
+    def _agree(self, name: str) -> None:
+        """Refuse a publication whose parts disagree."""
+        round_, spec, terms = self.round, self.spec, self.terms
+        same = {
+            "experiment": round_.experiment == spec.name == name,
+            "version": round_.version == self.policy.version,
+            "model": round_.model == spec.privacy.model == terms.model,
+            "batch": round_.batch == terms.batch,
+            "messages": round_.messages == terms.messages,
+            "cohort": self.policy.cohort in spec.cohorts,
+            "deadline": round_.deadline == 0 or spec.round_seconds > 0,
+            "sealed_size": round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + terms.mechanism.report_size,
+        }
+        for field, agrees in same.items():
+            if not agrees:
+                raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
+
+    @property
+    def terms(self) -> Terms:
+        """How reports of this round are randomized."""
+        return self.policy.terms
 
     @property
     def asks(self) -> bool:
@@ -63,47 +97,81 @@ class Participation(Followed):
     @property
     def waits(self) -> bool:
         """Whether the turn of this person's cohort is still to come."""
-        turns = [source.name for source in self.spec.cohorts] + [""]
+        turns = self.spec.cohorts
         return self.round.batch > 0 and turns.index(self.policy.cohort) < turns.index(self.cohort)
 
-    def slots(self, people: int) -> NDArray[np.uint32]:
-        """Fresh slots, to be drawn before the contexts are looked at; shape (n,)."""
+    def coins(self, people: int) -> NDArray[np.uint32]:
+        """Draw fresh public coins, shape (n,); draw them before anybody looks at the contexts."""
         return np.frombuffer(os.urandom(4 * people), dtype=np.uint32)
 
-    def choose(self, contexts: NDArray[np.float64], slots: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Arms for contexts (n, d) scaled to [0, 1]; shape (n,)."""
-        return self.policy.choose(contexts, slots)
+    def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
+        """Decide for n people with contexts (n, d), scaled to [0, 1], and coins (n,)."""
+        return cast(Decisions, self.policy.decide(contexts, coins))
 
     def reports(
         self,
         contexts: NDArray[np.float64],
-        slots: NDArray[np.uint32],
-        arms: NDArray[np.int64],
+        coins: NDArray[np.uint32],
+        decisions: Decisions,
         rewards: NDArray[np.float64],
     ) -> list[bytes]:
-        """Sealed reports of n people on one choice each.
+        """Randomize and seal the reports of n people.
 
         Parameters
         ----------
         contexts
             Shape (n, d), scaled to [0, 1].
-        slots, arms
-            Shape (n,): the slots of the choices, and the arms that `choose` gave for them. Where the arm is in the key,
-            the slots of the choices stay here: the reports get slots of their own.
+        coins
+            Shape (n,): the coins of the decisions.
+        decisions
+            As `decide` gave them.
         rewards
-            Shape (n,), scaled to [0, 1].
+            Shape (n, ...), as the policy's ``read`` makes them.
 
         Notes
         -----
-        Privacy cost: ``terms.local_epsilon`` each, pure and local; under ``central`` and ``none`` the records are sent
-        as they are, sealed to the curator. Pay for it before anything is sent.
+        Privacy cost: the promise of ``terms`` each, under the trust model. Pay for it before anything is sent.
         """
-        if self.terms.arm_in_key:
-            slots = self.slots(len(slots))
-        return self._sealed(self.policy.contribute(contexts, slots, arms, rewards))
+        # Coins that chose an arm would tell something about it, so they stay here if the report can do without.
+        coins = self.coins(len(coins)) if self.policy.fresh_coins else coins
+        return self._sealed(self.policy.contribute(contexts, coins, decisions, rewards))
 
     def recorded(
         self, contexts: NDArray[np.float64], arms: NDArray[np.int64], rewards: NDArray[np.float64]
     ) -> list[bytes]:
-        """Sealed reports of n people of a source, on arms (n,) that they played before; as `reports`."""
-        return self._sealed(self.policy.contribute_recorded(contexts, self.slots(len(arms)), arms, rewards))
+        """Randomize and seal the reports of n people of a source on arms (n,) that they played before; see `reports`.
+
+        Only an experiment with sources has such people.
+        """
+        policy = cast(Recalling, self.policy)
+        return self._sealed(policy.recall(contexts, self.coins(len(arms)), arms, rewards))
+
+    def _sealed(self, contributions: KeyedValues | BoundedVectors) -> list[bytes]:
+        """Return what each person sends: all sealed messages, one after another."""
+        mechanism: Any = self.terms.mechanism
+        rows, size = mechanism.randomize(contributions, self._noise), mechanism.report_size
+        reports = [row.tobytes() for row in rows.reshape(len(rows), -1)]
+        return [b"".join(map(self._sealer.seal, pieces(report, size))) for report in reports]
+
+
+def _spec(body: bytes) -> Spec:
+    try:
+        data = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Malformed("not a spec", remedy="fetch the policy again") from None
+    try:
+        return parse_spec(data)
+    except SpecError as error:
+        remedy = "fetch the policy again, or update the client library"
+        raise Malformed(
+            f"not a spec that this device knows: {error.detail}", field=error.field, remedy=remedy
+        ) from None
+
+
+def _policy(body: bytes, spec: Spec) -> Policy:
+    try:
+        policy: Policy = decode(body, algorithm(spec.algorithm.name).policy)
+        policy.check(spec)
+    except SpecError as error:
+        raise TermsRefused("there is no such randomizer", field=error.field, remedy="do not take part") from None
+    return policy

@@ -22,14 +22,14 @@ class Sealer:
     Parameters
     ----------
     round_
-        The published round; its public key is sealed to.
+        The published round; the sealer seals to its public key.
     header
         What the reports are made for.
 
     Raises
     ------
     Malformed
-        If the public key is none.
+        If the public key is not a point that can be sealed to.
     """
 
     def __init__(self, round_: Round, header: Header) -> None:
@@ -38,8 +38,8 @@ class Sealer:
             self._key = X25519PublicKey.from_public_bytes(round_.public_key)
             self.seal(b"")  # a point of low order shows only now, and must not show after the report is paid for
         except ValueError:
-            raise Malformed("the round's public key is none", remedy="fetch the policy again") from None
+            raise Malformed("the round's public key cannot be sealed to", remedy="fetch the policy again") from None
 
     def seal(self, report: bytes) -> bytes:
-        """A fresh report id and ``report``, sealed: 64 bytes longer than the report."""
+        """Seal a fresh report id and ``report``; the result is 64 bytes longer than the report."""
         return _SUITE.encrypt(os.urandom(REPORT_ID_SIZE) + report, self._key, info=self._info)

@@ -1,4 +1,4 @@
-"""How fast the report path is, as a share of what one core can open: both measured in the same run."""
+"""How fast the report path is, as a share of what one core can open; one run measures both."""
 
 import tempfile
 import time
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_lab.demo import demo_spec
 from privateer_lab.load import LoadResult, run_load
-from privateer_lab.rest import ask
+from privateer_lab.rest import create
 from privateer_lab.services import Services, free_port, running
 
 _OPENS: Final = 20_000
@@ -21,7 +21,7 @@ _REPORT: Final = 22
 
 
 def opens_per_second() -> float:
-    """HPKE opens of one report per second on one core: the named reference."""
+    """Measure how many reports one core opens per second (HPKE): the baseline."""
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
     key = X25519PrivateKey.generate()
     sealed = suite.encrypt(bytes(_REPORT), key.public_key(), info=b"bench")
@@ -32,14 +32,14 @@ def opens_per_second() -> float:
 
 
 def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
-    """People through client, shuffler and server over HTTP, sealed and durable.
+    """Have people report through client, shuffler and server over HTTP, sealed and durable.
 
     Parameters
     ----------
     users
         Simulated people.
     batch
-        Sealed reports per upload; 1 as real devices send them.
+        Sealed reports in one upload; real devices send 1.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
         running(Path(folder), free_port(), free_port()) as at,
         ProcessPoolExecutor(_EXPERIMENTS) as drivers,
     ):
-        # While one experiment learns the other's people report, as on a server with more than one.
+        # While one experiment learns, people of the other report, as on a server with more than one.
         names = [f"bench-{number}" for number in range(_EXPERIMENTS)]
         for name in names:
             _create(at, name, users // _EXPERIMENTS)
@@ -61,15 +61,15 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
         loads = [drivers.submit(_drive, where, name, users // _EXPERIMENTS, batch) for name in names]
         results = [load.result() for load in loads]
         seconds = time.perf_counter() - started
-    reference = (before + opens_per_second()) / 2
+    baseline = (before + opens_per_second()) / 2
     rate = sum(result.accepted for result in results) / seconds
     return {
         "people": sum(result.people for result in results),
         "accepted": sum(result.accepted for result in results),
         "reports_per_upload": batch,
         "reports_per_second": rate,
-        "opens_per_second": reference,
-        "share": rate / reference,
+        "opens_per_second": baseline,
+        "share": rate / baseline,
     }
 
 
@@ -79,8 +79,6 @@ def _drive(at: tuple[str, str, Path], name: str, users: int, batch: int) -> Load
 
 
 def _create(at: Services, name: str, users: int) -> None:
-    spec = demo_spec(users).model_copy(update={"population": None})
+    spec = demo_spec(users)
     size = {"round_size": min(5000, users), "round_growth": 0.2, "name": name}
-    body = spec.model_copy(update={"experiment": spec.experiment.model_copy(update=size)})
-    headers = {"Authorization": f"Bearer {at.token}"}
-    ask("POST", f"{at.admin}/experiments", json=body.model_dump(mode="json", exclude_none=True), headers=headers)
+    create(at.admin, spec.model_copy(update={"experiment": spec.experiment.model_copy(update=size)}), at.token)

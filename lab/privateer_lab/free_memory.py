@@ -5,35 +5,13 @@ import os
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError
-
 _PROCESS: Final = Path("/proc/meminfo")
 _GROUP: Final = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> float:
-    """Bytes that this process can still use, by the system and by the container it is in."""
+    """Return the bytes that this process can still use, by the system and by the container it is in."""
     return min(_of_the_system(), _of_the_container())
-
-
-def check_memory(needed: float, free: float, *, what: str, field: str, remedy: str) -> None:
-    """Refuse what cannot fit.
-
-    Parameters
-    ----------
-    needed, free
-        Bytes.
-    what, field, remedy
-        What takes the memory, where it is named, and what to do.
-
-    Raises
-    ------
-    SpecError
-        With both figures.
-    """
-    if needed > free:
-        message = f"{what} needs {needed / 2**30:,.2f} GiB of memory, and {max(free, 0.0) / 2**30:,.2f} GiB are free"
-        raise SpecError(message, field=field, remedy=remedy)
 
 
 def _of_the_system() -> float:

@@ -6,9 +6,9 @@ from scipy.special import stdtrit
 
 
 def interval(values: NDArray[np.float64]) -> float | None:
-    """Half of the 95 % interval of the mean of independent values, (n,), by Student's t; None for a single one.
+    """Return half of the 95 % interval of the mean of independent values, (n,), by Student's t; None for one value.
 
-    Exact for normal values; regrets of a few runs are only roughly so.
+    The interval is exact for normal values; for the regrets of a few runs it is approximate.
     """
     if len(values) < 2:
         return None

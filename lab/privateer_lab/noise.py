@@ -1,4 +1,4 @@
-"""Seeded noise, for simulation and tests only: no session takes it."""
+"""Seeded noise for simulations and tests; no session takes it."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,5 +11,5 @@ class SeededNoise:
         self._rng = np.random.default_rng(seed)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """``count`` words, shape (count,)."""
+        """Return ``count`` words, shape (count,)."""
         return self._rng.integers(0, 2**64, count, dtype=np.uint64)

@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,16 +20,18 @@ from privateer.text import printable
 T = TypeVar("T")
 _WIDE = 10_000
 """Columns of an output that is no terminal, so that nothing wraps."""
+_SHOWN = 8
+"""Items of a list that are shown."""
 screen = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def open_folder(folder: Path) -> None:
-    """Make a folder, and see that files can be written there: before the runs whose figures it is for.
+    """Make a folder and check that files can be written there, before anything runs whose figures it is for.
 
     Raises
     ------
     OSError
-        If that cannot be.
+        If it cannot be made or written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
@@ -37,30 +39,63 @@ def open_folder(folder: Path) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2))
 
 
 def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
-    """A two-column table of names and figures."""
+    """Print a two-column table of names and figures."""
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in rows:
-        table.add_row(escape(printable(name)), escape(printable(readable(value))))
+        table.add_row(_cell(name), _cell(value))
     print_titled(title, table)
 
 
+def print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table with a column for each key of the rows."""
+    table = Table()
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for name in columns:
+        table.add_column(_cell(name), justify="right")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name, "")) for name in columns))
+    print_titled(title, table)
+
+
+def print_tables(title: str, document: Mapping[str, Any]) -> None:
+    """Print a JSON object: its figures and short lists in one table, and a table for each part."""
+    parts = {name: part for name, part in document.items() if _is_part(part)}
+    print_table(title, [(name, value) for name, value in document.items() if name not in parts])
+    for name, part in parts.items():
+        if isinstance(part, dict):
+            print_tables(name, part)
+        else:
+            print_rows(name, part)
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _cell(value: Any) -> str:
+    return escape(printable(readable(value)))
+
+
 def print_titled(title: str, table: Table) -> None:
-    """A table under its title, which may be the longer of the two."""
+    """Print a table under its title, which may be the longer of the two."""
     screen.print(printable(title), style="italic", markup=False, soft_wrap=True)
     screen.print(table)
 
 
 def readable(value: Any) -> str:
-    """A figure for people: thousands separated, four significant digits for small fractions, yes or no."""
+    """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no."""
     if value is None:
         return "none"
+    if isinstance(value, list):
+        shown = ", ".join(readable(one) for one in value[:_SHOWN])
+        return shown if len(value) <= _SHOWN else f"{shown}, ... ({len(value):,} in all)"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -70,7 +105,7 @@ def readable(value: Any) -> str:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Within the block SIGTERM is Ctrl-C."""
+    """Treat SIGTERM as Ctrl-C within the block."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -83,10 +118,10 @@ def _terminable() -> Iterator[None]:
 
 
 def progress(items: Iterable[T], total: int, label: str) -> list[T]:
-    """Collect ``items`` behind a progress bar on standard error, shown on a terminal only.
+    """Collect ``items`` behind a progress bar on standard error, which only a terminal shows.
 
-    A ``total`` of 0 is one that is not known. Ctrl-C and SIGTERM end it, and the processes that work on it: what has
-    come so far is returned, if anything has, and a line says how much that is.
+    A ``total`` of 0 means that it is not known. Ctrl-C and SIGTERM end the work and its processes: what has come so far
+    is returned, if anything has, and a line says how much that is.
     """
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)

@@ -20,18 +20,18 @@ JOBS_MAX: Final = 512
 def each(
     run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None = None, backend: Backend = "processes"
 ) -> Iterator[R]:
-    """Results of ``run(*task)`` as they come, in any order; what a task gives depends on the task alone.
+    """Yield the results of ``run(*task)`` as they come, in any order; a result depends only on its task.
 
     Parameters
     ----------
     run
-        Picklable.
+        A picklable function.
     tasks
-        Arguments; a seed is one of them.
+        Its arguments; a seed is one of them.
     jobs
-        Processes, at most one a task; default one a core of this machine, or all of a cluster.
+        Number of processes, at most one a task; by default one a core of this machine, or all cores of a cluster.
     backend
-        ``ray`` needs the package of that name, and connects as it is configured to.
+        ``ray`` needs the package of that name, which connects as it is configured.
 
     Raises
     ------
@@ -49,12 +49,12 @@ def each(
 
 
 def _on_ray(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None) -> Iterator[R]:
-    # Not through joblib, whose Ray backend gives results when all are there.
+    # Joblib's Ray backend returns results only when all are there.
     try:
         ray = import_module("ray")
     except ImportError:
         raise SpecError("ray is not installed", field="--backend", remedy="pip install ray, or use processes") from None
-    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # those of other runs: the first one is told
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # only the first error is reported
     ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
     remote, left = ray.remote(run), iter(tasks)
     at_once = jobs or int(ray.cluster_resources()["CPU"])

@@ -1,5 +1,6 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,54 +11,52 @@ from numpy.typing import NDArray
 
 from privateer.accounting.amplification import shuffled_delta
 from privateer.errors import SpecError
-from privateer.experiment import BATCH_MAX, BATCH_MIN, Model, Privacy, Spec, parse_spec
-from privateer.terms import honest_count
-from privateer_lab.interval import interval
+from privateer.spec import BATCH_MAX, Privacy, Spec, parse_spec
+from privateer.trust import TRUST, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
+from privateer_lab.summary import regret_figures
 
-MODELS: Final[tuple[Model, ...]] = ("local", "shuffle", "central")
+MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
 EPSILON_MAX: Final = 16
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 SHARES: Final = (0.5, 0.8)
 _DELTA: Final = 1e-6
 _WINDOW: Final = 1.25
-"""What people gain is averaged over this range of their number."""
+"""Gains are averaged over this range of the number of choices."""
 
 
 @dataclass(frozen=True)
 class Variant:
     """A spec under one promise."""
 
-    model: Model
+    model: str
     epsilon: float
     spec: Spec
 
 
-def variants(spec: Spec, models: Iterable[Model], epsilons: Iterable[float]) -> list[Variant]:
-    """The spec under each trust model at each epsilon; sources keep what they are promised.
+def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
+    """Return the spec under each trust model at each epsilon; sources keep their own promises.
 
-    Under shuffle rounds are made as large as ``min_batch``; where delta is needed and the spec has none it is 1e-6.
-    ``local_epsilon_max`` is raised to the largest promise, a source's among them.
+    Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed and the
+    spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
 
     Raises
     ------
     SpecError
-        If the spec cannot be under one of them, e.g. with rounds of ``min_batch`` beyond its horizon.
+        If one of these specs is not possible, e.g. if its rounds exceed its horizon.
     """
     return [Variant(model, epsilon, _under(spec, model, epsilon)) for model in models for epsilon in epsilons]
 
 
-def _under(spec: Spec, model: Model, epsilon: float) -> Spec:
-    given = spec.privacy.model_dump()
-    delta = 0.0 if model == "local" else spec.privacy.delta or _DELTA
-    limit = max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
-    changes = {"model": model, "epsilon": epsilon, "delta": delta, "local_epsilon_max": limit, "calibration": "tight"}
-    size = spec.experiment.round_size
-    if model == "shuffle":
-        size = max(size, spec.privacy.min_batch)
-    data = spec.model_dump() | {"privacy": given | changes}
-    data["experiment"]["round_size"] = size
+def _under(spec: Spec, model: str, epsilon: float) -> Spec:
+    row, data = TRUST[model], spec.model_dump(exclude_none=True)
+    delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
+    data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta, "calibration": "tight"}
+    if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].tight):
+        data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
+    if row.batched and "round_size" in data["experiment"]:
+        data["experiment"]["round_size"] = max(data["experiment"]["round_size"], spec.privacy.min_batch)
     try:
         return parse_spec(data)
     except SpecError as error:
@@ -65,8 +64,13 @@ def _under(spec: Spec, model: Model, epsilon: float) -> Spec:
         raise SpecError(error.detail, field=where, remedy="change it, or choose others with --models") from None
 
 
+def _limit(spec: Spec, epsilon: float) -> float:
+    """The most that a report may cost by itself, which no promise may exceed."""
+    return max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
+
+
 def runs_of(wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend) -> Iterator[tuple[int, Run]]:
-    """Runs of every variant, with its place, as they come."""
+    """Yield the runs of every variant, with its place, as they come."""
     tasks = [(place, variant.spec, seed) for seed in range(seeds) for place, variant in enumerate(wanted)]
     return each(_run, tasks, jobs, backend)
 
@@ -76,12 +80,12 @@ def _run(place: int, spec: Spec, seed: int) -> tuple[int, Run]:
 
 
 def people_needed(run: Run, share: float) -> int | None:
-    """People after whom the policy has this share of what the best policy earns above the best constant arm.
+    """Return after how many people the policy earns this share of what the best policy earns above the best constant.
 
-    The share is of the people within a quarter more; None if no policy of the run has it, or no arm is worse for
-    anybody.
+    The share is that of the people within a quarter more. It is None if no policy of the run has it, or no constant
+    option is worse for anybody. Where a choice is made for everybody, the number is that of the choices.
     """
-    people, regret, constant, _ = np.array([(0, 0.0, 0.0, 0.0), *run.path]).T
+    people, regret, constant, _ = _curves(run)
     ends = np.minimum(np.searchsorted(people, _WINDOW * people, side="left"), len(people) - 1)
     lost, could = regret[ends] - regret, constant[ends] - constant
     worthwhile = (could > 0) & (ends > np.arange(len(people)))
@@ -89,20 +93,24 @@ def people_needed(run: Run, share: float) -> int | None:
     return int(people[reached][0]) if reached.any() else None
 
 
+def _curves(run: Run) -> NDArray[np.float64]:
+    """The path from its beginning, shape (4, points)."""
+    return np.array([(0, 0.0, 0.0, 0.0), *run.path]).T
+
+
 def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
-    """What a promise costs and earns: regret with its spread, and people needed (median over seeds)."""
-    regret = np.array([run.regret for run in runs])
-    constant = float(np.mean([run.best_constant_regret for run in runs]))
+    """Return what a promise costs and earns: regret with its spread, and people needed (median over seeds)."""
+    figures = regret_figures([run.regret for run in runs])
+    mean, constant = figures["regret_mean"], float(np.mean([run.best_constant_regret for run in runs]))
     return {
         "model": variant.model,
         "epsilon": variant.epsilon,
         "delta": variant.spec.privacy.delta,
-        "people": runs[0].people,
-        "regret_mean": float(regret.mean()),
-        "regret_ci95": interval(regret),
-        "regret_worst": float(regret.max()),
+        "people": runs[0].choices,
+        **figures,
         "best_constant_regret": constant,
-        "gain": 1 - float(regret.mean()) / constant if constant > 0 else None,
+        "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
+        "gain": 1 - mean / constant if mean is not None and constant > 0 else None,
         "people_needed": {f"{share:g}": _median([people_needed(run, share) for run in runs]) for share in SHARES},
         "path": curve(runs),
     }
@@ -115,32 +123,28 @@ def _median(found: list[int | None]) -> int | None:
 
 
 def curve(runs: list[Run], points: int = 24) -> list[dict[str, float]]:
-    """Mean and worst regret a person against people, at numbers of people in geometric steps."""
-    first, last = max(run.path[0][0] for run in runs), runs[0].people
+    """Return mean and worst regret a choice against choices, in geometric steps."""
+    first, last = max(run.path[0][0] for run in runs), runs[0].choices
     at = np.unique(np.geomspace(min(first, last), last, points).astype(np.int64))
-    regrets = np.array([_regret_at(run, at) for run in runs]) / at
+    curves = [_curves(run) for run in runs]
+    regrets = np.array([np.interp(at, seen, regret) for seen, regret, *_ in curves]) / at
     rows = zip(at.tolist(), regrets.mean(axis=0).tolist(), regrets.max(axis=0).tolist(), strict=True)
     return [{"people": people, "regret_mean": mean, "regret_worst": worst} for people, mean, worst in rows]
 
 
-def _regret_at(run: Run, people: NDArray[np.int64]) -> NDArray[np.float64]:
-    seen, regret, *_ = np.array([(0, 0.0, 0.0, 0.0), *run.path]).T
-    return np.asarray(np.interp(people, seen, regret))
-
-
 @lru_cache(maxsize=256)
 def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> int | None:
-    """The smallest batch whose reports may cost ``local_epsilon`` alone and keep a promise of ``epsilon`` shuffled.
+    """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
 
-    One that a spec may name: None if none is large enough. For a report of two symbols; larger alphabets need a
-    little more.
+    None if no batch that a spec may name is large enough. The number is for reports of two symbols; larger alphabets
+    need a little more.
     """
 
     def enough(batch: int) -> bool:
-        honest, delta = honest_count(privacy, batch), privacy.delta or _DELTA
+        honest, delta = honest_people(privacy, batch), privacy.delta or _DELTA
         return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
 
-    low, high = BATCH_MIN - 1, BATCH_MIN
+    low, high = 0, 1
     while not enough(high):
         if high == BATCH_MAX:
             return None
@@ -151,18 +155,24 @@ def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> in
     return high
 
 
-def batches(spec: Spec, epsilons: Iterable[float]) -> list[dict[str, Any]]:
-    """For each promise under shuffle: the smallest ``min_batch`` that doubles a report's epsilon, and that frees it.
+def batches(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
+    """Return, for each promise about a batch, the least ``min_batch`` that doubles a report's epsilon, and at its most.
 
-    As in the runs (`variants`) a report may cost the promise at least.
+    Reports without an epsilon of their own are left out: they are private in a batch of any size or in none.
     """
-    return [_batches(spec.privacy, epsilon, max(epsilon, spec.privacy.local_epsilon_max)) for epsilon in epsilons]
+    return [_batches(one.spec.privacy, one.epsilon) for one in wanted if _amplified(one.spec)]
 
 
-def _batches(privacy: Privacy, epsilon: float, limit: float) -> dict[str, Any]:
+def _amplified(spec: Spec) -> bool:
+    terms = spec.planned("")
+    return terms is not None and terms.trust.batched and math.isfinite(terms.mechanism.local_epsilon)
+
+
+def _batches(privacy: Privacy, epsilon: float) -> dict[str, Any]:
+    limit = privacy.local_epsilon_max
     return {
         "epsilon": epsilon,
-        "delta": privacy.delta or _DELTA,
+        "delta": privacy.delta,
         "min_batch_to_double": smallest_batch(privacy, epsilon, 2 * epsilon) if 2 * epsilon <= limit else None,
         "local_epsilon_max": limit,
         "min_batch_at_max": smallest_batch(privacy, epsilon, limit),

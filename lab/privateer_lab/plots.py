@@ -1,6 +1,7 @@
 """Figures, without a display; written as PNG and as vectors side by side."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +26,26 @@ _STYLE: Final[Any] = {
 
 
 def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
-    """A figure with axes ``axes[0]``, ``axes[1]``, ... in a row of ``height``, or in several of equal length."""
+    """Return a figure and its axes, shape (count or more,), in as many rows of equal length as they need."""
     plt.rcParams.update(_STYLE)
     rows = math.ceil(count / _IN_A_ROW)
     columns = math.ceil(count / rows)
     figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.6 * columns, height * rows), squeeze=False)
     figure.suptitle(title, fontsize=11, x=0.02, ha="left")
     return figure, axes.ravel()
+
+
+def from_zero(axes: Iterable[Any], label: str) -> None:
+    """Name the horizontal axes, and let the vertical ones begin at 0."""
+    for axis in axes:
+        axis.set_xlabel(label)
+        axis.set_ylim(bottom=0)
+        in_thousands(axis)
+
+
+def in_thousands(axis: Any) -> None:
+    """Write large ticks of a horizontal axis as 20k."""
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

@@ -1,32 +1,37 @@
-"""What the command line asks the server."""
+"""What the command line asks the services."""
 
 from typing import Any, Final
 
 import httpx
 
 from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer.spec import Spec
 from privateer.wire.problem import slug_of
 
 _ELSEWHERE: Final = {
     "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),
-    "--admin-url": ("this is not the server's private listener", "port 8002 unless you changed it"),
+    "--admin-url": ("this is not the server's private listener", "its port is 8002 unless you changed it"),
 }
-"""What a service without the page is not, by the option that named it."""
+"""What to say if the address has no such page, by the option that named the address."""
 
 
 class RemoteError(PrivateerError):
-    """A problem that the server answered with."""
+    """A problem that a service answered with."""
+
+
+class NotThere(RemoteError):
+    """The service has no such thing."""
 
 
 def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
-    """The JSON answer of a service; ``field`` is the option that names its address.
+    """Return the JSON answer of a service; ``field`` is the option that names its address.
 
     Raises
     ------
     RemoteError
         If the service answers with a problem; carries its field, detail and remedy.
     Unavailable
-        If it does not answer, or not as a Privateer server does.
+        If it does not answer, or not as a Privateer service does.
     """
     answer = _object(_asked(method, url, field, **options))
     if answer is None:
@@ -34,18 +39,24 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     return answer
 
 
+def create(admin: str, spec: Spec, token: str | None) -> Any:
+    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do."""
+    body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    return ask("POST", f"{admin}/experiments", field="--admin-url", json=body, headers=bearer(token))
+
+
 def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
-    """The bytes that a service answers with; raises what `ask` does."""
+    """Return the bytes that a service answers with; raises what `ask` does."""
     return _asked("GET", url, field, **options).content
 
 
 def bearer(token: str | None) -> dict[str, bytes]:
-    """The header that carries the admin token.
+    """Return the header that carries the admin token.
 
     Raises
     ------
     SpecError
-        If there is none.
+        If there is no token.
     """
     if not token:
         remedy = "set it to the server's; for a new server, openssl rand -hex 16 makes one"
@@ -73,8 +84,9 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
     if slug == NotFound.slug and problem.get("detail") == "no such page" and field in _ELSEWHERE:
         detail, remedy = _ELSEWHERE[field]
         return RemoteError(detail, field=field, remedy=remedy)
+    kind = NotThere if slug == NotFound.slug else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
-    return RemoteError(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    return kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:

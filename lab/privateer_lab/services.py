@@ -28,7 +28,7 @@ class Processes:
     Parameters
     ----------
     quiet
-        Whether they log warnings and errors alone.
+        Whether they log only warnings and errors.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -37,16 +37,16 @@ class Processes:
         self._how: dict[str, tuple[str, dict[str, str], str]] = {}
 
     def start(self, name: str, how: tuple[str, dict[str, str], str] | None = None) -> None:
-        """Start a process: its module, environment and address, or as it was started before."""
+        """Start a process by its module, environment and address, or as it was started before."""
         module, environment, url = self._how[name] = how or self._how[name]
         here = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
         settings = os.environ | here | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
-        # -P: what lies about in the working directory is not imported.
+        # -P: modules in the working directory are not imported.
         code = f"{self._before}from {module} import main; main()"
         self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings)
 
     def wait(self, name: str) -> None:
-        """Return when a process is ready.
+        """Wait until a process is ready.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class Processes:
         deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
         while time.monotonic() < deadline:
             ready = _is_ready(url)
-            if self._running[name].poll() is not None:  # whoever answered was another process
+            if self._running[name].poll() is not None:  # another process has answered
                 break
             if ready:
                 return
@@ -64,7 +64,7 @@ class Processes:
         raise Unavailable(f"the {name} did not start", remedy="see its message above")
 
     def watch(self) -> NoReturn:
-        """Look at the processes once a second.
+        """Check once a second that the processes run.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Processes:
             time.sleep(1)
 
     def pid(self, name: str) -> int:
-        """The id of a process."""
+        """Return the id of a process."""
         return self._running[name].pid
 
     def kill(self, name: str) -> None:
@@ -88,7 +88,7 @@ class Processes:
         self._running[name].wait()
 
     def stop(self) -> None:
-        """End all; the shuffler first, since it is the server's guest."""
+        """End both processes; the shuffler first, since it depends on the server."""
         for process in reversed(self._running.values()):
             process.terminate()
             process.wait(timeout=_START_SECONDS)
@@ -103,20 +103,20 @@ def _is_ready(url: str) -> bool:
 
 @dataclass(frozen=True)
 class Services:
-    """Where the running services are.
+    """The running services.
 
     Attributes
     ----------
     server, shuffler
-        Their public listeners.
+        Addresses of their public listeners.
     admin, shuffler_admin
-        Their private ones.
+        Addresses of their private listeners.
     token
-        What creates experiments.
+        The admin token.
     sender_key
         File of a key that both trust with several people's reports at once.
     processes
-        They themselves.
+        Their processes.
     """
 
     server: str
@@ -129,14 +129,14 @@ class Services:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on now."""
+    """Return a port of the loopback interface on which nobody listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def check_ports(ports: Mapping[str, int]) -> None:
-    """See that nobody listens on these ports, by the options that name them.
+    """Check that nobody listens on these ports, given by the options that name them.
 
     Raises
     ------
@@ -166,8 +166,8 @@ def running(
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
 
-    ``private`` are the ports of the private listeners, the server's first; free ones if not given. ``quiet`` services
-    log warnings and errors alone.
+    ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
+    only warnings and errors.
 
     Raises
     ------

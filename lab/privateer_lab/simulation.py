@@ -1,46 +1,68 @@
-"""An experiment in one process: the same policies, mechanisms and learners, and simulated people."""
+"""An experiment in one process: the schedule, policies and mechanisms of the services, and simulated people."""
 
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy
-from privateer.contributions import KeyedValues, merged
-from privateer.errors import SpecError
-from privateer.experiment import Source, Spec, Turn, next_turn
-from privateer_lab.cells import BinLaw, Cells, can_aggregate
-from privateer_lab.environments import Population, population_for
-from privateer_lab.interval import interval
+from privateer.contributions import merged
+from privateer.decisions import Arms, Decisions, Plays
+from privateer.policy import Boxes
+from privateer.spec import Spec
+from privateer.terms import Terms
+from privateer.trust import TRUST
+from privateer_lab.cells import BoxPeople, Cells, can_aggregate
+from privateer_lab.devices import arms_before, scaled, scaled_rewards
+from privateer_lab.environments import Environment, Played, environment_for
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
-from privateer_server.algorithms import Learner, learner_for
+from privateer_server.schedule import Schedule, Step
 
-_BY_BINS: Final = 2000
+_BY_BOXES: Final = 2000
 """Smaller rounds are drawn faster one by one."""
 _BLOCK: Final = 1 << 18
 """Most people drawn one by one at a time."""
+_FEW: Final = 20
+"""Runs that ask a few thousand people each take less time than a second process takes to start."""
+_FIGURES: Final = ("regret", "uniform_regret", "best_constant_regret", "reward", "people", "rounds")
+_SENT: Final = ("messages", "bytes", "bits")
+Point = tuple[int, float, float, float]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What people sent: how many reported, their messages, and the bytes and bits in them before sealing."""
+
+    people: int = 0
+    messages: int = 0
+    bytes: int = 0
+    bits: int = 0
 
 
 @dataclass(frozen=True)
 class Run:
-    """One seed's outcome. Regrets are sums, over people, of expected reward lost against the best arm.
+    """What came of one seed. Regrets are sums of expected reward lost against the best option, over all choices.
 
     Attributes
     ----------
     regret, uniform_regret, best_constant_regret
-        Of the learned policy, of uniformly random arms, and of the single arm that is best on the whole.
+        The learned policy's regret, that of options at random, and that of the single option that is best on the whole.
     reward
-        Mean reward received by a person, in the reward's own units.
-    people, rounds, bins
-        People simulated, rounds closed, and bins at the end.
+        Mean reward of a choice, in the reward's own units; expected where a choice is made for everybody.
+    people, rounds
+        People who chose, or reported on what was chosen for everybody; and rounds that were closed.
+    facts
+        What the learner and the environment say of the end, by name.
+    costs
+        What people sent.
     path
-        After each round of the experiment's own people, and at the end: people so far, and regret, best constant
-        regret, uniform regret so far.
+        After each round of the experiment's own people, and at the end: choices so far, and regret, best constant
+        regret, uniform regret so far. Everybody's own choice counts, or each time that an action is played.
+    terms
+        The terms of the rounds of the experiment's own people, one for each event.
     """
 
     seed: int
@@ -50,221 +72,260 @@ class Run:
     reward: float
     people: int
     rounds: int
-    bins: int
-    path: tuple[tuple[int, float, float, float], ...]
+    facts: dict[str, float]
+    costs: Costs
+    path: tuple[Point, ...]
+    terms: tuple[Terms, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def choices(self) -> int:
+        """How often anything was chosen."""
+        return self.path[-1][0]
+
+    def figures(self) -> dict[str, float]:
+        """Return all figures by name, without the path; the names are those of `figures_of`."""
+        sent = {name: getattr(self.costs, name) for name in _SENT}
+        return {name: getattr(self, name) for name in _FIGURES} | self.facts | sent
+
+
+def figures_of(spec: Spec) -> list[str]:
+    """Name the figures that a run of the spec has."""
+    return [*_FIGURES, *Simulation(spec, 0).facts(), *_SENT]
 
 
 def simulate_once(
-    spec: Spec, seed: int, one_by_one: bool = False, watch: Callable[[PartitionPolicy], object] | None = None
+    spec: Spec, seed: int, one_by_one: bool = False, watch: Callable[[Step], object] | None = None
 ) -> Run:
     """Simulate an experiment from its first round to its horizon.
 
     Parameters
     ----------
     spec
-        With a ``population``.
+        A spec with a ``population``.
     seed
-        Of contexts, rewards, slots and privacy noise: the same seed gives the same run.
+        Seeds contexts, rewards, coins and privacy noise: the same seed gives the same run.
     one_by_one
-        Draw people one by one where their sums by bin could be drawn, whose law is the same.
+        Draw people one by one even where their sums could be drawn box by box with the same distribution.
     watch
-        Is called with the policy of every round.
+        Is called with each step that is played: every round, and the end if anybody is left to play it.
     """
-    run = _Running(spec, seed, one_by_one, watch or (lambda _: None))
-    turn = next_turn(spec, None)
-    while turn.batch:
-        run.close_round(turn)
-        turn = next_turn(spec, turn)
-    left = spec.experiment.horizon - run.people
-    if left:
-        run.finish(left)
-    return run.outcome()
+    return Simulation(spec, seed, one_by_one).run(watch or (lambda _: None))
 
 
-class _Running:
-    """A run under way: learner state and sums."""
+class Simulation:
+    """A run under way.
 
-    def __init__(self, spec: Spec, seed: int, one_by_one: bool, watch: Callable[[PartitionPolicy], object]) -> None:
-        self.spec, self.seed, self.watch = spec, seed, watch
-        self.population: Population = population_for(spec, seed)
-        self.cells: Cells | None = None
-        if not one_by_one and can_aggregate(self.population, spec):
-            self.cells = Cells(self.population)
+    Attributes
+    ----------
+    step
+        The round that is open, or the end.
+    """
+
+    def __init__(self, spec: Spec, seed: int, one_by_one: bool = False) -> None:
+        self.spec, self.seed = spec, seed
+        self.environment = environment_for(spec, seed)
+        self.sources = {source.name: environment_for(spec, seed, source.population) for source in spec.sources}
         self.rng = np.random.default_rng([seed, 1])
-        self.learner: Learner = learner_for(spec)
-        self.state = self.learner.start()
-        self.sources = {source.name: population_for(_of_source(spec, source), seed) for source in spec.sources}
-        self.people = self.rounds = 0
+        self.schedule = Schedule(spec)
+        self.step = self.schedule.open(self._seed())
+        self.cells: Cells | None = None
+        if not one_by_one and _has_boxes(self.step.policy) and can_aggregate(self.environment, spec):
+            self.cells = Cells(self.environment)
+        self.people = self.choices = self.rounds = 0
         self.expected = self.best = self.received = 0.0
-        self.by_arm = np.zeros(spec.arm_count)
-        self.path: list[tuple[int, float, float, float]] = []
+        self.by_option = np.zeros(len(spec.options))
+        self.costs = Costs()
+        self.terms: dict[Any, Terms] = {}
+        self.path: list[Point] = []
 
-    def policy(self, batch: int, cohort: str = "") -> PartitionPolicy:
-        return self.learner.policy(self.state, self.rounds + 1, batch, int(self.rng.integers(2**63)), cohort)
+    def _seed(self) -> int:
+        return int(self.rng.integers(2**63))
 
-    def close_round(self, turn: Turn) -> None:
-        policy = self.policy(turn.batch, turn.cohort)
-        self.watch(policy)
-        mechanism = policy.mechanism
-        if self.cells and turn.batch >= _BY_BINS and not turn.cohort:
-            release = mechanism.simulate_counts(*self.play_bins(policy, turn.batch, self.cells), self.rng)
-        else:
-            release = self.release(policy, mechanism, turn)
-        self.state = self.learner.learn(self.state, policy, release)
+    def run(self, watch: Callable[[Step], object]) -> Run:
+        """Play all rounds, and then the last policy to the horizon."""
+        while self.step.batch:
+            watch(self.step)
+            self.close_round()
+        if self.finish():
+            watch(self.step)
+        return self.outcome()
+
+    def close_round(self) -> None:
+        """Have the people of the open round report, and open the next one."""
+        step, terms = self.step, self.step.policy.terms
+        release = self.release(step)
         self.rounds += 1
-        if not turn.cohort:
-            self.mark()
+        self._pay(step.batch, terms)
+        if not step.policy.cohort:
+            self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
+            self._mark()
+        self.step = self.schedule.close(step, release, self._seed())
 
-    def mark(self) -> None:
-        """Note where the run stands."""
-        constant, uniform = self.best - float(np.max(self.by_arm)), self.best - float(self.by_arm.mean())
-        self.path.append((self.people, self.best - self.expected, constant, uniform))
+    def _pay(self, people: int, terms: Terms) -> None:
+        messages, mechanism, paid = people * terms.messages, terms.mechanism, self.costs
+        self.costs = Costs(
+            paid.people + people,
+            paid.messages + messages,
+            paid.bytes + messages * mechanism.report_size,
+            paid.bits + messages * mechanism.message_bits,
+        )
 
-    def release(self, policy: PartitionPolicy, mechanism: Any, turn: Turn) -> Any:
-        """The release of people drawn one by one, in blocks, so that memory does not grow with their number."""
-        starts = range(0, turn.batch, _BLOCK)
-        told = (self.tell(policy, turn, start, min(_BLOCK, turn.batch - start)) for start in starts)
-        sampled = policy.terms.mechanism in ("laplace", "signed-symbol") or len(starts) == 1
-        # Where slots ask about arms, slots and what people tell of the past are not independent.
-        independent = policy.terms.arm_in_key or policy.terms.mechanism == "laplace" or not turn.cohort
-        if sampled and independent:
-            return reduce(merged, (mechanism.simulate(block, self.rng) for block in told))
+    def _mark(self) -> None:
+        constant, uniform = self.best - float(np.max(self.by_option)), self.best - float(self.by_option.mean())
+        self.path.append((self.choices, self.best - self.expected, constant, uniform))
+
+    def release(self, step: Step) -> Any:
+        """Draw the release of a round."""
+        policy = step.policy
+        if policy.draw is not None:
+            # People and noise are drawn apart, round by round, so that trust models are compared on the same people.
+            people, noise = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
+            return policy.terms.mechanism.simulate(self.play(policy, step.batch, people), noise)
+        if self.cells and step.batch >= _BY_BOXES and not policy.cohort and _has_boxes(policy):
+            return policy.terms.mechanism.simulate_counts(*self.play_boxes(policy, step.batch, self.cells), self.rng)
+        return self._release_in_blocks(step)
+
+    def _release_in_blocks(self, step: Step) -> Any:
+        """Draw the release of people drawn one by one, in blocks, so that memory does not grow with their number."""
+        policy, mechanism = step.policy, step.policy.terms.mechanism
+        blocks = _blocks(step.batch)
+        contributed = (
+            self.recall(policy, step.seen + start, people) if policy.cohort else self.play(policy, people, self.rng)
+            for start, people in blocks
+        )
+        # A curator adds its noise once, to all blocks.
+        additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
+        # Where coins ask people of a source about arms, they say something about what these people contribute.
+        independent = not policy.cohort or policy.fresh_coins or policy.terms.calibration == "published"
+        if additive and independent:
+            return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
         noise, total = SeededNoise(self.rng), mechanism.empty()
-        for block in told:
+        for block in contributed:
             total = mechanism.add(total, mechanism.randomize(block, noise))
         return mechanism.release(total, noise)
 
-    def tell(self, policy: PartitionPolicy, turn: Turn, start: int, people: int) -> KeyedValues:
-        return self.recorded(policy, turn.seen + start, people) if turn.cohort else self.play(policy, people)
+    def recall(self, policy: Any, seen: int, people: int) -> Any:
+        """Return what the next people of a source contribute about arms that they played before."""
+        source, environment = self.spec.source(policy.cohort), self.sources[policy.cohort]
+        raw = environment.contexts(seen, people, self.rng)
+        arms = arms_before(source, len(self.spec.options), people, self.rng)
+        rewards = scaled_rewards(environment.rewards(raw, Arms(arms), self.rng), self.spec)
+        coins = self.rng.integers(0, 2**32, people, dtype=np.uint32)
+        return policy.recall(scaled(raw, self.spec), coins, arms, rewards)
 
-    def recorded(self, policy: PartitionPolicy, seen: int, people: int) -> KeyedValues:
-        """What the next people of a source have to tell of arms that they played before."""
-        source, population = self.spec.source(policy.cohort), self.sources[policy.cohort]
-        raw = population.contexts(seen, people, self.rng)
-        shares = None if source is None or source.shares == "unknown" else np.array(source.shares)
-        arms = self.rng.choice(self.spec.arm_count, people, p=shares)
-        rewards = self.scaled_rewards(population.rewards(raw, arms, self.rng))
-        slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
-        return policy.contribute_recorded(scaled(raw, self.spec), slots, arms, rewards)
-
-    def finish(self, people: int) -> None:
-        """Let the people who are left play the final policy."""
-        policy = self.policy(0)
-        if self.cells and people >= _BY_BINS:
-            self.play_bins(policy, people, self.cells)
-        else:
-            for start in range(0, people, _BLOCK):
-                self.play(policy, min(_BLOCK, people - start))
-        self.mark()
-
-    def play_bins(self, policy: PartitionPolicy, people: int, cells: Cells) -> tuple[NDArray[np.int64], int]:
-        """As `play` for ``people`` drawn by bins: counts by key, arm and reward, and people without a key.
-
-        Expected rewards are those of the bins, so regret has the same mean and less spread by chance.
-        """
-        phases = cells.population.phases(self.people, people)
-        keyed = sum(self._play_phase(policy, some, cells.law(policy, phase)) for phase, some in phases)
-        return policy.by_key(np.asarray(keyed)), people - int(np.sum(keyed))
-
-    def _play_phase(self, policy: PartitionPolicy, people: int, law: BinLaw) -> NDArray[np.int64]:
-        """Counts by key, arm and reward of ``people`` of one phase."""
-        visitors = self.rng.multinomial(people, law.masses)
-        played = visitors[:, None] * (np.arange(law.means.shape[1]) == policy.active.argmax(axis=1)[:, None])
-        played[policy.bins] = self.rng.multinomial(visitors[policy.bins], policy.layout.shares)
-        wins = self.rng.binomial(played, np.clip(law.means, 0.0, 1.0))
-        self.people += people
-        self.received += float(wins.sum())
-        self.expected += float((played * law.means).sum())
-        self.best += float(visitors @ law.best)
-        self.by_arm += visitors @ law.means
-        return np.asarray(np.stack([played - wins, wins], axis=-1)[policy.bins])
-
-    def play(self, policy: PartitionPolicy, people: int) -> KeyedValues:
-        """Let ``people`` play, bring the sums up to date, and return what they have to tell."""
-        raw = self.population.contexts(self.people, people, self.rng)
-        slots = self.rng.integers(0, 2**32, people, dtype=np.uint32)
+    def play(self, policy: Any, people: int, rng: np.random.Generator) -> Any:
+        """Have ``people`` take part: count what is played and return what they contribute."""
+        raw = self.environment.contexts(self.people, people, rng)
+        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
         contexts = scaled(raw, self.spec)
-        arms = policy.choose(contexts, slots)
-        means = self.population.means(raw)
-        rewards = self.population.rewards(raw, arms, self.rng)
+        decisions = policy.decide(contexts, coins)
+        rewards = self.environment.rewards(raw, decisions, rng)
         self.people += people
-        self.received += float(rewards.sum())
-        self.expected += float(means[np.arange(people), arms].sum())
-        self.best += float(np.amax(means, axis=1).sum())
-        self.by_arm += means.sum(axis=0)
-        return policy.contribute(contexts, self.report_slots(policy, slots), arms, self.scaled_rewards(rewards))
+        self._count(decisions, self.environment.play(decisions, raw), rewards)
+        if isinstance(decisions, Plays):
+            return policy.contribute(contexts, coins, decisions, rewards)
+        if policy.fresh_coins:  # the coins that chose the arm would tell something about it
+            coins = rng.integers(0, 2**32, people, dtype=np.uint32)
+        return policy.contribute(contexts, coins, decisions, scaled_rewards(rewards, self.spec))
 
-    def report_slots(self, policy: PartitionPolicy, slots: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Slots of the reports of people whose choices had these."""
-        return self.rng.integers(0, 2**32, len(slots), dtype=np.uint32) if policy.terms.arm_in_key else slots
+    def _count(self, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
+        self.choices += played.times
+        self.received += played.expected if isinstance(decisions, Plays) else float(rewards.sum())
+        self.expected += played.expected
+        self.best += played.best
+        self.by_option += played.by_option
 
-    def scaled_rewards(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-        low, high = self.spec.reward.low, self.spec.reward.high
-        return np.clip((rewards - low) / (high - low), 0.0, 1.0)
+    def finish(self) -> bool:
+        """Play the last policy to the horizon; tell whether anything was left to choose."""
+        policy, before = self.step.policy, self.choices
+        nobody = self.environment.contexts(self.people, 0, self.rng)
+        decisions = policy.decide(scaled(nobody, self.spec), np.zeros(0, np.uint32))
+        if isinstance(decisions, Plays):
+            self._count(decisions, self.environment.play(decisions, nobody), np.zeros(0))
+        elif left := self.spec.experiment.horizon - self.people:
+            self._play_out(policy, left)
+        if self.choices > before:
+            self._mark()
+        return self.choices > before
+
+    def _play_out(self, policy: Any, people: int) -> None:
+        if self.cells and people >= _BY_BOXES and _has_boxes(policy):
+            self.play_boxes(policy, people, self.cells)
+            return
+        for _, some in _blocks(people):
+            self.play(policy, some, self.rng)
+
+    def play_boxes(self, policy: Boxes, people: int, cells: Cells) -> tuple[NDArray[np.int64], int]:
+        """Have ``people`` take part, drawn box by box; return their counts as ``simulate_counts`` takes them.
+
+        Expected rewards are those of the boxes, so regret has the same mean and a smaller variance.
+        """
+        phases = cells.environment.phases(self.people, people)
+        played = sum(self._play_phase(some, policy, cells.people_of(policy, phase)) for phase, some in phases)
+        return policy.count(np.asarray(played))
+
+    def _play_phase(self, people: int, policy: Boxes, here: BoxPeople) -> NDArray[np.int64]:
+        """Count ``people`` of one phase by box, arm and reward 0 or 1."""
+        visitors, shares, asked = self.rng.multinomial(people, here.masses), policy.shares, policy.undecided
+        chosen = visitors[:, None] * (np.arange(shares.shape[1]) == shares.argmax(axis=1)[:, None])
+        chosen[asked] = self.rng.multinomial(visitors[asked], shares[asked])
+        wins = self.rng.binomial(chosen, np.clip(here.means, 0.0, 1.0))
+        self.people += people
+        self.choices += people
+        self.received += float(wins.sum())
+        self.expected += float((chosen * here.means).sum())
+        self.best += float(visitors @ here.best)
+        self.by_option += visitors @ here.means
+        return np.stack([chosen - wins, wins], axis=-1)
+
+    def facts(self) -> dict[str, float]:
+        """Return what the learner and the environment say of where the run stands."""
+        figures = self.schedule.learner.figures(self.step.state)
+        return figures | self.environment.facts(self.step.policy)
 
     def outcome(self) -> Run:
-        _, regret, constant, uniform = self.path[-1]
+        """Return the record of the run."""
+        choices, regret, constant, uniform = self.path[-1]
         return Run(
             seed=self.seed,
             regret=regret,
             uniform_regret=uniform,
             best_constant_regret=constant,
-            reward=self.received / self.people,
+            reward=self.received / choices,
             people=self.people,
             rounds=self.rounds,
-            bins=len(self.state.depths),
+            facts=self.facts(),
+            costs=self.costs,
             path=tuple(self.path),
+            terms=tuple(self.terms.values()),
         )
 
 
-def _of_source(spec: Spec, source: Source) -> Spec:
-    return spec.model_copy(update={"population": source.population or spec.population})
+def _has_boxes(policy: Any) -> TypeGuard[Boxes]:
+    return hasattr(type(policy), "edges") and hasattr(type(policy), "count")
 
 
-def scaled(raw: NDArray[np.float64], spec: Spec) -> NDArray[np.float64]:
-    """Features of raw contexts, (n, d), clipped to the spec's bounds and scaled to [0, 1], as a device does."""
-    bounds = [(feature.low, feature.high) for feature in spec.context.features.values()]
-    low, high = np.array(bounds).T
-    return np.asarray(np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0))
+def _blocks(people: int) -> list[tuple[int, int]]:
+    """First person and size of each block."""
+    return [(start, min(_BLOCK, people - start)) for start in range(0, people, _BLOCK)]
 
 
 def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:
-    """Runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes (default: one a core); without their paths.
+    """Yield the runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes; without their paths.
+
+    By default a process a core works on them, or this one alone where runs are shorter than the start of a process.
 
     Raises
     ------
     SpecError
         If the spec has no population.
     """
-    if spec.population is None:
-        raise SpecError("missing", field="population", remedy="add [population] name = 'peaks' to the spec")
+    few = seeds <= _FEW and Schedule(spec).open(0).policy.draw is not None
+    jobs = jobs or (1 if few else None)
     return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs, backend)
 
 
 def simulate_in_short(spec: Spec, seed: int) -> Run:
-    """As `simulate_once`, without the path: as long as the rounds are many, and runs may be many as well."""
-    return replace(simulate_once(spec, seed), path=())
-
-
-def summary(runs: list[Run], started: float) -> dict[str, Any]:
-    """Figures over runs; regret intervals are 95 % for the mean (`interval`)."""
-    regret = np.array([run.regret for run in runs])
-    wall = time.perf_counter() - started
-    people = sum(run.people for run in runs)
-    return {
-        "regret_mean": float(regret.mean()),
-        "regret_ci95": interval(regret),
-        "regret_worst": float(regret.max()),
-        "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
-        "best_constant_regret": float(np.mean([run.best_constant_regret for run in runs])),
-        "reward_mean": float(np.mean([run.reward for run in runs])),
-        "users": runs[0].people,
-        "seeds": len(runs),
-        "users_per_second": people / wall,
-        "wall_seconds": wall,
-        "runs": [_row(run) for run in sorted(runs, key=lambda run: run.seed)],
-    }
-
-
-def _row(run: Run) -> dict[str, Any]:
-    return {name: value for name, value in asdict(run).items() if name != "path"}
+    """Simulate as `simulate_once` does, and drop the path but for its end: rounds may be many, and so may runs."""
+    run = simulate_once(spec, seed)
+    return replace(run, path=run.path[-1:])

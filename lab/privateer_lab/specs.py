@@ -3,64 +3,51 @@
 from pathlib import Path
 from typing import Any
 
+from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.errors import SpecError
-from privateer.experiment import Spec, parse_spec
-from privateer.families import AnySpec, parse_any_spec
+from privateer.spec import Spec, parse_spec
 from privateer.tables import read_tables
+from privateer_lab.environments import check_population
 
 
 def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec:
-    """The partition experiment's spec in a file, with settings applied.
+    """Read the spec in a file, with settings applied.
 
     Parameters
     ----------
     path
-        TOML file.
+        TOML file. It may name a CSV file of actions, one a line, whose path is relative to its own.
     settings
         ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
     users
-        The horizon, if given.
+        The number of people, if given.
 
     Raises
     ------
     SpecError
-        If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid or of
-        another algorithm.
+        If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid.
     """
     data = read_tables(path, settings, "SPEC")
-    if _algorithm(data) == "phased":
-        raise SpecError("this is for the partition algorithm", field="algorithm.name", remedy="use privateer simulate")
-    _set_people(data, "horizon", users)
-    return parse_spec(data)
-
-
-def load_any_spec(path: Path, settings: list[str], users: int | None = None) -> AnySpec:
-    """As `load_spec`, for a spec of any family; of a phased one ``users`` are the population.
-
-    Actions may be in a CSV file, one a line, whose path is relative to the spec's.
-    """
-    data = read_tables(path, settings, "SPEC")
-    _set_people(data, "people" if _algorithm(data) == "phased" else "horizon", users)
+    if users is not None and isinstance(data.setdefault("experiment", {}), dict):
+        data["experiment"][_people_key(data)] = users
     actions = data.get("actions")
     if isinstance(actions, dict) and "path" in actions:
-        data["actions"] = {**actions, "vectors": _rows(path.parent / str(actions["path"]))}
-        del data["actions"]["path"]
-    return parse_any_spec(data)
+        rest = {key: value for key, value in actions.items() if key != "path"}
+        data["actions"] = {**rest, "vectors": _rows(path.parent / str(actions["path"]))}
+    spec = parse_spec(data)
+    check_population(spec)
+    return spec
 
 
-def _algorithm(data: dict[str, Any]) -> Any:
-    """Its name, as far as the tables have one."""
+def _people_key(data: dict[str, Any]) -> str:
+    """The key of ``experiment`` that holds the number of people, as far as the tables name an algorithm."""
     section = data.get("algorithm")
-    return section.get("name") if isinstance(section, dict) else None
-
-
-def _set_people(data: dict[str, Any], key: str, users: int | None) -> None:
-    if users is not None and isinstance(data.setdefault("experiment", {}), dict):
-        data["experiment"][key] = users
+    name = section.get("name") if isinstance(section, dict) else None
+    return algorithm(name).spec.people_key if name in ALGORITHMS else Spec.people_key
 
 
 def _rows(path: Path) -> list[list[float]]:
-    """Vectors of a CSV file."""
+    """Read the vectors of a CSV file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         return [[float(cell) for cell in line.split(",")] for line in lines if line.strip()]

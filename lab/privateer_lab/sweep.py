@@ -1,4 +1,4 @@
-"""Runs over many settings of a spec, in one tidy table that an interrupted sweep goes on with."""
+"""Runs over many settings of a spec, in one tidy table; an interrupted sweep goes on with it."""
 
 import csv
 import fcntl
@@ -6,24 +6,23 @@ import hashlib
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from privateer.errors import SpecError
-from privateer.experiment import Spec
+from privateer.spec import Spec
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_in_short
 
-_FIGURES: Final = tuple(field.name for field in fields(Run) if field.name not in ("seed", "path"))
 CELLS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One row to be: swept settings, the seed, and the spec that they make."""
+    """One row of the table to be: swept settings, the seed, and the spec that they make."""
 
     settings: tuple[str, ...]
     spec: Spec
@@ -31,17 +30,17 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What the row is of: the same spec, files of people and seed give the same row, whatever the sweep."""
+        """What makes the row: the same spec, files of people and seed give the same row in every sweep."""
         digest = hashlib.sha256(self.spec.model_dump_json().encode())
         for population in (self.spec.population, *(source.population for source in self.spec.sources)):
-            for path in getattr(population, "path", "").split(","):
+            for path in str((population or {}).get("path", "")).split(","):
                 digest.update(_content(path.strip()))
         return digest.hexdigest()[:16], self.seed
 
 
 @lru_cache
 def _content(path: str) -> bytes:
-    """Digest of a file; nothing if there is none, which the run will say."""
+    """Return the digest of a file, or nothing if it cannot be read: the run will say so."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
@@ -50,7 +49,7 @@ def _content(path: str) -> bytes:
 
 
 def parse_axes(options: list[str]) -> dict[str, list[str]]:
-    """Keys and their values from ``section.key=value,value`` options; commas in brackets or quotes are the value's.
+    """Read keys and their values from ``section.key=value,value``; commas in brackets or quotes belong to the value.
 
     Raises
     ------
@@ -70,7 +69,7 @@ def parse_axes(options: list[str]) -> dict[str, list[str]]:
 
 
 def _values(text: str) -> list[str]:
-    """Of an option: parted at commas outside of brackets and quotes."""
+    """Split the values of an option at commas outside of brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if letter == "," and not depth and not quote:
@@ -85,7 +84,7 @@ def _values(text: str) -> list[str]:
 
 
 def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell]:
-    """All rows of a sweep.
+    """Return all rows of a sweep.
 
     Raises
     ------
@@ -100,20 +99,22 @@ def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell
 
 
 def combinations(axes: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Values of each combination, and the ``section.key=value`` settings that make it."""
+    """Yield the values of each combination, and the ``section.key=value`` settings that make it."""
     for values in itertools.product(*axes.values()):
         yield values, [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
 
 
 class Journal:
-    """A CSV file that rows are appended to as they come, each in one write; held against other sweeps.
+    """A CSV file to which rows are appended as they come, each in one write; it is locked against other sweeps.
 
     Parameters
     ----------
     path
-        Of the file; a row cut off at the end, by a kill, is dropped.
+        The file; a row at the end that was cut off, by a kill, is dropped.
     axes
         Swept keys: the first columns.
+    figures
+        Names of what runs measure: the columns after the seed.
 
     Raises
     ------
@@ -121,9 +122,9 @@ class Journal:
         If the file holds another table, or another sweep writes it.
     """
 
-    def __init__(self, path: Path, axes: Iterable[str]) -> None:
-        self.path = path
-        self.columns = [*axes, "seed", *_FIGURES, "spec"]
+    def __init__(self, path: Path, axes: Iterable[str], figures: Iterable[str]) -> None:
+        self.path, self.figures = path, list(figures)
+        self.columns = [*axes, "seed", *self.figures, "spec"]
         self._file = path.open("a+", encoding="utf-8", newline="")
         try:
             self._hold()
@@ -147,7 +148,7 @@ class Journal:
             ) from None
 
     def _recover(self) -> set[tuple[str, int]]:
-        """What the file's rows are of; its table begins here if it is empty or was cut off in its first line."""
+        """Return the keys of the file's rows; begin the table if it is empty or was cut off in its first line."""
         try:
             self._file.seek(0)
             text = self._file.read()
@@ -174,14 +175,13 @@ class Journal:
         self._file.flush()
 
     def missing(self, wanted: list[Cell]) -> list[Cell]:
-        """Rows that are not there yet, each once though two settings make the same spec."""
+        """Return the rows that are not there yet, each once even if two settings make the same spec."""
         return list({cell.key: cell for cell in wanted if cell.key not in self._done}.values())
 
     def append(self, cell: Cell, run: Run) -> None:
         """Add a row."""
-        digest, seed = cell.key
-        figures = [getattr(run, name) for name in _FIGURES]
-        self._append([*cell.settings, seed, *figures, digest])
+        (digest, seed), found = cell.key, run.figures()
+        self._append([*cell.settings, seed, *(found.get(name, "") for name in self.figures), digest])
 
 
 def _line(values: list[Any]) -> str:
@@ -196,14 +196,14 @@ def run_cell(cell: Cell) -> tuple[Cell, Run]:
 
 
 def sweep(wanted: list[Cell], journal: Journal, jobs: int | None, backend: Backend) -> Iterator[Cell]:
-    """Fill in the rows that are missing, one by one as they come."""
+    """Fill in the missing rows, one by one as they come."""
     for cell, run in each(run_cell, [(cell,) for cell in journal.missing(wanted)], jobs, backend):
         journal.append(cell, run)
         yield cell
 
 
 def write_parquet(journal: Path, path: Path) -> None:
-    """The table of a journal as Parquet, with numbers for what looks like numbers, but for digests."""
+    """Write the table of a journal as Parquet; what looks like a number becomes one, except for digests."""
     from pyarrow import csv as tables
     from pyarrow import parquet, string
 

@@ -18,7 +18,7 @@ class Schedule:
     Parameters
     ----------
     spec
-        Of the experiment.
+        The experiment's spec.
 
     Attributes
     ----------

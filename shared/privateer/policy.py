@@ -63,11 +63,11 @@ class Policy(Protocol):
         Parameters
         ----------
         contexts, coins
-            As in `decide`; where `fresh_coins` is set, coins drawn for the reports alone.
+            The arguments of `decide`; where `fresh_coins` is set, coins drawn for the reports alone.
         decisions
-            As `decide` gave them.
+            What `decide` returned.
         rewards
-            As `read` makes them.
+            What `read` returns, person by person.
         """
         ...
 
@@ -104,6 +104,11 @@ class Boxes(Protocol):
     @property
     def shares(self) -> Array:
         """Probability of each arm in every box, over coins, shape (boxes, arms)."""
+        ...
+
+    @property
+    def undecided(self) -> NDArray[np.int64]:
+        """Boxes in which coins choose the arm, shape (undecided,); in the others it is the one with share 1."""
         ...
 
     def names(self) -> list[Hashable]:

@@ -78,14 +78,16 @@ class _Cohort:
 
     def check(self) -> None:
         """Refuse rows that contradict themselves, the promise or the certificate."""
-        given, rows = self._promise.certificate, self._rows()
+        given, rows = self._promise.certificate, {place: self._terms(place, row) for place, row in self._rows().items()}
         check_certificate(given)
+        claimed = {claim.against: _parts(claim.event) for claim in given.claims}
         for place, terms in rows.items():
             try:
-                alone = self._made([terms])
+                claims = self._made([terms]).claims
             except SpecError as error:
                 raise _refused(f"{error.field}: {error.detail}", f"{place}.mechanism") from None
-            _check(_covers(given, alone), "the certificate does not cover it", f"{place}.mechanism")
+            covered = all({claim.event, None} & claimed.get(claim.against, {None}) for claim in claims)
+            _check(covered, "the certificate does not cover it", f"{place}.mechanism")
         field = _difference(self._made(rows.values()), given)
         differs = "the certificate is not the one that the rounds make"
         _check(field is None, differs, f"{self._where}certificate.{field}")
@@ -93,22 +95,19 @@ class _Cohort:
     def _made(self, terms: Iterable[Terms]) -> Certificate:
         return certify(self._record.experiment, self._privacy, terms, planned=self._promise.planned is not None)
 
-    def _rows(self) -> dict[str, Terms]:
-        """Return the terms of every round by its place in the record."""
+    def _rows(self) -> dict[str, Planned]:
+        """Return every round by its place in the record."""
         rounds, planned = self._promise.rounds, self._promise.planned
         where = f"{self._where}planned"
         _check(bool(rounds) != (planned is not None), "must be there just where there are no rounds", where)
-        if planned is not None:
-            return {where: self._terms(where, planned)}
-        for row in rounds:
-            _check_received(f"{self._where}rounds.{row.version}", row)
-        places = {f"{self._where}rounds.{row.version}": row for row in rounds}
-        return {place: self._terms(place, row) for place, row in places.items()}
+        return {where: planned} if planned else {f"{self._where}rounds.{row.version}": row for row in rounds}
 
     def _terms(self, place: str, row: Planned) -> Terms:
         """Check that what follows from the batch does: the number of honest people above all."""
         privacy, batch = self._privacy, row.batch
         batched = privacy.trust.batched
+        if isinstance(row, Row):
+            _check_received(place, row)
         possible = max(1, batched * privacy.min_batch) <= batch <= _PEOPLE_MAX
         _check(possible, "there is no such batch under this promise", f"{place}.batch")
         honest = honest_people(privacy, math.ceil(self._record.least_share * batch))
@@ -117,6 +116,8 @@ class _Cohort:
             terms = terms_of(row, self._spec, privacy)
         except SpecError as error:
             raise _refused(error.detail, f"{place}.{error.field}") from None
+        quiet = privacy.trust.promises or terms.mechanism.released is None
+        _check(quiet, "has noise, and nothing is promised", f"{place}.mechanism")
         alone = terms.mechanism.local_epsilon
         fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not batched
         _check(fits, f"a report alone costs {alone:g}, above privacy.local_epsilon_max", f"{place}.mechanism")
@@ -148,14 +149,8 @@ def _difference(made: Certificate, given: Certificate) -> str | None:
     return None
 
 
-def _covers(given: Certificate, alone: Certificate) -> bool:
-    """Whether the events of one round are among those that are given, against the same adversaries."""
-    claimed = {claim.against: claim.event for claim in given.claims}
-    return all(_part(claim.event, claimed.get(claim.against)) for claim in alone.claims)
-
-
-def _part(event: Event | None, whole: Event | None) -> bool:
-    return whole is None or event == whole or (isinstance(whole, Parallel) and event in whole.events)
+def _parts(event: Event | None) -> set[Event | None]:
+    return set(event.events) if isinstance(event, Parallel) else {event}
 
 
 def _check(good: bool, detail: str, field: str) -> None:

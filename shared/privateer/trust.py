@@ -73,7 +73,7 @@ class Trust:
     Attributes
     ----------
     name
-        As specs have it.
+        The name that specs give it.
     sees
         What the server sees of a person.
     endpoint
@@ -266,7 +266,7 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
     Parameters
     ----------
     privacy
-        Of the spec.
+        The ``[privacy]`` of a spec.
     batch
         People of the round.
     question

@@ -12,7 +12,8 @@ from privateer.trust import honest_people
 from privateer.wire.publication import Round
 
 _BATCH_MAX: Final = 100_000_000
-_MESSAGES_MAX: Final = 1 << 17
+_WORK_MAX: Final = {"messages": 1 << 17, "directions": 1024, "seed": (1 << 64) - 1}
+"""What a mechanism may ask of a device, where it has such a size."""
 _REMEDY: Final = "do not take part"
 
 
@@ -93,7 +94,8 @@ def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> No
     fewest = max(spec.fewest(facts.batch), row.batched * privacy.min_batch)
     enough = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"
     _check(facts.fewest >= fewest, enough, "least")
-    _check(1 <= terms.messages <= _MESSAGES_MAX, f"a person sends at most {_MESSAGES_MAX} messages", "messages")
+    for name, most in _WORK_MAX.items():
+        _check(0 <= getattr(terms.mechanism, name, 0) <= most, f"must be 0 to {most}", name)
 
 
 def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> None:

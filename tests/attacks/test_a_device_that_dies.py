@@ -36,7 +36,7 @@ session.report(1.0)
 
 
 class Counting:
-    """A door that counts each report once, as the server's does."""
+    """An endpoint that counts each report once, as the server's does."""
 
     def __init__(self) -> None:
         self.lock, self.seen, self.accepted = Lock(), set[bytes](), 0
@@ -74,7 +74,7 @@ def test_the_next_start_sends_what_was_paid_for(died: Path) -> None:
     assert len(Ledger(died / "ledger.db").payments()) == 1
 
 
-def test_what_the_door_took_before_the_device_died_counts_once(died: Path) -> None:
+def test_what_the_endpoint_took_before_the_device_died_counts_once(died: Path) -> None:
     endpoint = Counting()
     endpoint.seen.add((died / "sent").read_bytes())
     assert client(died, endpoint).resend() == {"test": Outcome.ACCEPTED}

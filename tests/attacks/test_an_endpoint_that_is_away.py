@@ -1,4 +1,4 @@
-"""A door that is away, or behind something that answers for it, loses no report that was paid for."""
+"""An endpoint that is away, or behind something that answers for it, loses no report that was paid for."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,9 +10,8 @@ import pytest
 from privateer.errors import AlreadyReported, NotFound, RoundClosed, Unavailable, WrongDigest
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
-from tests.support.devices import StillTime, still
+from tests.support.devices import Drawn, StillTime, still
 from tests.support.phases import LIMITS, small_spec
-from tests.support.phases import published as published_phase
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
 
@@ -21,7 +20,7 @@ DOWN = httpx.ConnectError("down")
 
 
 class Endpoint:
-    """A server with a policy; its door answers what it is told to, and remembers what it was sent."""
+    """A server with a policy; its endpoint answers what it is told to, and remembers what it was sent."""
 
     def __init__(self, answer: httpx.Response | Exception | None, body: bytes | None = None) -> None:
         self.answer = answer
@@ -114,7 +113,7 @@ def test_a_device_keeps_trying_for_its_patience(tmp_path: Path, time: StillTime)
     assert len(time.pauses) >= 6
 
 
-def test_a_door_that_comes_back_in_time_is_not_missed(tmp_path: Path, time: StillTime) -> None:
+def test_an_endpoint_that_comes_back_in_time_is_not_missed(tmp_path: Path, time: StillTime) -> None:
     began = time.now
 
     class Restarting(Endpoint):
@@ -130,7 +129,7 @@ def test_a_door_that_comes_back_in_time_is_not_missed(tmp_path: Path, time: Stil
     assert outcomes == [Outcome.ACCEPTED] * 20
 
 
-def test_what_a_door_asks_for_is_honoured_within_patience(tmp_path: Path, time: StillTime) -> None:
+def test_what_an_endpoint_asks_for_is_honoured_within_patience(tmp_path: Path, time: StillTime) -> None:
     busy = httpx.Response(503, headers={"retry-after": "3"})
     assert report(Endpoint(busy), tmp_path) == "pending"
     assert time.pauses
@@ -138,14 +137,14 @@ def test_what_a_door_asks_for_is_honoured_within_patience(tmp_path: Path, time: 
 
 
 @pytest.mark.parametrize("asked", ["999999999", "9" * 5000, "-1", "nan", "Wed, 21 Oct 2065 07:28:00 GMT", "3 s"])
-def test_a_door_cannot_hold_a_device(tmp_path: Path, time: StillTime, asked: str) -> None:
+def test_an_endpoint_cannot_hold_a_device(tmp_path: Path, time: StillTime, asked: str) -> None:
     began = time.now
     endpoint = Endpoint(httpx.Response(503, headers={"retry-after": asked}))
     assert report(endpoint, tmp_path) == "pending"
     assert time.now - began <= 10
 
 
-def test_a_door_that_hangs_delays_a_join_by_one_timeout(tmp_path: Path, time: StillTime) -> None:
+def test_an_endpoint_that_hangs_delays_a_join_by_one_timeout(tmp_path: Path, time: StillTime) -> None:
     """Five reports wait; together they are tried no longer than one request may take."""
     asked: list[float] = []
 
@@ -189,7 +188,7 @@ def test_what_is_answered_for_good_is_deleted(tmp_path: Path, final: httpx.Respo
     assert all(sealed not in file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_a_report_goes_to_the_door_it_was_made_for_and_to_no_other(tmp_path: Path) -> None:
+def test_a_report_goes_to_the_endpoint_it_was_made_for_and_to_no_other(tmp_path: Path) -> None:
     """A server, a shuffler and an application that changed their minds do not get what was meant for others."""
     endpoint = Endpoint(DOWN, published(shuffle_spec()))
     assert report(endpoint, tmp_path, "http://first") == "pending"
@@ -211,7 +210,7 @@ def test_tries_and_pauses_do_not_depend_on_the_record(
     seen = []
     for person, reward in enumerate((0.0, 1.0)):
         (tmp_path / str(person)).mkdir()
-        monkeypatch.setattr("privateer_client.pace._RANDOM.uniform", lambda low, high: high)
+        monkeypatch.setattr("privateer_client.delivery._RANDOM.uniform", lambda low, high: high)
         endpoint, before = Endpoint(httpx.Response(503)), len(time.pauses)
         session = device(endpoint, tmp_path / str(person)).join("test")
         session.choose({"x1": reward, "x2": 1 - reward})
@@ -233,18 +232,17 @@ async def test_async_clients_resend_too(tmp_path: Path) -> None:
     assert len(set(endpoint.bodies)) == 1
 
 
-def test_vectors_of_a_phase_wait_as_well(tmp_path: Path) -> None:
-    """A long report, sent by a client that is started for the next phase."""
-    endpoint = Endpoint(DOWN, published_phase(small_spec("shuffle")))
+def test_vectors_wait_as_well(tmp_path: Path) -> None:
+    """A long report, sent by a client that is started for the next round."""
+    endpoint = Endpoint(DOWN, published(small_spec("shuffle")))
 
-    def phases() -> Client:
-        ledger, transport = Ledger(tmp_path / "ledger.db"), httpx.MockTransport(endpoint)
+    def started() -> Client:
+        ledger, transport = Drawn(tmp_path / "ledger.db", endpoint.publication, 0), httpx.MockTransport(endpoint)
         return Client("http://s", shuffler="http://m", limits=LIMITS, ledger=ledger, transport=transport)
 
-    session = phases().join_phase("test")
-    session.asked = True
-    assert session.report(dict.fromkeys(session.plays, 0.25)) == "pending"
+    session = started().join("test")
+    assert session.report(dict.fromkeys(session.choose(), 0.25)) == "pending"
     tried, endpoint.answer = len(endpoint.bodies), None
-    assert not phases().join_phase("test").asked
+    assert not started().join("test").asked
     assert (len(endpoint.bodies), len(set(endpoint.bodies))) == (tried + 1, 1)
-    assert phases().resend() == {}
+    assert started().resend() == {}

@@ -72,7 +72,7 @@ DOCUMENTS: dict[str, Change] = {
     "a claim beside the record": lambda r: r.update(claims=false_claims(r)["claims"]),
     "a certificate in a certificate": lambda r: r["certificate"].update(certificate=true_of(r)),
     "true for a certificate": lambda r: (r.update(true_of(r)), r.update(certificate=True)),
-    "another reader's format": lambda r: r.update(format="privateer/record/2"),
+    "another reader's format": lambda r: r.update(format="privateer/record/1"),
     "certificates of two cohorts exchanged": lambda r: (
         r["sources"][0].update(certificate=r["sources"][1]["certificate"]),
     ),
@@ -116,7 +116,7 @@ def test_a_number_that_json_has_not_is_refused(capsys, tmp_path, number):
     )
     code, err = verify(capsys, tmp_path, text)
     assert code == 2
-    assert "NaN or an infinite number" in err
+    assert "NaN or infinite" in err
 
 
 @pytest.mark.parametrize(
@@ -143,42 +143,77 @@ def row(**told: Any) -> Change:
     return lambda record: record["rounds"][0].update(told)
 
 
+def mechanism(**told: Any) -> Change:
+    return lambda record: record["rounds"][0]["mechanism"].update(told)
+
+
+def coordinates(count: int) -> Change:
+    return lambda record: record["rounds"][0]["mechanism"]["ball"].update(coordinates=count)
+
+
+NORMAL = {"type": "gaussian-vectors", "ball": {"norm": "max", "bound": 1.0, "coordinates": 4}}
 ROWS: list[tuple[str, Change, str]] = [
-    ("local", row(local_epsilon=8.0), "rounds.1.local_epsilon"),
-    ("local", row(local_epsilon=None), "rounds.1.local_epsilon"),
-    ("local", row(mechanism="none"), "rounds.1.mechanism"),
-    ("local", row(standard_deviation=3.0), "rounds.1.deviation"),
+    ("local", mechanism(epsilon=8.0), "rounds.1.mechanism"),
+    ("local", mechanism(epsilon=None), "rounds.1.mechanism"),
+    ("local", mechanism(epsilon=0.0), "rounds.1.mechanism.epsilon"),
+    ("local", mechanism(epsilon=10**400), "rounds.1.mechanism"),
+    ("local", mechanism(buckets=0), "rounds.1.mechanism.symbols"),
+    ("local", mechanism(buckets=True), "rounds.1.mechanism"),
+    ("local", mechanism(type="central-sums"), "rounds.1.mechanism.type"),
+    ("local", mechanism(type="laplace-cells"), "rounds.1.mechanism.type"),
+    ("local", mechanism(type=["signed-symbol"]), "rounds.1.mechanism.type"),
+    ("local", mechanism(standard_deviation=3.0), "rounds.1.mechanism.standard_deviation"),
+    ("local", mechanism(layout={}), "rounds.1.mechanism.layout"),
+    ("local", row(mechanism={}), "rounds.1.mechanism.type"),
+    ("local", row(mechanism="signed-symbol"), "record"),
+    ("local", row(honest=1), "rounds.1.honest"),
     ("local", row(received=2000), "rounds.1.received"),
+    ("local", row(received=-1), "rounds.1.received"),
     ("local", row(version=7), "rounds.version"),
-    ("local", row(version=True), "rounds.version"),
-    ("local", row(surprise=1), "rounds.1.surprise"),
-    ("shuffle", row(local_epsilon=5.999), "rounds.1.local_epsilon"),
-    ("shuffle", row(local_epsilon=6.001), "rounds.1.local_epsilon"),
-    ("shuffle", row(buckets=512), "rounds.1.buckets"),
-    ("shuffle", row(elsewhere=True), "rounds.1.buckets"),
+    ("local", row(version=0), "record"),
+    ("local", row(version=True), "record"),
+    ("local", row(surprise=1), "record"),
+    ("published", mechanism(type="signed-symbol"), "rounds.1.mechanism.type"),
+    ("shuffle", mechanism(epsilon=3.999), "rounds.1.mechanism"),
+    ("shuffle", mechanism(epsilon=4.001), "rounds.1.mechanism"),
+    ("shuffle", mechanism(buckets=512), "rounds.1.mechanism"),
+    ("shuffle", mechanism(elsewhere=True), "rounds.1.mechanism"),
     ("shuffle", row(honest=1000), "rounds.1.honest"),
     ("shuffle", row(batch=2000), "rounds.1.honest"),
     ("shuffle", row(batch=999), "rounds.1.batch"),
     ("shuffle", row(batch=10**400), "rounds.1.batch"),
-    ("shuffle", row(batch=2000, honest=1800, received=1900), "rounds.1.honest"),
+    ("shuffle", row(batch=2000, honest=1800, received=1900), "rounds.1.mechanism"),
     ("shuffle", lambda r: r["rounds"][1].update(released=True, received=899), "rounds.2.released"),
-    ("central", row(standard_deviation=4.0), "rounds.1.deviation"),
-    ("central", row(standard_deviation=0), "rounds.1.deviation"),
-    ("central", row(local_epsilon=1.0), "rounds.1.local_epsilon"),
-    ("none", row(standard_deviation=9.0), "rounds.1.deviation"),
-    ("phased-local", row(mechanism="normal", directions=0, chosen=0, standard_deviation=9e4), "rounds.1.mechanism"),
-    ("phased-normal", row(standard_deviation=2e5), "rounds.1.deviation"),
-    ("phased-normal", row(coordinates=6), "rounds.1.bound"),
-    ("phased-shuffle", row(bits=4), "rounds.1.bits"),
-    ("phased-shuffle", row(probability=0.01), "rounds.1.chance"),
-    ("phased-shuffle", row(levels=5), "rounds.1.levels"),
-    ("phased-shuffle", row(coordinates=6), "rounds.1.coordinates"),
+    ("central", mechanism(standard_deviation=4.0), "rounds.1.mechanism"),
+    ("central", mechanism(standard_deviation=0), "rounds.1.mechanism"),
+    ("central", mechanism(standard_deviation=0, scale=4.0), "rounds.1.mechanism"),
+    ("central", mechanism(standard_deviation=-1.0), "rounds.1.mechanism.standard_deviation"),
+    ("central", mechanism(epsilon=1.0), "rounds.1.mechanism.epsilon"),
+    ("central-pure", mechanism(scale=2.0), "rounds.1.mechanism"),
+    ("none", mechanism(standard_deviation=9.0), "rounds.1.mechanism"),
+    ("phased-local", row(mechanism=NORMAL | {"standard_deviation": 9e4}), "rounds.1.mechanism"),
+    ("phased-local", mechanism(chosen=1025), "rounds.1.mechanism.chosen"),
+    ("phased-local", mechanism(seed=5), "rounds.1.mechanism.seed"),
+    ("phased-normal", mechanism(standard_deviation=2e5), "rounds.1.mechanism"),
+    ("phased-normal", coordinates(6), "rounds.1.mechanism"),
+    ("phased-normal", coordinates(0), "rounds.1.mechanism.coordinates"),
+    ("phased-shuffle", mechanism(bits=4), "rounds.1.mechanism"),
+    ("phased-shuffle", mechanism(probability=0.01), "rounds.1.mechanism"),
+    ("phased-shuffle", mechanism(levels=6), "rounds.1.mechanism"),
+    ("phased-shuffle", mechanism(least=5), "rounds.1.mechanism.least"),
+    ("phased-shuffle", coordinates(6), "rounds.1.mechanism"),
     ("phased-shuffle", row(honest=23), "rounds.1.honest"),
     ("phased-shuffle", row(batch=46), "rounds.1.honest"),
-    ("phased-shuffle", row(mechanism="curated"), "rounds.1.mechanism"),
+    ("phased-shuffle", mechanism(type="central-vectors"), "rounds.1.mechanism.type"),
     ("phased-reduced", lambda r: r.update(least_share=1.0), "rounds.1.honest"),
-    ("phased-central", row(standard_deviation=1.0), "rounds.1.deviation"),
-    ("phased-none", row(standard_deviation=1e5, mechanism="normal"), "rounds.1.mechanism"),
+    ("phased-central", mechanism(standard_deviation=1.0), "rounds.1.mechanism"),
+    ("phased-none", row(mechanism=NORMAL | {"standard_deviation": 1e5}), "rounds.1.mechanism.type"),
+    ("phased-none", mechanism(standard_deviation=1e5), "rounds.1.mechanism"),
+    ("phased-none", lambda r: r.update(sources=record_of("sources")["sources"]), "sources"),
+    ("local", lambda r: r.update(algorithm="magic"), "algorithm"),
+    ("local", lambda r: r.update(model="magic"), "privacy.model"),
+    ("local", lambda r: r.update(delta=1e-6), "privacy.delta"),
+    ("local", lambda r: r["privacy"].update(epsilon=9.0), "privacy"),
 ]
 
 
@@ -191,16 +226,23 @@ def test_a_row_that_its_certificate_does_not_cover_is_refused(capsys, tmp_path, 
     assert f" {field}: " in err
 
 
+def test_a_row_that_does_not_fit_among_rows_that_do(capsys, tmp_path):
+    """A round without noise, in an experiment whose other rounds keep the promise."""
+    record = record_of("central", 3)
+    record["rounds"][1]["mechanism"]["standard_deviation"] = 0.0
+    assert " rounds.2.mechanism: " in verify(capsys, tmp_path, json.dumps(record))[1]
+
+
 def test_a_row_of_a_source_is_named_with_it(capsys, tmp_path):
     record = record_of("sources")
-    record["sources"][0]["rounds"][0]["local_epsilon"] = 5.9
-    assert " sources.clinic.rounds.1.local_epsilon: " in verify(capsys, tmp_path, json.dumps(record))[1]
+    record["sources"][0]["rounds"][0]["mechanism"]["epsilon"] = 3.9
+    assert " sources.clinic.rounds.1.mechanism: " in verify(capsys, tmp_path, json.dumps(record))[1]
 
 
 def test_terms_of_a_cohort_whose_turn_is_to_come_are_checked(capsys, tmp_path):
     record = record_of("sources")
-    record["planned"]["buckets"] = 512
-    assert " planned.buckets: " in verify(capsys, tmp_path, json.dumps(record))[1]
+    record["planned"]["mechanism"]["buckets"] = 512
+    assert " planned.mechanism: " in verify(capsys, tmp_path, json.dumps(record))[1]
     record["planned"] = None
     assert " planned: " in verify(capsys, tmp_path, json.dumps(record))[1]
 
@@ -235,12 +277,15 @@ CLAIMS: list[tuple[str, Change, str]] = [
     ("shuffle", lambda c: c["claims"][0].update(epsilon=1.5), "certificate.claims.0.epsilon"),
     ("shuffle", lambda c: c["claims"][0].update(delta=1e-5), "certificate.claims.0.delta"),
     ("shuffle", lambda c: c["claims"][0].update(against="everybody together"), "certificate.claims.0.against"),
-    ("shuffle", lambda c: c["claims"][0]["event"].update(honest=450), "rounds.1.honest"),
+    ("shuffle", lambda c: c["claims"][0]["event"].update(honest=450), "rounds.1.mechanism"),
     ("shuffle", lambda c: c["claims"][1].update(epsilon=6.0), "certificate.claims.1.epsilon"),
     ("shuffle", lambda c: c.update(assumes=["nothing"]), "certificate.assumes"),
     ("shuffle", lambda c: c.update(assumes=c["assumes"][:1]), "certificate.assumes"),
     ("central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
     ("central", lambda c: c["claims"].pop(), "certificate.claims"),
+    ("hidden", lambda c: c.update(assumes=c["assumes"][:-1]), "certificate.assumes"),
+    ("local", lambda c: c["claims"][1].update(about="context, arm and reward"), "certificate.claims.1.about"),
+    ("central", lambda c: c["claims"][0].update(event=None, epsilon=None), "certificate.claims.0.epsilon"),
     ("phased-shuffle", lambda c: c["claims"].pop(), "certificate.claims"),
     ("phased-shuffle", lambda c: c["claims"][0].update(epsilon=5.0), "certificate.claims.0.epsilon"),
     ("phased-shuffle", lambda c: c.update(assumes=[]), "certificate.assumes"),
@@ -268,7 +313,7 @@ def test_a_promise_at_the_top_that_the_rounds_do_not_keep_is_refused(capsys, tmp
 def test_a_record_whose_rounds_do_not_keep_the_promise_does_not_hold(capsys, tmp_path):
     """Rows and certificate agree, and what they agree on is false: that is exit code 1, as ever."""
     record = record_of("local")
-    record["rounds"][0]["local_epsilon"] = 2.0
+    record["rounds"][0]["mechanism"]["epsilon"] = 2.0
     for claim in record["certificate"]["claims"]:
         claim["event"]["epsilon"] = 2.0
     assert verify(capsys, tmp_path, json.dumps(record)) == (1, "")

@@ -44,11 +44,16 @@ def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
     [
         ("privateer_server.app", {"privateer_client", "privateer_shuffler", "privateer_lab"}),
         ("privateer_client", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
-        ("privateer_lab.load", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
     ],
 )
 def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
     assert not packages(imported_by(f"import {role}")) & others
+
+
+@pytest.mark.parametrize("name", ["privateer_lab.load.command", "privateer_lab.environments"])
+def test_the_load_driver_needs_no_service_and_nothing_of_the_workbench(name: str) -> None:
+    workbench = {"joblib", "matplotlib", "pyarrow", "ray", "typer"}
+    assert not packages(imported_by(f"import {name}")) & {"privateer_server", "privateer_shuffler", *workbench}
 
 
 def test_the_core_imports_nothing_by_itself() -> None:

@@ -17,7 +17,7 @@ SPEC = Path(__file__).parents[2] / "examples" / "adult-shuffle.toml"
 def test_adult_over_http_beats_the_best_constant(tmp_path: Path) -> None:
     """Mean reward of the best constant arm: .290."""
     data = Path(os.environ["PRIVATEER_ADULT"])
-    spec = load_spec(SPEC, []).model_copy(update={"population": None})
+    spec = load_spec(SPEC, []).without_people()
     with running(tmp_path, free_port(), free_port()) as at:
         headers = {"Authorization": f"Bearer {at.token}"}
         body = spec.model_dump(mode="json", exclude_none=True)

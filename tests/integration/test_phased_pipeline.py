@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from privateer.certificate import recompute
-from privateer.phased import PhasedSpec
+from privateer.spec import Spec
 from privateer.record_verification import read_certificates
 from privateer_client import Client, Ledger, Limits, Outcome
-from privateer_lab.load import PhaseResult, run_phases
+from privateer_lab.load import LoadResult, run_load
 from privateer_lab.load.command import main
-from privateer_lab.phased.simulation import simulate_once
 from privateer_lab.services import Services, free_port, running
-from privateer_lab.specs import load_any_spec
+from privateer_lab.simulation import simulate_once
+from privateer_lab.specs import load_spec
 from tests.support.phased import phased_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stations.toml"
@@ -37,39 +37,39 @@ QUICK = {
 STILL = {**QUICK, "privacy.epsilon": None, "privacy.min_batch": None}
 
 
-def create(at: Services, spec: PhasedSpec) -> None:
+def create(at: Services, spec: Spec) -> None:
     body = spec.without_people().model_dump(mode="json", exclude_none=True)
     headers = {"Authorization": f"Bearer {at.token}"}
     answer = httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60)
     assert answer.status_code == 201, answer.text
 
 
-def get(at: Services, spec: PhasedSpec, page: str) -> dict[str, Any]:
+def get(at: Services, spec: Spec, page: str) -> dict[str, Any]:
     return dict(httpx.get(f"{at.server}/experiments/{spec.experiment.name}{page}").json())
 
 
-def drive(at: Services, spec: PhasedSpec, **more: Any) -> PhaseResult:
+def drive(at: Services, spec: Spec, **more: Any) -> LoadResult:
     assert spec.population is not None
-    people = spec.population.model_dump()
-    return run_phases(
+    people = dict(spec.population)
+    return run_load(
         spec.experiment.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=40, **more
     )
 
 
-def assert_true_to_the_process(spec: PhasedSpec, result: PhaseResult, seeds: int) -> None:
+def assert_true_to_the_process(spec: Spec, result: LoadResult, seeds: int) -> None:
     """One run over HTTP is within 5 deviations of the mean of runs in one process, whose law it has."""
-    regrets = np.array([simulate_once(spec, seed)[0].regret for seed in range(seeds)])
+    regrets = np.array([simulate_once(spec, seed).regret for seed in range(seeds)])
     assert abs(result.regret - regrets.mean()) <= 5 * regrets.std(ddof=1)
     assert result.regret < result.uniform_regret / 2
 
 
-def assert_recorded(at: Services, spec: PhasedSpec, result: PhaseResult) -> None:
+def assert_recorded(at: Services, spec: Spec, result: LoadResult) -> None:
     record = get(at, spec, "/privacy")
     assert all(verdict.holds for verdict in recompute(read_certificates(record)[""]))
     counted = sum(row["received"] for row in record["rounds"] if row["released"])
     # Who is cut off after a report was counted and before the answer may find the phase closed when asking again.
     assert result.accepted <= counted <= result.accepted + result.refused["round-closed"]
-    assert len(record["rounds"]) == result.phases
+    assert len(record["rounds"]) == result.rounds
 
 
 def test_shuffled_phases_over_http(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_a_device_of_four_lines(tmp_path: Path) -> None:
         for person in range(20):
             ledger = Ledger(tmp_path / f"{person}.db")
             with Client(at.server, limits=limits, ledger=ledger) as client:
-                session = client.join_phase("test")
-                outcomes.append((session.asked, session.report(dict.fromkeys(session.plays, 0.1))))
+                session = client.join("test")
+                outcomes.append((session.asked, session.report(dict.fromkeys(session.choose(), 0.1))))
         answered = {True: Outcome.ACCEPTED, False: Outcome.NOT_ASKED}
         assert all(outcome is answered[asked] for asked, outcome in outcomes)
         assert get(at, spec, "")["received"] == sum(asked for asked, _ in outcomes)
@@ -170,8 +170,7 @@ def test_the_load_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.nightly
 def test_two_thousand_devices(tmp_path: Path) -> None:
-    spec = load_any_spec(EXAMPLE, [])
-    assert isinstance(spec, PhasedSpec)
+    spec = load_spec(EXAMPLE, [])
     with running(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
         result = drive(at, spec)

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from privateer.certificate import recompute
-from privateer.experiment import Spec
+from privateer.spec import Spec
 from privateer.record_verification import read_certificates
 from privateer.wire.publication import decode_publication
 from privateer_client import Client, Ledger, Outcome

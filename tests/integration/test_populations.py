@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.experiment import Spec
+from privateer.spec import Spec
 from privateer.tables import read_tables
 from privateer_lab.load import run_load
 from privateer_lab.services import free_port, running

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer.experiment import Spec
+from privateer.spec import Spec
 from privateer_lab.baselines.run import play_once
 from privateer_lab.simulation import simulate_once
 from tests.support.specs import make_spec

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.experiment import Turn
-from privateer_lab import simulation
 from privateer_lab.cells import Cells
-from privateer_lab.environments.peaks import Peaks
-from privateer_lab.simulation import simulate_once
-from tests.contract.registry import numbers
+from privateer_lab.environments import environment_for
+from privateer_lab.simulation import Simulation, simulate_once
+from tests.support.boxes import advanced, both_ways
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM, same_law
 
@@ -32,40 +30,28 @@ def spec_of(model: str, **changes: object):
     return make_spec({**PEOPLE, **MODELS[model], **changes})
 
 
-def advanced(model: str):
+def learned(model: str) -> Simulation:
     """A run that has learned three rounds, so that bins are many and some are decided."""
-    run = simulation._Running(spec_of(model), 3, False, lambda _: None)
-    for _ in range(3):
-        run.close_round(Turn("", run.people, 3000))
-    return run
-
-
-def both_ways(run, rounds: int):
-    """Numbers of releases of one round of 3,000 people, drawn by bins and one by one."""
-    policy = run.policy(3000)
-    one = policy.mechanism
-    by_bins = [numbers(one.simulate_counts(*run.play_bins(policy, 3000, run.cells), run.rng)) for _ in range(rounds)]
-    one_by_one = [numbers(one.simulate(run.play(policy, 3000), run.rng)) for _ in range(rounds)]
-    return np.array(by_bins), np.array(one_by_one)
+    return advanced(Simulation(spec_of(model), 3))
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_round_has_the_law_of_its_people(model):
-    run = advanced(model)
-    assert len(run.state.depths) > 1
+    run = learned(model)
+    assert run.facts()["bins"] > 1
     assert same_law(*both_ways(run, 300))
 
 
 def test_another_arms_reward_is_caught(monkeypatch):
     """Planted: every arm wins as the first one does."""
-    made = Cells.law
+    made = Cells.people_of
 
     def wrong(self, policy, phase):
-        law = made(self, policy, phase)
-        return replace(law, means=law.means[:, :1].repeat(law.means.shape[1], axis=1))
+        here = made(self, policy, phase)
+        return replace(here, means=here.means[:, :1].repeat(here.means.shape[1], axis=1))
 
-    monkeypatch.setattr(Cells, "law", wrong)
-    assert not same_law(*both_ways(simulation._Running(spec_of("none"), 3, False, lambda _: None), 100))
+    monkeypatch.setattr(Cells, "people_of", wrong)
+    assert not same_law(*both_ways(Simulation(spec_of("none"), 3), 100))
 
 
 @pytest.mark.parametrize("model", ["local", pytest.param("shuffle", marks=pytest.mark.nightly)])
@@ -75,22 +61,22 @@ def test_whole_runs_have_the_same_law(model):
     runs = [simulate_once(spec, seed) for seed in range(40)]
     others = [simulate_once(spec, seed, one_by_one=True) for seed in range(100, 140)]
     for field in ("regret", "reward", "bins"):
-        left, right = ([getattr(run, field) for run in some] for some in (runs, others))
+        left, right = ([run.figures()[field] for run in some] for some in (runs, others))
         assert stats.ks_2samp(left, right).pvalue > FALSE_ALARM
         assert abs(np.mean(left) - np.mean(right)) < 5.5 * np.hypot(np.std(left), np.std(right)) / np.sqrt(40)
 
 
 def test_means_over_bins_by_a_finer_grid():
-    run = advanced("local")
-    policy = run.policy(3000)
-    law = run.cells.law(policy, 0)
-    lower, upper = policy.edges()
+    run = learned("local")
+    here = run.cells.people_of(run.step.policy, 0)
+    lower, upper = run.step.policy.edges()
+    means = environment_for(run.spec, 0).means
     side = (np.arange(400) + 0.5) / 400
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     for b in range(len(lower)):
-        truth = Peaks(3).means(lower[b] + (upper[b] - lower[b]) * grid)
-        assert law.means[b] == pytest.approx(truth.mean(axis=0), abs=1e-4)
-        assert law.best[b] == pytest.approx(truth.max(axis=1).mean(), abs=1e-4)
+        truth = means(lower[b] + (upper[b] - lower[b]) * grid)
+        assert here.means[b] == pytest.approx(truth.mean(axis=0), abs=1e-4)
+        assert here.best[b] == pytest.approx(truth.max(axis=1).mean(), abs=1e-4)
 
 
 def test_people_are_drawn_one_by_one_where_bins_do_not_tell():
@@ -98,7 +84,7 @@ def test_people_are_drawn_one_by_one_where_bins_do_not_tell():
         {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}},
         {"reward.high": 2.0},
     ):
-        assert simulation._Running(spec_of("local", **changes), 0, False, lambda _: None).cells is None
+        assert Simulation(spec_of("local", **changes), 0).cells is None
 
 
 def test_a_hundred_million_people_take_no_more_memory_than_their_bins():

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.environments.peaks import Peaks
+from privateer_lab.environments import environment_for
 from privateer_lab.simulation import simulate_once
 from privateer_lab.specs import load_spec
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PEAKS = environment_for(make_spec({"population.name": "peaks"}), 0).means
 
 
 def regret(spec, means, seed):
@@ -21,7 +22,7 @@ def regret(spec, means, seed):
     for played in rounds(spec, means, seed):
         contexts = rng.random((500, spec.dimension))
         truth = means(contexts)
-        arms = played.policy.choose(contexts, rng.integers(0, 2**32, 500, dtype=np.uint32))
+        arms = played.policy.decide(contexts, rng.integers(0, 2**32, 500, dtype=np.uint32)).arms
         batch = played.policy.terms.batch
         lost += batch * (truth.max(axis=1) - truth[np.arange(500), arms]).mean()
         uniform += batch * (truth.max(axis=1) - truth.mean(axis=1)).mean()
@@ -33,7 +34,7 @@ def regret(spec, means, seed):
 def test_peaks_are_learned(seed):
     """Epsilon 4, 20,000 people in rounds of 250: less than a third of the uniform policy's regret."""
     spec = make_spec({"privacy.epsilon": 4.0, "experiment.round_size": 250})
-    lost, uniform = regret(spec, Peaks(3).means, seed)
+    lost, uniform = regret(spec, PEAKS, seed)
     assert uniform == pytest.approx(0.41388, abs=0.02)
     assert lost < uniform / 3
 
@@ -42,12 +43,12 @@ def test_a_learner_that_learns_nothing_is_caught():
     """Planted: rewards that are noise leave regret where the uniform policy's is."""
     spec = make_spec({"privacy.epsilon": 4.0, "experiment.round_size": 250})
     rng = np.random.default_rng(0)
-    means = Peaks(3).means
+    means = PEAKS
     lost = uniform = 0.0
     for played in rounds(spec, lambda contexts: np.full((len(contexts), 3), 0.5), 0):
         contexts = rng.random((500, 2))
         truth = means(contexts)
-        arms = played.policy.choose(contexts, rng.integers(0, 2**32, 500, dtype=np.uint32))
+        arms = played.policy.decide(contexts, rng.integers(0, 2**32, 500, dtype=np.uint32)).arms
         lost += (truth.max(axis=1) - truth[np.arange(500), arms]).mean()
         uniform += (truth.max(axis=1) - truth.mean(axis=1)).mean()
     assert lost > uniform / 2
@@ -55,8 +56,8 @@ def test_a_learner_that_learns_nothing_is_caught():
 
 def test_shuffle_beats_local_at_equal_epsilon():
     changes = {"experiment.round_size": 1000, "experiment.horizon": 20_000}
-    local = [regret(make_spec(changes), Peaks(3).means, seed)[0] for seed in range(3)]
-    shuffled = [regret(make_spec({**changes, **SHUFFLE}), Peaks(3).means, seed)[0] for seed in range(3)]
+    local = [regret(make_spec(changes), PEAKS, seed)[0] for seed in range(3)]
+    shuffled = [regret(make_spec({**changes, **SHUFFLE}), PEAKS, seed)[0] for seed in range(3)]
     assert np.mean(shuffled) < np.mean(local)
 
 
@@ -80,7 +81,7 @@ def test_peaks_at_length(changes, seed):
     """80,000 people: no seed is stuck at half of the uniform policy's regret."""
     size = 1000 if "privacy.model" in changes else 100
     spec = make_spec({"experiment.horizon": 80_000, "experiment.round_size": size, **changes})
-    lost, uniform = regret(spec, Peaks(3).means, seed)
+    lost, uniform = regret(spec, PEAKS, seed)
     assert lost < uniform / 2
 
 

@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.experiment import Turn
-from privateer_lab import simulation
 from privateer_lab.cells import Cells, can_aggregate
-from privateer_lab.environments import population_for
-from privateer_lab.environments.atoms import Atoms
+from privateer_lab.environments import environment_for
+from privateer_lab.environments.density import AtomsDensity, UniformDensity, VariedDensity
 from privateer_lab.environments.synthetic import Synthetic
-from privateer_lab.environments.uniform import Uniform
-from privateer_lab.environments.varied import Varied
-from privateer_lab.simulation import simulate_once
-from tests.contract.registry import numbers
+from privateer_lab.simulation import Simulation, simulate_once
+from tests.support.boxes import advanced, both_ways
 from tests.support.specs import make_spec
 from tests.support.statistics import FALSE_ALARM, same_law
 
@@ -46,29 +42,11 @@ def spec_of(name, **changes):
 NONE = {"privacy.model": "none", "privacy.epsilon": None}
 
 
-def advanced(name):
+def learned(name):
     """A run that has learned three rounds without noise, so that bins are many."""
-    run = simulation._Running(spec_of(name, **NONE), 3, False, lambda _: None)
-    run.cells = Cells(run.population)
-    for _ in range(3):
-        run.close_round(Turn("", run.people, 3000))
-    return run
-
-
-def both_ways(run, rounds):
-    """Numbers of releases of the same round of 3,000 people, drawn by bins and one by one."""
-    policy, start = run.policy(3000), run.people
-    mechanism = policy.mechanism
-
-    def by_bins():
-        run.people = start
-        return numbers(mechanism.simulate_counts(*run.play_bins(policy, 3000, run.cells), run.rng))
-
-    def one_by_one():
-        run.people = start
-        return numbers(mechanism.simulate(run.play(policy, 3000), run.rng))
-
-    return np.array([by_bins() for _ in range(rounds)]), np.array([one_by_one() for _ in range(rounds)])
+    run = Simulation(spec_of(name, **NONE), 3)
+    run.cells = Cells(run.environment)
+    return advanced(run)
 
 
 SLOW = ("swap", "slide", "smooth-1", "smooth-3", "smooth-5")
@@ -76,15 +54,15 @@ SLOW = ("swap", "slide", "smooth-1", "smooth-3", "smooth-5")
 
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_a_round_has_the_law_of_its_people(name):
-    run = advanced(name)
-    assert len(run.state.depths) > 1
+    run = learned(name)
+    assert run.facts()["bins"] > 1
     assert same_law(*both_ways(run, 50 if name in SLOW else 250))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW)
 def test_many_rounds_have_the_law_of_their_people(name):
-    assert same_law(*both_ways(advanced(name), 500))
+    assert same_law(*both_ways(learned(name), 500))
 
 
 @pytest.mark.parametrize(
@@ -98,19 +76,19 @@ def test_many_rounds_have_the_law_of_their_people(name):
 )
 def test_short_phases_are_drawn_one_by_one(drift, by_bins):
     spec = make_spec({"population": {"name": "peaks", "drift": drift}})
-    assert can_aggregate(population_for(spec, 0), spec) is by_bins
+    assert can_aggregate(environment_for(spec, 0), spec) is by_bins
 
 
 def test_masses_of_another_density_are_caught(monkeypatch):
     """Planted: bins get people by their volume."""
-    monkeypatch.setattr(Varied, "masses", lambda self, low, high: Uniform(2).masses(low, high))
-    assert not same_law(*both_ways(advanced("varied"), 100))
+    monkeypatch.setattr(VariedDensity, "masses", lambda self, low, high: UniformDensity().masses(low, high))
+    assert not same_law(*both_ways(learned("varied"), 100))
 
 
 def test_averages_without_the_atoms_are_caught(monkeypatch):
     """Planted: mean rewards of a bin as if its people were evenly spread."""
-    monkeypatch.setattr(Atoms, "points", lambda self, low, high: Uniform(2).points(low, high))
-    assert not same_law(*both_ways(advanced("atoms"), 250))
+    monkeypatch.setattr(AtomsDensity, "quadrature", lambda self, low, high: UniformDensity().quadrature(low, high))
+    assert not same_law(*both_ways(learned("atoms"), 250))
 
 
 def test_a_phase_too_late_is_caught(monkeypatch):
@@ -119,7 +97,7 @@ def test_a_phase_too_late_is_caught(monkeypatch):
     monkeypatch.setattr(
         Synthetic, "phases", lambda self, seen, people: iter([(next(made(self, seen, people))[0], people)])
     )
-    assert not same_law(*both_ways(advanced("swap"), 100))
+    assert not same_law(*both_ways(learned("swap"), 100))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +109,7 @@ def test_whole_runs_have_the_same_law(name):
     runs = [simulate_once(spec, seed) for seed in range(30)]
     others = [simulate_once(spec, seed, one_by_one=True) for seed in range(100, 130)]
     for field in ("regret", "best_constant_regret", "reward", "bins"):
-        left, right = ([getattr(run, field) for run in some] for some in (runs, others))
+        left, right = ([run.figures()[field] for run in some] for some in (runs, others))
         assert abs(np.mean(left) - np.mean(right)) < 5.5 * np.hypot(np.std(left), np.std(right)) / np.sqrt(30) + 1e-9
         if field != "best_constant_regret":  # by bins its spread by chance is left out
             assert stats.ks_2samp(left, right, method="asymp").pvalue > FALSE_ALARM

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_server.algorithms import partition_proved
+from privateer_server.algorithms.partition import proved
 from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec
@@ -53,8 +53,8 @@ def test_no_arm_is_dropped_where_it_is_best(changes):
 
 def test_dropping_too_boldly_is_caught(monkeypatch):
     """Planted: bounds of next to no width, and bins whose width explains nothing."""
-    honest, bias = partition_proved.upper_bound, ProvedPartitionLearner._bias
-    monkeypatch.setattr(partition_proved, "upper_bound", lambda *given: 0.05 * honest(*given))
+    honest, bias = proved.upper_bound, ProvedPartitionLearner._bias
+    monkeypatch.setattr(proved, "upper_bound", lambda *given: 0.05 * honest(*given))
     monkeypatch.setattr(ProvedPartitionLearner, "_bias", lambda *given: 0.05 * bias(*given))
     failures = sum(outcome(proved_spec(), steep, seed)[0] for seed in range(10))
     assert failures > 5

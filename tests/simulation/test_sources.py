@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.experiment import next_turn
 from privateer_lab.noise import SeededNoise
 from privateer_lab.simulation import simulate_once
 from privateer_server.algorithms import learner_for
@@ -30,7 +29,7 @@ def spec_of(model, **source):
 def halves(spec):
     """A policy whose two bins are both undecided."""
     learner = learner_for(spec)
-    start = learner.start()
+    start = learner.start(0)
     state = replace(
         start,
         depths=np.ones(2, np.int64),
@@ -44,7 +43,7 @@ def halves(spec):
         mean=np.zeros((2, 3)),
         variance=np.ones((2, 3)),
     )
-    return learner, state, learner.policy(state, 1, next_turn(spec, None).batch, 7, "clinic")
+    return learner, state, learner.next(state, 1, 7).policy
 
 
 def estimates(spec, shares=None):
@@ -56,13 +55,13 @@ def estimates(spec, shares=None):
 
 
 def estimate(spec, learner, state, policy, seed, shares):
-    rng, people = np.random.default_rng(seed), next_turn(spec, None).batch
+    rng, people = np.random.default_rng(seed), policy.terms.batch
     contexts = rng.random((people, 2))
     arms = rng.choice(3, people, p=shares or SOURCE["shares"])
     rewards = (rng.random(people) < MEANS[arms]).astype(float)
     slots = rng.integers(0, 2**32, people, dtype=np.uint32)
     mechanism, noise = policy.mechanism, SeededNoise(rng)
-    reports = mechanism.randomize(policy.contribute_recorded(contexts, slots, arms, rewards), noise)
+    reports = mechanism.randomize(policy.recall(contexts, slots, arms, rewards), noise)
     release = mechanism.release(mechanism.add(mechanism.empty(), reports), noise)
     after = learner.learn(state, policy, release)
     return (after.moment / after.precision).ravel()
@@ -90,7 +89,7 @@ def test_context_arm_and_reward_together_stay_within_epsilon(model):
         slots = np.full(60_000, slot, np.uint32)
         symbols = []
         for seed, (place, arm, reward) in enumerate(people):
-            told = policy.contribute_recorded(
+            told = policy.recall(
                 np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward)
             )
             symbols.append(policy.mechanism.randomize(told, SeededNoise(seed))["symbol"])

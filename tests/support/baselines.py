@@ -1,4 +1,4 @@
-"""References played by hand: one round of people whom a test makes up."""
+"""Baselines played by hand: one round of people whom a test makes up."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,19 +16,19 @@ def visitors_at(contexts: ArrayLike, arms: int = 3) -> Visitors:
     return Visitors(0, places, places, np.zeros((len(places), arms)))
 
 
-def one_round(reference: Baseline, contexts: ArrayLike, rewards: ArrayLike) -> np.ndarray:
+def one_round(baseline: Baseline, contexts: ArrayLike, rewards: ArrayLike) -> np.ndarray:
     """Arms of a round of these people, who receive ``rewards``: (n,), or (n, arms) for each arm that they may play."""
     visitors, offered = visitors_at(contexts), np.asarray(rewards, dtype=float)
-    reference.open(len(visitors))
-    arms = reference.choose(visitors)
+    baseline.open(len(visitors))
+    arms = baseline.choose(visitors)
     values = offered if offered.ndim == 1 else offered[np.arange(len(arms)), arms]
-    reference.learn(visitors, arms, values)
-    reference.close()
+    baseline.learn(visitors, arms, values)
+    baseline.close()
     return arms
 
 
 def regrets(name: str, people: int, epsilon: float, seeds: int, **changes: object) -> np.ndarray:
-    """Regrets of a reference on peaks in rounds of 100, one a seed."""
+    """Regrets of a baseline on peaks in rounds of 100, one a seed."""
     spec = make_spec({**PEAKS, "experiment.horizon": people, "privacy.epsilon": epsilon, **changes})
     runs: list[BaselineRun] = [play_once(spec, [name], seed)[0] for seed in range(seeds)]
     return np.array([run.regret for run in runs])

@@ -1,19 +1,25 @@
 """Devices in tests: ledgers that are paid from, and time that passes only when somebody waits."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
-from privateer_client import exchange, pace
+from privateer.verification import Limits
+from privateer_client import delivery, exchange
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
+from privateer_client.participation import Participation
 
-DOOR = "http://s/reports"
+ENDPOINT = "http://s/reports"
+EVERYTHING = Limits(math.inf, 0.5, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)
+"""The limits of an application that does not protect its people: the checks of the publication are all there is."""
 
 
 def pay(ledger: Ledger, payment: Payment, body: bytes = b"sealed") -> bytes:
     """Pay for a report that is there already."""
-    return ledger.pay(payment, DOOR, lambda: body)
+    return ledger.pay(payment, ENDPOINT, lambda: body)
 
 
 @dataclass
@@ -32,9 +38,22 @@ class StillTime:
 
 
 def still(patch: pytest.MonkeyPatch) -> StillTime:
-    """Have devices go by a still clock."""
+    """Make devices go by a still clock."""
     time = StillTime()
-    patch.setattr(pace, "monotonic", lambda: time.now)
+    patch.setattr(delivery, "monotonic", lambda: time.now)
     patch.setattr(exchange, "sleep", time.sleep)
     patch.setattr(exchange, "async_sleep", time.async_sleep)
     return time
+
+
+class Drawn(Ledger):
+    """The ledger of a device that was drawn, or not: its number has a place in the order of a publication's draw."""
+
+    def __init__(self, path: Path, publication: bytes, place: int) -> None:
+        super().__init__(path)
+        policy = Participation(publication, "test", EVERYTHING).policy
+        assert policy.draw is not None
+        self._number = int(replace(policy.draw, start=0, places=policy.draw.people).asked()[place])
+
+    def number(self, experiment: str, seed: int, people: int) -> int:
+        return self._number

@@ -1,18 +1,20 @@
 """Publications for tests of devices: as a server makes them, and with lies."""
 
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import encode
-from privateer.experiment import Spec, next_turn
+from privateer.spec import Spec
 from privateer.wire.publication import Publication, Round, encode_publication
-from privateer_server.algorithms import learner_for
+from privateer_server.schedule import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 KEY = X25519PrivateKey.generate()
+NOW = 1000.0
+OVER = {"terms": {"batch": 0, "honest": 0}, "round_": {"batch": 0, "least": 0, "deadline": 0}}
+"""What changes when the experiment asks nobody any more."""
 
 
 def shuffle_spec(**changes: Any) -> Spec:
@@ -20,29 +22,40 @@ def shuffle_spec(**changes: Any) -> Spec:
     return make_spec({**SHUFFLE, **changes})
 
 
+def parts(spec: Spec, *, version: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The facts and the policy of a spec's first round, as plain data."""
+    step = Schedule(spec).open(7, version)
+    terms = step.policy.terms
+    facts = {
+        "experiment": spec.name,
+        "version": version,
+        "model": spec.privacy.model,
+        "batch": step.batch,
+        "sealed_size": 64 + terms.mechanism.report_size,
+        "public_key": KEY.public_key().public_bytes_raw(),
+        "messages": terms.messages,
+        "least": step.least,
+        "deadline": int(NOW + step.seconds) if step.seconds else 0,
+    }
+    return facts, msgspec.msgpack.decode(encode(step.policy))
+
+
 def published(
     spec: Spec,
     *,
-    batch: int | None = None,
+    mechanism: dict[str, Any] | None = None,
     terms: dict[str, Any] | None = None,
+    draw: dict[str, Any] | None = None,
+    policy: dict[str, Any] | None = None,
     round_: dict[str, Any] | None = None,
     shown: Spec | None = None,
-    cohort: str | None = None,
 ) -> bytes:
-    """An encoded publication of a spec's first round; ``terms``, ``round_`` and ``shown`` lie about it."""
-    learner = learner_for(spec)
-    turn = next_turn(spec, None)
-    batch = turn.batch if batch is None else batch
-    policy: PartitionPolicy = learner.policy(learner.start(), 1, batch, 7, turn.cohort if cohort is None else cohort)
-    size = 64 + policy.mechanism.report_size
-    policy = replace(policy, terms=replace(policy.terms, **(terms or {})))
-    facts = {
-        "experiment": spec.experiment.name,
-        "version": 1,
-        "model": spec.privacy.model,
-        "batch": batch,
-        "sealed_size": size,
-        "public_key": KEY.public_key().public_bytes_raw(),
-    }
+    """An encoded publication of a spec's first round; the changes are lies about it."""
+    facts, told = parts(spec)
+    told["terms"]["mechanism"] |= mechanism or {}
+    told["terms"] |= terms or {}
+    if draw is not None:
+        told["draw"] |= draw
     body = (shown or spec).model_dump_json().encode()
-    return encode_publication(Publication(Round(**(facts | (round_ or {}))), body, encode(policy)))
+    round_of = Round(**(facts | (round_ or {})))
+    return encode_publication(Publication(round_of, body, msgspec.msgpack.encode(told | (policy or {}))))

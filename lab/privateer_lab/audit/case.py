@@ -17,9 +17,9 @@ class Case:
     Attributes
     ----------
     name
-        Of the attack.
+        Name of the attack.
     mechanism
-        Class of the mechanism, by which attacks are chosen on the command line.
+        Class of the mechanism, or name of the algorithm, by which attacks are chosen on the command line.
     model, calibration
         Trust model and calibration.
     epsilon, delta

@@ -7,18 +7,22 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 
+from privateer.decisions import Arms
 from privateer.errors import OutOfRange, PrivateerError
 from privateer.sampling.entropy import SecureNoise
+from privateer.trust import TRUST
 from privateer.wire.problem import problem_body
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
+from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.visible import nothing_visible_depends_on_records, recorded_logs, services_are_silent
-from privateer_lab.audit.wire import LIMITS, MODELS, opened
+from privateer_lab.audit.wire import ALONE, LIMITS, opened
 from privateer_server.rounds import OpenRound
 
 _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
@@ -26,25 +30,30 @@ _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
 
 
 def channels() -> dict[str, Callable[[], bool]]:
-    """Checks by name; each returns whether nothing is told."""
+    """Return checks by name; each tells whether nothing is revealed."""
     return {
         "sizes of sealed reports": sizes_are_equal,
         "a retry sends the same bytes": retries_are_identical,
         "noise ignores seeds": noise_ignores_seeds,
         "errors and logs of devices": devices_are_silent,
         "answers and logs of services": services_are_silent,
-        **{f"what the network shows, {model}": partial(nothing_visible_depends_on_records, model) for model in MODELS},
+        **{f"what the network shows, {model}": partial(nothing_visible_depends_on_records, model) for model in TRUST},
     }
 
 
 def _report(participation: Participation, context: float, reward: float) -> bytes:
-    contexts, slots = np.array([[context]]), participation.slots(1)
-    return participation.reports(contexts, slots, participation.choose(contexts, slots), np.array([reward]))[0]
+    contexts, coins = np.array([[context]]), participation.coins(1)
+    return participation.reports(contexts, coins, participation.decide(contexts, coins), np.array([reward]))[0]
+
+
+def _contribution(participation: Participation, contexts: Scores, rewards: Scores) -> Any:
+    coins, arms = np.zeros(len(rewards), np.uint32), Arms(np.zeros(len(rewards), np.int64))
+    return participation.policy.contribute(contexts[:, None], coins, arms, rewards)
 
 
 def sizes_are_equal() -> bool:
-    """One size under each trust model, whatever the record: the published one."""
-    for model in MODELS:
+    """Tell whether reports have the published size under each trust model, whatever the record."""
+    for model in TRUST:
         current, _ = opened(model)
         participation = Participation(current.publication, "audit", LIMITS)
         records = product((0.0, 0.3, 1.0), (0.0, 0.5, 1.0), range(8))
@@ -70,8 +79,8 @@ class _Flaky:
 
 
 def retries_are_identical() -> bool:
-    """A report is randomized once: another draw for every retry would average the noise away."""
-    service = _Flaky(opened("local")[0])
+    """Tell whether a report is randomized once: another draw for every retry would average the noise away."""
+    service = _Flaky(opened(ALONE)[0])
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
         ledger = Ledger(Path(folder) / "ledger.db")
         with Client("http://audit", limits=LIMITS, ledger=ledger, transport=httpx.MockTransport(service)) as client:
@@ -82,27 +91,22 @@ def retries_are_identical() -> bool:
 
 
 def noise_ignores_seeds() -> bool:
-    """Seeding every generator in reach changes nothing, and no two draws are alike."""
+    """Tell whether seeding every generator in reach changes nothing, and no two draws are alike."""
     seen = []
     for _ in range(2):
         random.seed(1)
         np.random.seed(1)
         seen.append(SecureNoise().words(64).tobytes())
-        current, _ = opened("local")
+        current, _ = opened(ALONE)
         participation = Participation(current.publication, "audit", LIMITS)
-        seen.append(participation.slots(64).tobytes())
-        rows = participation._mechanism.randomize(
-            participation.policy.contribute(
-                np.full((400, 1), 0.3), np.zeros(400, np.uint32), np.zeros(400, np.int64), np.full(400, 0.5)
-            ),
-            participation._noise,
-        )
-        seen.append(rows.tobytes())
+        seen.append(participation.coins(64).tobytes())
+        made = _contribution(participation, np.full(400, 0.3), np.full(400, 0.5))
+        seen.append(participation.terms.mechanism.randomize(made, participation._noise).tobytes())
     return len(set(seen)) == len(seen) and isinstance(participation._noise, SecureNoise)
 
 
 def devices_are_silent() -> bool:
-    """Bad input of every kind: no mark of a context or reward in messages, logs, or what prints."""
+    """Tell whether bad input of every kind leaves no mark of a context or reward in messages, logs, or what prints."""
     with recorded_logs() as lines:
         said = _said_by_a_device()
     marks = [str(_CONTEXT), str(_REWARD), "377190", "918273"]
@@ -110,7 +114,7 @@ def devices_are_silent() -> bool:
 
 
 def _said_by_a_device() -> list[str]:
-    current, _ = opened("local")
+    current, _ = opened(ALONE)
     said: list[str] = []
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
         ledger = Ledger(Path(folder) / "ledger.db")
@@ -124,10 +128,8 @@ def _said_by_a_device() -> list[str]:
             said.append(_error_of(lambda: session.report(f"{_REWARD}")))  # type: ignore[arg-type]
             said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
             said += [repr(session), repr(session.refusal)]
-            told = session._followed.policy.contribute(
-                np.array([[_CONTEXT]]), np.zeros(1, np.uint32), np.zeros(1, np.int64), np.array([_REWARD])
-            )
-            said += [repr(told), str(told), repr(session._choice), str(session._choice)]
+            made = _contribution(session._participation, np.array([_CONTEXT]), np.array([_REWARD]))
+            said += [repr(made), str(made), repr(session._choice), str(session._choice)]
     return said
 
 

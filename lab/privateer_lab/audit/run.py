@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from privateer_lab.audit.attacks import attacks_of_algorithms
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.channels import channels
 from privateer_lab.audit.evidence import attack
+from privateer_lab.audit.experiments import experiment_cases
 from privateer_lab.audit.keyed import keyed_cases
-from privateer_lab.audit.phased import phased_cases
-from privateer_lab.audit.seen import seen_cases
-from privateer_lab.audit.shuffled import shuffled_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
 
@@ -25,6 +24,8 @@ class Finding:
 
     Attributes
     ----------
+    mechanism
+        Class of the mechanism, or name of the algorithm; `CHANNELS` for a channel.
     lower_bound
         Epsilon that is proved at delta; None for a channel, which tells something or nothing.
     confidence
@@ -49,36 +50,35 @@ class Finding:
 
 
 def cases(samples: int) -> list[Case]:
-    """All attacks, with about ``samples`` observations of each neighbour where these are cheap."""
+    """Return all attacks, with about ``samples`` observations of each neighbour where these are cheap."""
     return [
         *wire_cases(samples),
         *keyed_cases(samples),
-        *shuffled_cases(samples),
-        *seen_cases(samples),
         *vector_cases(samples),
-        *phased_cases(samples),
+        *attacks_of_algorithms(samples),
+        *experiment_cases(samples),
     ]
 
 
 def mechanisms() -> set[str]:
-    """Names of what can be attacked."""
+    """Return the names of what can be attacked: mechanisms, algorithms and channels."""
     return {mechanism for mechanism, _, _ in attacked()} | {CHANNELS}
 
 
 def attacked() -> set[tuple[str, str, str]]:
-    """Mechanism, trust model and calibration of every claim that is attacked."""
+    """Return mechanism or algorithm, trust model and calibration of every claim that is attacked."""
     return {(case.mechanism, case.model, case.calibration) for case in cases(1000)}
 
 
 def audit(samples: int, chosen: set[str]) -> tuple[int, Iterator[Finding]]:
-    """The number of attacks, and their findings one by one."""
+    """Return the number of attacks, and their findings one by one."""
     attacks = [case for case in cases(samples) if case.mechanism in chosen]
     checks = channels() if CHANNELS in chosen else {}
     alarm = FALSE_ALARM / max(1, len(attacks))
 
     def findings() -> Iterator[Finding]:
         for name, check in checks.items():
-            yield _told(name, check)
+            yield _checked(name, check)
         for case in attacks:
             yield _attacked(case, alarm)
 
@@ -102,13 +102,13 @@ def _attacked(case: Case, alarm: float) -> Finding:
     )
 
 
-def _told(name: str, check: Callable[[], bool]) -> Finding:
+def _checked(name: str, check: Callable[[], bool]) -> Finding:
     verdict: Literal["holds", "broken"] = "holds" if check() else "broken"
     return Finding(name, CHANNELS, "any", "any", None, None, None, None, 1, verdict)
 
 
 def summary(findings: list[Finding]) -> dict[str, Any]:
-    """Figures over findings."""
+    """Return figures over findings."""
     broken = sorted({finding.mechanism for finding in findings if not finding.holds})
     return {
         "holds": not broken,

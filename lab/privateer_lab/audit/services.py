@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 from starlette.types import ASGIApp
 
-from privateer.experiment import Spec
+from privateer.spec import Spec
 from privateer.wire.batch import SIGNATURE_HEADER
 from privateer_client.account import Payment, SealedReport
 from privateer_client.answers import Outcome
@@ -65,7 +65,7 @@ class Watched(httpx.AsyncBaseTransport):
         body, own = await response.aread(), _OWN
         if request.method == "GET" and request.url.path.endswith("/policy"):
             body, own = b"", own | {"content-length"}
-        told = [
+        shown = [
             {name: "" if name in own else value for name, value in part.headers.items()} for part in (request, response)
         ]
         self.seen.append(
@@ -73,10 +73,10 @@ class Watched(httpx.AsyncBaseTransport):
                 host=request.url.host,
                 method=request.method,
                 path=request.url.path,
-                request_headers=told[0],
+                request_headers=shown[0],
                 request_size=len(sent),
                 status=response.status_code,
-                response_headers=told[1],
+                response_headers=shown[1],
                 response_size=len(body),
             )
         )
@@ -84,29 +84,29 @@ class Watched(httpx.AsyncBaseTransport):
 
 
 class _Purse:
-    """A new person's, every time."""
+    """The account of a new person, every time."""
 
     def pay(self, _payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Take note of nothing."""
         return seal()
 
     def has_paid(self, _: str) -> bool:
-        """Never."""
+        """Say that nothing was paid."""
         return False
 
     def number(self, _experiment: str, _seed: int, people: int) -> int:
-        """Drawn anew."""
+        """Draw a number anew."""
         return secrets.randbelow(people)
 
     def waiting(self) -> list[SealedReport]:
-        """Nothing ever."""
+        """Keep nothing."""
         return []
 
     def discard(self, _: str) -> None:
-        """Nothing is kept."""
+        """Forget nothing, since nothing is kept."""
 
 
-class Services:
+class Stage:
     """Both services with one experiment.
 
     Attributes
@@ -133,25 +133,25 @@ class Services:
         await self.ask("POST", "http://server/experiments", json=body, headers={"Authorization": f"Bearer {_TOKEN}"})
 
     async def ask(self, method: str, url: str, **request: Any) -> httpx.Response:
-        """An exchange of the audit's own: nobody watches it, and no client logs its address."""
+        """Ask for the audit itself: nobody watches it, and no client logs its address."""
         return await self._quiet.handle_async_request(httpx.Request(method, url, **request))
 
     async def person(self, context: dict[str, float], reward: float) -> Outcome:
-        """One person takes part by the client library; what became of the report."""
+        """Have one person take part by the client library; return what became of the report."""
         client = AsyncClient(
             "http://server", shuffler="http://shuffler", limits=LIMITS, ledger=_Purse(), transport=self.people
         )
         async with client:
-            session = await client.join(self._spec.experiment.name)
+            session = await client.join(self._spec.name)
             session.choose(context)
             return await session.report(reward)
 
     async def stand(self) -> list[dict[str, Any]]:
-        """What the services that the experiment needs tell everybody about it."""
-        hosts = ("server", "shuffler") if self._spec.privacy.model == "shuffle" else ("server",)
-        page = f"experiments/{self._spec.experiment.name}"
-        told = [dict((await self.ask("GET", f"http://{host}/{page}")).json()) for host in hosts]
-        return [{name: value for name, value in one.items() if name not in _KEYS} for one in told]
+        """Return what the services that the experiment needs show everybody about it."""
+        hosts = ("server", "shuffler") if self._spec.privacy.trust.shuffled else ("server",)
+        page = f"experiments/{self._spec.name}"
+        shown = [dict((await self.ask("GET", f"http://{host}/{page}")).json()) for host in hosts]
+        return [{name: value for name, value in one.items() if name not in _KEYS} for one in shown]
 
     async def reach(self, version: int) -> None:
         """Wait until a version is published and the shuffler knows of it.
@@ -167,18 +167,18 @@ class Services:
 
 
 @asynccontextmanager
-async def services(spec: Spec) -> AsyncIterator[Services]:
-    """Both services, with an experiment, in a folder of their own."""
+async def services(spec: Spec) -> AsyncIterator[Stage]:
+    """Serve both services, with an experiment, in a folder of their own."""
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
         async with AsyncExitStack() as stack:
-            made = Services(spec)
+            made = Stage(spec)
             await made.start(Path(folder), stack)
             yield made
 
 
 @asynccontextmanager
 async def _served(app: ASGIApp) -> AsyncIterator[httpx.ASGITransport]:
-    """A way to ``app`` while its lifespan runs."""
+    """Yield a way to ``app`` while its lifespan runs."""
     to_app: asyncio.Queue[Any] = asyncio.Queue()
     from_app: asyncio.Queue[Any] = asyncio.Queue()
     lifespan = asyncio.create_task(_lifespan(app, to_app, from_app))

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import httpx
 import msgspec
 
-from privateer.experiment import Spec
+from privateer.spec import Spec
+from privateer.trust import TRUST
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of
 from privateer.wire.publication import decode_publication, digest
 from privateer_client.answers import Outcome
@@ -23,18 +24,18 @@ _BEYOND: Final = 7
 
 
 def nothing_visible_depends_on_records(model: str) -> bool:
-    """Requests, sizes, headers, answers and the closing of a round are the same for people who differ in everything."""
+    """Tell whether requests, sizes, headers, answers and the closing of a round are the same for unlike people."""
     spec = audit_spec(model)
     try:
         left, right = (asyncio.run(_transcript(spec, value)) for value in (0.9, 0.1))
     except TimeoutError:  # a full round did not close
         return False
-    taken = [Outcome.ACCEPTED] * (spec.experiment.round_size + _BEYOND)
+    taken = [Outcome.ACCEPTED] * (spec.first_batch("") + _BEYOND)
     return left.outcomes == taken and left == right
 
 
 class _Transcript(NamedTuple):
-    """What became of reports, what services tell after each, and all that people and the shuffler exchanged."""
+    """What became of reports, what services show after each, and all that people and the shuffler exchanged."""
 
     outcomes: list[Outcome]
     standing: list[Any]
@@ -43,14 +44,14 @@ class _Transcript(NamedTuple):
 
 
 async def _transcript(spec: Spec, value: float) -> _Transcript:
-    """Every exchange of a round and a little more, and what both services then tell, person by person."""
+    """Record every exchange of a round and a little more, and what both services then show, person by person."""
     outcomes: list[Outcome] = []
     standing: list[Any] = []
     async with services(spec) as here:
-        for person in range(spec.experiment.round_size + _BEYOND):
+        for person in range(spec.first_batch("") + _BEYOND):
             # Rewards out of bounds, too: clipping must not show.
             outcomes.append(await here.person({"x": value}, 30 * value - 15 if person % 2 else value))
-            if here.people.taken == len(outcomes) == spec.experiment.round_size:
+            if here.people.taken == len(outcomes) == spec.first_batch(""):
                 await here.reach(2)
             standing.append(await here.stand())
         # How often the shuffler asks for news depends on the machine alone.
@@ -65,9 +66,10 @@ _MARKS: Final = (str(_SLOT), f"{_SLOT:x}", str(_KEY), f"{_KEY:x}", "KRAM", "SEAR
 
 
 def services_are_silent() -> bool:
-    """Bad input of every kind at every door, and a good record: no mark of it in any answer, header or log line."""
+    """Tell whether bad input of every kind, and a good record, leave no mark in any answer, header or log line."""
     with recorded_logs() as lines:
-        said = asyncio.run(_provoked("central")) + asyncio.run(_provoked("shuffle"))
+        models = [row.name for row in TRUST.values() if row.curated or row.shuffled]
+        said = [line for model in models for line in asyncio.run(_provoked(model))]
     return len(said) > 20 and not any(mark in line for line in [*said, *lines] for mark in _MARKS)
 
 
@@ -93,7 +95,7 @@ async def _provoked(model: str) -> list[str]:
 
 
 def _bad_bodies(publication: bytes) -> list[bytes]:
-    """A good record, sealed, twice; ones of no key, too long, cut off, not sealed; and what is no envelope at all."""
+    """Return a good sealed record, twice; strange, too long, cut and bare ones; and what is not an envelope."""
     round_ = decode_publication(publication).round
     header = header_of(round_, digest(publication))
     sealer, size = Sealer(round_, header), round_.sealed_size
@@ -129,7 +131,7 @@ class _Everything(logging.Handler):
 
 @contextmanager
 def recorded_logs() -> Iterator[list[str]]:
-    """The lines that all loggers write meanwhile, down to the level of debugging."""
+    """Record the lines that all loggers write meanwhile, down to the level of debugging."""
     handler, root = _Everything(), logging.getLogger()
     level = root.level
     root.addHandler(handler)

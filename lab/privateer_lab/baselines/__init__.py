@@ -1,19 +1,15 @@
-"""Reference policies, found by name: what others do with the same people. One file a policy (docs/references.md)."""
+"""Policies to compare with, found by name: what others do with the same people (docs/baselines.md)."""
 
 from typing import Final
 
 from privateer.errors import SpecError
-from privateer.experiment import Spec
-from privateer_lab.baselines.abse import Abse
-from privateer_lab.baselines.base import Baseline
-from privateer_lab.baselines.constant import Constant
-from privateer_lab.baselines.ldpmab import Ldpmab
-from privateer_lab.baselines.leaky import Leaky
-from privateer_lab.baselines.linear import Linear
-from privateer_lab.baselines.network import Network
-from privateer_lab.baselines.oracle import Oracle
-from privateer_lab.baselines.tree import Tree
-from privateer_lab.baselines.uniform import Uniform
+from privateer.spec import Spec
+from privateer_lab.baselines.base import Baseline, with_arms
+from privateer_lab.baselines.descent import Logistic, Network
+from privateer_lab.baselines.tree import Abse, Tree
+from privateer_lab.baselines.unlearned import Constant, Oracle, Uniform
+from privateer_lab.reproductions.paper_1_ldpmab import Ldpmab
+from privateer_lab.reproductions.paper_1_leaky import Leaky
 
 BASELINES: Final[dict[str, type[Baseline]]] = {
     "uniform": Uniform,
@@ -21,7 +17,7 @@ BASELINES: Final[dict[str, type[Baseline]]] = {
     "oracle": Oracle,
     "tree": Tree,
     "abse": Abse,
-    "linear": Linear,
+    "linear": Logistic,
     "network": Network,
     "ldpmab": Ldpmab,
     "leaky": Leaky,
@@ -29,22 +25,24 @@ BASELINES: Final[dict[str, type[Baseline]]] = {
 
 
 def chosen(names: list[str], spec: Spec) -> list[str]:
-    """The references that these names ask for, without repetition; ``all`` is every one that the spec has room for.
+    """Return the baselines that these names ask for, without repetition; ``all`` is every one that the spec allows.
 
     Raises
     ------
     SpecError
-        If a name is unknown, or asks for local privacy where the spec promises no epsilon.
+        If the experiment has no arms, or a name is unknown or asks for local privacy where no epsilon is promised.
     """
+    if names:
+        with_arms(spec)
     possible = [name for name, made in BASELINES.items() if spec.privacy.epsilon is not None or not made.private]
     for name in names:
         if name != "all" and name not in BASELINES:
             known = ", ".join(BASELINES)
-            raise SpecError(f"no reference {name!r}", field="--reference", remedy=f"choose from all, {known}")
+            raise SpecError(f"no baseline {name!r}", field="--baseline", remedy=f"choose from all, {known}")
         if name != "all" and name not in possible:
             raise SpecError(
-                f"{name} is made for an epsilon, and the spec promises none",
-                field="--reference",
+                f"{name} needs an epsilon, and the spec promises none",
+                field="--baseline",
                 remedy="set privacy.model and privacy.epsilon, or leave it out",
             )
     return [name for name in possible if name in names or "all" in names]

@@ -1,4 +1,4 @@
-"""What a reference policy is: it plays the same people as the experiment's own policy, and learns in its own way."""
+"""What a baseline is: it plays the same people as the experiment's own policy, and learns in its own way."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.experiment import Spec
+from privateer.errors import SpecError
+from privateer.spec import ArmsSpec, Spec
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,13 @@ class Visitors:
     Attributes
     ----------
     number
-        Of this group, from 0.
+        The number of this group of people, from 0.
     raw
-        Shape (n, population's features): contexts in their own units.
+        Shape (n, d + more): contexts in their own units.
     contexts
         Shape (n, d): features clipped and scaled to [0, 1], as a device does.
     means
-        Shape (n, arms): expected rewards, the truth. Of all references the oracle alone looks at it.
+        Shape (n, arms): expected rewards, the truth. Only the oracle among baselines looks at it.
     """
 
     number: int
@@ -40,9 +41,9 @@ class Baseline:
     Parameters
     ----------
     spec
-        Of the experiment: arms, features, horizon and epsilon.
+        The experiment's spec: arms, features, horizon and epsilon.
     seed
-        Of everything that the reference draws.
+        Seeds everything that the baseline draws.
     """
 
     private: ClassVar[bool] = False
@@ -50,19 +51,36 @@ class Baseline:
     leaks: ClassVar[bool] = False
     """Whether it breaks the promise that it makes."""
 
-    def __init__(self, spec: Spec, seed: int) -> None:
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
         self.spec = spec
         self.rng = np.random.default_rng([seed, 5])
 
     def open(self, batch: int) -> None:
-        """A round of ``batch`` people begins; 0: nobody is asked any more, and the people left play what is best."""
+        """Begin a round of ``batch`` people; 0: nobody is asked any more, and the people left play what is best."""
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Arms of the next people of the round, shape (n,)."""
+        """Return the arms of the next people of the round, shape (n,)."""
         raise NotImplementedError
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """What these people, who were the last to choose, received: rewards scaled to [0, 1], shape (n,)."""
+        """Take the rewards of the people who chose last, scaled to [0, 1], shape (n,)."""
 
     def close(self) -> None:
-        """The round is over: the policy may change."""
+        """End the round: the policy may change."""
+
+
+def with_arms(spec: Spec) -> ArmsSpec:
+    """Return the spec of an experiment that chooses arms.
+
+    Raises
+    ------
+    SpecError
+        If it is one of another kind.
+    """
+    if not isinstance(spec, ArmsSpec):
+        raise SpecError(
+            "baselines choose an arm for each person, and this experiment has no arms",
+            field="--baseline",
+            remedy="leave it out",
+        )
+    return spec

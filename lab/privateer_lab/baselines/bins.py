@@ -23,19 +23,16 @@ class Bins:
     def __init__(self, dimension: int) -> None:
         self.depths = np.zeros(1, np.int64)
         self.lower, self.upper = np.zeros((1, dimension)), np.ones((1, dimension))
-        self._node = np.zeros(1, np.int64)
-        """Node of each bin."""
-        self._bin = np.zeros(1, np.int64)
-        """Bin of each node that is a leaf."""
-        self._left = np.full(1, -1, np.int64)
-        """Left child of each node, -1 at leaves; the right one comes next."""
+        self._node = np.zeros(1, np.int64)  # node of each bin
+        self._bin = np.zeros(1, np.int64)  # bin of each node that is a leaf
+        self._left = np.full(1, -1, np.int64)  # left child of each node, -1 at leaves; the right one comes next
         self._feature, self._middle = np.zeros(1, np.int64), np.zeros(1)
 
     def __len__(self) -> int:
         return len(self.depths)
 
     def locate(self, contexts: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Bin of each context; ``contexts`` (n, dimension) in [0, 1], result (n,)."""
+        """Return the bin of each context, shape (n,); ``contexts`` (n, dimension) are in [0, 1]."""
         nodes = np.zeros(len(contexts), np.int64)
         inner = np.arange(len(contexts) if self._left[0] >= 0 else 0)
         while len(inner):
@@ -45,14 +42,14 @@ class Bins:
         return self._bin[nodes]
 
     def longest(self, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """A longest edge of each of these bins, ties broken at random: the max-edge rule of paper 1, Algorithm 1."""
+        """Return a longest edge of each of these bins, ties broken at random (paper 1, Algorithm 1, max-edge rule)."""
         width = (self.upper - self.lower)[which]
         return np.asarray((width + np.min(width) / 2 * rng.random(width.shape)).argmax(axis=1))
 
     def halve(self, which: NDArray[np.int64], features: NDArray[np.int64]) -> NDArray[np.int64]:
         """Halve these bins across these features.
 
-        The lower half keeps the bin's number; upper halves get the next ones. Returns, for every bin that there is
+        The lower half keeps the bin's number; upper halves get the next ones. Return, for every bin that there is
         now, the number of the bin that it was or was part of.
         """
         count, rows = len(self), np.arange(len(which))
@@ -72,7 +69,7 @@ class Bins:
         return origin
 
     def _grow(self, bins: NDArray[np.int64]) -> None:
-        """Nodes for new leaves of these bins."""
+        """Add nodes for new leaves of these bins."""
         more = len(bins)
         self._bin = np.concatenate([self._bin, bins])
         self._left = np.concatenate([self._left, np.full(more, -1, np.int64)])

@@ -1,5 +1,6 @@
-"""Private stochastic gradient descent on a model of each arm, with greedy arms (Han et al. 2021, Algorithm 2)."""
+"""Paper 1's competitors: private stochastic gradient descent on a model of each arm (Han et al. 2021, Algorithm 2)."""
 
+import math
 from typing import ClassVar, Final
 
 import numpy as np
@@ -7,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from privateer.contributions import BoundedVectors
-from privateer.experiment import Spec
-from privateer.mechanisms.vector_symbol import VectorSymbol, symbol_vectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
+from privateer.spec import ArmsSpec
 from privateer.vectors import Ball
 from privateer_lab.baselines.base import Baseline, Visitors
 
@@ -24,14 +25,8 @@ class Descent(Baseline):
 
     Han, Liang, Wang and Zhang, *Generalized linear bandits with local differential privacy* (NeurIPS 2021), Algorithm
     2 with the update (6): after a warm start in which arms are dealt in turn, everybody plays the arm of the largest
-    estimate, and reports a gradient for every arm, which is 0 for those not played. Where we depart:
-
-    - their l2-ball mechanism sends each arm's gradient at epsilon/2. We send all arms' in one vector of the same
-      length at epsilon, by the library's best mechanism: far less noise for the same promise;
-    - a round's people share a model, and their gradients are summed;
-    - without the elimination after the warm start (line 14), whose gap h nobody knows; their code has none either;
-    - steps are 1 / (lambda (people + 2000)), lambda = 1 / (4 arms (d + 1)): about the curvature of the loss for
-      uniform features, which the paper leaves open.
+    estimate, and reports a gradient for every arm, which is 0 for those not played. A round's people share a model,
+    and their gradients are summed. docs/baselines.md says where else we depart from the paper.
 
     Notes
     -----
@@ -46,7 +41,7 @@ class Descent(Baseline):
 
     private: ClassVar[bool] = True
 
-    def __init__(self, spec: Spec, seed: int) -> None:
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
         self.models = self._start()
         arms, coordinates = self.models.shape
@@ -55,29 +50,29 @@ class Descent(Baseline):
         self.seen = 0
 
     def _mechanism(self, coordinates: int) -> VectorSymbol:
-        return symbol_vectors(Ball("l2", 1.0, coordinates), self.spec.privacy.bound, 0)
+        return VectorSymbol.calibrated(Ball("l2", 1.0, coordinates), self.spec.privacy.bound, 0)
 
     def _start(self) -> Array:
-        """Parameters of all arms before any report, shape (arms, coordinates)."""
+        """Return the parameters of all arms before any report, shape (arms, coordinates)."""
         raise NotImplementedError
 
     def logits(self, contexts: Array) -> Array:
-        """Logits of every arm's estimated mean reward, shape (n, arms); ``contexts`` (n, d) in [0, 1]."""
+        """Return the logits of every arm's estimated mean reward, shape (n, arms); ``contexts`` (n, d) in [0, 1]."""
         raise NotImplementedError
 
     def slopes(self, contexts: Array, arms: NDArray[np.int64]) -> Array:
-        """Gradients of the logits of these arms in their parameters, shape (n, coordinates)."""
+        """Return the gradients of the logits of these arms in their parameters, shape (n, coordinates)."""
         raise NotImplementedError
 
     def open(self, batch: int) -> None:
-        """A round begins."""
+        """Begin a round of ``batch`` people."""
         self.batch = batch
         self.warm = batch > 0 and self.seen < _WARM * self.spec.experiment.horizon
         self.total = np.zeros_like(self.models)
         self.place = 0
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Arms of the next people of the round, shape (n,)."""
+        """Return arms in turn at first, then those of the largest estimate, shape (n,)."""
         n = len(visitors)
         if self.warm:
             self.place += n
@@ -85,24 +80,24 @@ class Descent(Baseline):
         return np.asarray(self.logits(visitors.contexts).argmax(axis=1))
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: Array) -> None:
-        """What these people received, shape (n,)."""
+        """Add up these people's reports."""
         gradients = self.gradients(visitors.contexts, arms, values)
         if self.warm:
             for arm in range(len(self.models)):
                 self.total[arm] += self._sum(self.dealt, gradients[arms == arm])
             return
-        told = np.zeros((len(arms), *self.models.shape))
-        told[np.arange(len(arms)), arms] = gradients
-        self.total += self._sum(self.greedy, told.reshape(len(arms), -1)).reshape(self.models.shape)
+        vectors = np.zeros((len(arms), *self.models.shape))
+        vectors[np.arange(len(arms)), arms] = gradients
+        self.total += self._sum(self.greedy, vectors.reshape(len(arms), -1)).reshape(self.models.shape)
 
     def gradients(self, contexts: Array, arms: NDArray[np.int64], values: Array) -> Array:
-        """Gradients of these people's logistic losses in their arms' parameters, shape (n, coordinates)."""
+        """Return the gradients of these people's logistic losses in their arms' parameters, shape (n, coordinates)."""
         played = np.take_along_axis(self.logits(contexts), arms[:, None], axis=1)
         return np.asarray((expit(played) - values[:, None]) * self.slopes(contexts, arms))
 
     def _sum(self, mechanism: VectorSymbol, vectors: Array) -> Array:
-        slots = np.zeros(len(vectors), np.uint32)  # the law of a sum does not need them
-        return mechanism.simulate(BoundedVectors(slots, vectors), self.rng).sums
+        coins = np.zeros(len(vectors), np.uint32)  # the distribution of a sum does not depend on them
+        return mechanism.simulate(BoundedVectors(coins, vectors), self.rng).sums
 
     def close(self) -> None:
         """Take a step."""
@@ -111,5 +106,63 @@ class Descent(Baseline):
 
 
 def centred(contexts: Array) -> Array:
-    """A constant and features in [-1, 1], shape (n, d + 1)."""
+    """Return a constant and features in [-1, 1], shape (n, d + 1)."""
     return np.concatenate([np.ones((len(contexts), 1)), 2 * contexts - 1], axis=1)
+
+
+class Logistic(Descent):
+    """Paper 1's Linear: every arm's mean reward is a logistic function of the features: 1 / (1 + exp(-theta . x)).
+
+    Features and the constant are scaled so that x has at most length 1, and so has every gradient: nothing is clipped.
+    """
+
+    def _start(self) -> Array:
+        return np.zeros((self.spec.arm_count, self.spec.dimension + 1))
+
+    def logits(self, contexts: Array) -> Array:
+        """Return the logits of every arm's estimated mean reward, shape (n, arms)."""
+        return np.asarray(self.slopes(contexts) @ self.models.T)
+
+    def slopes(self, contexts: Array, _arms: NDArray[np.int64] | None = None) -> Array:
+        """Return the gradients of any arm's logits in its parameters, shape (n, d + 1)."""
+        return centred(contexts) / math.sqrt(self.spec.dimension + 1)
+
+
+class Network(Descent):
+    """Paper 1's NN: every arm's mean reward is the logistic function of a network of 2 d hidden units, tanh.
+
+    The paper replaces Linear's model by "a single-layer neural network, with the other steps staying unchanged": one
+    pass of the same private descent, gradients clipped to length 1. A model's parameters are, in order, the hidden
+    units' weights (2 d, d + 1), the output's weights (2 d,) and its constant; both weights start at random.
+    """
+
+    @property
+    def hidden(self) -> int:
+        """Hidden units of every arm, as many as the authors'."""
+        return 2 * self.spec.dimension
+
+    def _start(self) -> Array:
+        arms, inner = self.spec.arm_count, self.hidden * (self.spec.dimension + 1)
+        weights = self.rng.normal(size=(arms, inner))
+        outer = self.rng.normal(size=(arms, self.hidden)) / math.sqrt(self.hidden)
+        return np.concatenate([weights, outer, np.zeros((arms, 1))], axis=1)
+
+    def _parts(self, models: Array) -> tuple[Array, Array, Array]:
+        """Return hidden weights (..., hidden, d + 1), output weights (..., hidden) and constants (...) of models."""
+        inner = self.hidden * (self.spec.dimension + 1)
+        weights = models[..., :inner].reshape(*models.shape[:-1], self.hidden, -1)
+        return weights, models[..., inner:-1], models[..., -1]
+
+    def logits(self, contexts: Array) -> Array:
+        """Return the logits of every arm's estimated mean reward, shape (n, arms)."""
+        weights, outer, constant = self._parts(self.models)
+        units = np.tanh(np.einsum("khd,nd->nkh", weights, centred(contexts)))
+        return np.asarray(np.einsum("nkh,kh->nk", units, outer) + constant)
+
+    def slopes(self, contexts: Array, arms: NDArray[np.int64]) -> Array:
+        """Return the gradients of the logits of these arms in their parameters, shape (n, coordinates)."""
+        weights, outer, _ = self._parts(self.models[arms])
+        inputs = centred(contexts)
+        units = np.tanh(np.einsum("nhd,nd->nh", weights, inputs))
+        inner = (outer * (1 - units**2))[:, :, None] * inputs[:, None, :]
+        return np.concatenate([inner.reshape(len(arms), -1), units, np.ones((len(arms), 1))], axis=1)

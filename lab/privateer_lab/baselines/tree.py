@@ -1,4 +1,4 @@
-"""A tree without privacy: adaptively binned successive elimination (ABSE; Perchet and Rigollet 2013, Policy 3)."""
+"""Trees without privacy: adaptively binned successive elimination (ABSE; Perchet and Rigollet 2013, Policy 3)."""
 
 import math
 from typing import Final
@@ -6,29 +6,29 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.experiment import Spec
+from privateer.spec import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.bins import Bins
 
 _BURST: Final = 0.5
-"""A bin bursts when the deviation is below this share of its side."""
+"""A bin bursts when its radius is below this share of its side."""
 
 
 class Tree(Baseline):
-    """ABSE: cubes with active arms, in every cube successive elimination, cubes burst into 2^d of half the side.
+    """ABSE with Hoeffding's radii: every cube eliminates arms, and bursts into 2^d cubes of half its side.
 
-    Perchet and Rigollet: with s pulls of every active arm and T = n |B|^d people expected in a cube of side |B|, arms
-    2 U(s, T) below the best are dropped, and an undecided cube bursts when U(s, T) <= 2 c_0 |B|, at most k_0 times. We
-    keep that and draw arms at random rather than in turn, since a round is played at once. Their U is
-    2 sqrt(2 log(T/s) / s) and c_0 = 2 L sqrt(d), for which 80,000 people are far too few (`abse` has them). Ours is
-    Hoeffding's for rewards in [0, 1], sqrt(log(T/s) / (2 s)), and the constant of bursting was chosen on two problems.
+    With s pulls of every active arm and T = n |B|^d people expected in a cube of side |B|, arms 2 U(s, T) below the
+    best are dropped, and an undecided cube bursts when U(s, T) <= 2 c_0 |B|, at most k_0 times. Arms are drawn at
+    random rather than in turn, since a round is played at once. U is Hoeffding's for rewards in [0, 1],
+    sqrt(log(T/s) / (2 s)), and the constant of bursting was chosen on two problems: `Abse` has the authors' own, for
+    which 80,000 people are far too few.
 
     Notes
     -----
-    Privacy: none; the server sees everybody's context, arm and reward.
+    Privacy: the server sees everybody's context, arm and reward.
     """
 
-    def __init__(self, spec: Spec, seed: int) -> None:
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
         arms, n = spec.arm_count, spec.experiment.horizon
         self.bins = Bins(spec.dimension)
@@ -37,12 +37,12 @@ class Tree(Baseline):
         self.most_bursts = math.ceil(max(0.0, math.log2(n / (arms * math.log(arms)))) / (2 + spec.dimension))
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Arms of the next people of the round, shape (n,): any active one."""
+        """Return random active arms, shape (n,)."""
         active = self.active[self.bins.locate(visitors.contexts)]
         return np.asarray((self.rng.random(active.shape) * active).argmax(axis=1))
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """What these people received, shape (n,)."""
+        """Count these people's pulls and rewards, shape (n,)."""
         cells = self.bins.locate(visitors.contexts) * self.active.shape[1] + arms
         size = self.active.size
         self.pulls += np.bincount(cells, minlength=size).reshape(self.active.shape)
@@ -51,12 +51,10 @@ class Tree(Baseline):
     def close(self) -> None:
         """Drop arms, burst cubes."""
         least = np.where(self.active, self.pulls, np.inf).min(axis=1)
-        standard_deviation = np.where(least > 0, self.standard_deviation(np.maximum(least, 1.0)), np.inf)
+        radius = np.where(least > 0, self.radius(np.maximum(least, 1.0)), np.inf)
         means = np.where(self.active, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
-        self.active = self.active & (means >= means.max(axis=1, keepdims=True) - 2 * standard_deviation[:, None])
-        ready = (
-            (standard_deviation <= self.tolerance()) & (self.bursts < self.most_bursts) & (self.active.sum(axis=1) > 1)
-        )
+        self.active = self.active & (means >= means.max(axis=1, keepdims=True) - 2 * radius[:, None])
+        ready = (radius <= self.tolerance()) & (self.bursts < self.most_bursts) & (self.active.sum(axis=1) > 1)
         self._burst(np.flatnonzero(ready))
 
     @property
@@ -64,17 +62,17 @@ class Tree(Baseline):
         """How often each cube's way from the whole burst, shape (bins,)."""
         return self.bins.depths // self.spec.dimension
 
-    def standard_deviation(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
-        """U(s, T) at this many pulls of every arm in each cube, both shape (bins,)."""
+    def radius(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return U(s, T) at this many pulls of every arm in each cube, both shape (bins,)."""
         return np.asarray(np.sqrt(self.logarithm(pulls) / (2 * pulls)))
 
     def logarithm(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
-        """log(T/s), at least 1."""
+        """Return log(T/s), at least 1."""
         expected = self.spec.experiment.horizon * 0.5**self.bins.depths
         return np.maximum(1.0, np.log(expected / pulls))
 
     def tolerance(self) -> NDArray[np.float64]:
-        """The deviation at which each cube is known well enough to burst, shape (bins,)."""
+        """Return the radius at which each cube is known well enough to burst, shape (bins,)."""
         return np.asarray(_BURST * 0.5**self.bursts)
 
     def _burst(self, which: NDArray[np.int64]) -> None:
@@ -84,3 +82,19 @@ class Tree(Baseline):
             self.active = self.active[origin]
             self.pulls, self.sums = (old[origin] * ~fresh[:, None] for old in (self.pulls, self.sums))
             which = np.flatnonzero(fresh)
+
+
+class Abse(Tree):
+    """ABSE with its authors' constants, under which its guarantee holds (Section 5 and Theorem 5.1, Lipschitz rewards).
+
+    U(s, T) = 2 sqrt(2 log(T/s) / s) and c_0 = 2 L sqrt(d), with L the spec's ``algorithm.lipschitz``, else 1.
+    """
+
+    def radius(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return U(s, T) at this many pulls of every arm in each cube, both shape (bins,)."""
+        return np.asarray(2 * np.sqrt(2 * self.logarithm(pulls) / pulls))
+
+    def tolerance(self) -> NDArray[np.float64]:
+        """Return the radius at which each cube is known well enough to burst, shape (bins,)."""
+        lipschitz = float(getattr(self.spec.algorithm, "lipschitz", 1.0))
+        return np.asarray(4 * lipschitz * math.sqrt(self.spec.dimension) * 0.5**self.bursts)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from privateer.errors import SpecError, Unavailable
-from privateer_lab.commands.experiments import ADMIN_URL, AdminUrl, Token
+from privateer_lab.commands.options import ADMIN_URL, AdminUrl, Token
 from privateer_lab.output import screen
 from privateer_lab.rest import bearer, fetch
 
@@ -19,11 +19,11 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that holds no backup yet.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder without a backup.")],
     token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
 ) -> None:
-    """Copy the database of a running server. Rounds that are open now end with the copy."""
+    """Copy the database of a running server. A server on the copy gives up the rounds that are open now."""
     from privateer_server.store.backup import is_database, write_durably
     from privateer_server.store.sqlite import FILE
 
@@ -32,17 +32,17 @@ def backup(
         raise SpecError(f"there is a {FILE} already", field="DIR", remedy="name another folder")
     body = fetch(f"{admin_url}/backup", field="--admin-url", headers=bearer(token))
     if not is_database(body):
-        raise Unavailable("the answer is no backup", field="--admin-url", remedy="correct the address")
+        raise Unavailable("the answer is not a backup", field="--admin-url", remedy="correct the address")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_durably(path, body)
     screen.print(f"{path}: {len(body):,} bytes", soft_wrap=True)
 
 
 def restore(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The backup.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="An empty folder, for a server to start on.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the backup.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="An empty folder, on which a server may start.")],
 ) -> None:
-    """Make a data folder of a backup. Rounds that were open are given up when the server starts."""
+    """Make a data folder from a backup. When the server starts it gives up the rounds that were open."""
     from privateer_server.store.backup import restore as restored
     from privateer_server.store.sqlite import DATABASE, FILE
 

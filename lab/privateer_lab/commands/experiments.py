@@ -1,25 +1,17 @@
 """``create``, ``list``, ``show``, ``policy``: experiments over REST."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from privateer_lab.output import print_json, print_table, screen
-from privateer_lab.parallel import JOBS_MAX, Backend
-from privateer_lab.partition_map import draw
-from privateer_lab.rest import ask, bearer
-from privateer_lab.specs import load_any_spec
+from privateer_lab.bin_map import draw
+from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
+from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
+from privateer_lab.rest import NotThere, ask
+from privateer_lab.rest import create as post
+from privateer_lab.specs import load_spec
 
-Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="The server.")]
-AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="The server's private listener.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Set = Annotated[list[str], typer.Option("--set", help="Override a key of the spec: section.key=value.")]
-Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Processes; default: one a core.")]
-On = Annotated[Backend, typer.Option(help="Processes here, or a Ray cluster.")]
-Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token.")]
-URL = "http://127.0.0.1:8000"
-ADMIN_URL = "http://127.0.0.1:8002"
+Name = Annotated[str, typer.Argument(help="Name of the experiment.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,17 +23,16 @@ def register(app: typer.Typer) -> None:
 
 
 def create(
-    spec: Annotated[Path, typer.Argument(help="TOML file.")],
+    spec: SpecFile,
     token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
-    parsed = load_any_spec(spec, settings).without_people()
-    body = parsed.model_dump(mode="json", exclude_none=True)
-    answer = ask("POST", f"{admin_url}/experiments", field="--admin-url", json=body, headers=bearer(token))
-    print_json(answer) if as_json else screen.print(f"created {parsed.experiment.name}")
+    parsed = load_spec(spec, settings)
+    answer = post(admin_url, parsed, token)
+    print_json(answer) if as_json else screen.print(f"created {parsed.name}")
 
 
 def list_experiments(url: Url = URL, as_json: Json = False) -> None:
@@ -54,14 +45,17 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
         screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
 
 
-def show(name: str, url: Url = URL, as_json: Json = False) -> None:
-    """Show an experiment: its progress, its reports by reason, and what it promises to a person."""
-    answer = ask("GET", f"{url}/experiments/{name}")
-    answer["privacy"] = ask("GET", f"{url}/experiments/{name}/privacy")
+def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
+    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person."""
+    page = f"{url}/experiments/{name}"
+    answer = ask("GET", page)
+    answer["privacy"], answer["result"] = ask("GET", f"{page}/privacy"), _result(page)
     if as_json:
         print_json(answer)
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
+    if answer["result"]:
+        print_result(answer["result"])
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:
@@ -71,32 +65,41 @@ def show(name: str, url: Url = URL, as_json: Json = False) -> None:
         print_table(f"privacy against {claim['against']}", rows)
 
 
+def _result(page: str) -> dict[str, Any] | None:
+    """Fetch the experiment's result; None if it has none."""
+    try:
+        return dict(ask("GET", f"{page}/result")["result"])
+    except NotThere:
+        return None
+
+
+def print_result(result: dict[str, Any]) -> None:
+    """Print estimates with their intervals, the recommended option, and whether learning has stopped."""
+    print_rows(f"estimates, with intervals of {result['confidence']:.0%} confidence", result["estimates"])
+    print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
+
+
 def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:
-    """Rows of a table that tell a claim."""
+    """Return the rows of a table that state a claim."""
     if epsilon is None:
         return [("epsilon, delta", "nothing is claimed")]
     return [("epsilon", epsilon), ("delta", delta)]
 
 
 def policy(
-    name: str,
+    name: Name,
     url: Url = URL,
-    version: Annotated[int | None, typer.Option(min=1, help="Of an earlier round.")] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="Show the policy of this round, not the newest.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the policy: a map of the bins with their arms, or the actions that a phase plays."""
+    """Show a policy: as a map where it divides the contexts into bins, as tables otherwise."""
     facts = ask("GET", f"{url}/experiments/{name}")
     suffix = f"/{version}" if version else ""
     answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
+    described = answer["policy"]
     if as_json:
         print_json(answer)
-    elif answer["policy"]["algorithm"] == "phased":
-        _print_phase(answer["policy"])
+    elif "bins" in described:
+        screen.print(draw(described["bins"], facts["spec"]["experiment"]["arms"]))
     else:
-        screen.print(draw(answer["policy"], facts["spec"]["experiment"]["arms"]))
-
-
-def _print_phase(told: dict[str, Any]) -> None:
-    sizes = [("actions left", len(told["active"])), ("people wanted", told["clients"])]
-    print_table(f"phase {told['version']}", [*sizes, ("people asked", told["draw"]["places"])])
-    print_table("plays", told["plays"].items())
+        print_tables(f"policy of {name}", described)

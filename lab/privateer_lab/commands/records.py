@@ -16,8 +16,7 @@ from privateer.certificate import Certificate, Verdict, recompute
 from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
 from privateer_client.account import Payment
-from privateer_client.budget import COSTS
-from privateer_client.ledger import Ledger, default_path
+from privateer_client.ledger import COSTS, Ledger, default_path
 from privateer_lab.commands.account import accounts, finite
 from privateer_lab.commands.experiments import URL, Json, Url, claimed
 from privateer_lab.documents import read_document

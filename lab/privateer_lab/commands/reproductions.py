@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privateer.errors import SpecError
-from privateer_lab.commands.experiments import Jobs, Json, On
+from privateer_lab.commands.options import Jobs, Json, On
 from privateer_lab.output import open_folder, print_json, progress, screen
 from privateer_lab.parallel import SEEDS_MAX
 
 if TYPE_CHECKING:  # it brings matplotlib, which takes a second
-    from privateer_lab.reproductions.base import Reproduction, Row
+    from privateer_lab.reproductions.base import Reproduction, Rows
 
 
 def register(app: typer.Typer) -> None:
@@ -22,31 +22,33 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Of the figure or table, or 'list'.")],
-    out: Annotated[Path, typer.Option(help="Folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, for checks.")] = False,
+    name: Annotated[str, typer.Argument(help="A figure or table, or 'list' to see them all.")],
+    out: Annotated[Path, typer.Option(help="The folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version, as a check.")] = False,
     seeds: Annotated[
         int | None, typer.Option(min=1, max=SEEDS_MAX, help="Runs of each setting; default 10, quick 2.")
     ] = None,
-    published: Annotated[str, typer.Option(help="CSV of paper 1's published regret, drawn beside ours.")] = "",
-    adult: Annotated[str, typer.Option(help="UCI Adult data, for paper-1-table-2; files with commas.")] = "",
+    published: Annotated[str, typer.Option(help="CSV of paper 1's published regret; it is drawn beside ours.")] = "",
+    adult: Annotated[str, typer.Option(help="UCI Adult data for paper-1-table-2; separate files by commas.")] = "",
     jobs: Jobs = None,
     backend: On = "processes",
     as_json: Json = False,
 ) -> None:
-    """Make a figure or table of a paper again, with a verdict computed from the numbers."""
-    from privateer_lab.reproductions.base import Effort
+    """Make a figure or table of a paper again, and say what its numbers show."""
+    from privateer_lab.reproductions.base import Effort, Rows
+    from privateer_lab.reproductions.registry import REPRODUCTIONS
 
     if name == "list":
-        _list(as_json)
+        _list(list(REPRODUCTIONS.values()), as_json)
         return
-    made = _named(name)
-    effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
+    if name not in REPRODUCTIONS:
+        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
     if published and not Path(published).is_file():
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
     open_folder(out)
+    made, effort = REPRODUCTIONS[name], Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
-    rows, whole = [row for row in found if row is not None], found[-1] is None
+    rows, whole = Rows(row for row in found if row is not None), found[-1] is None
     verdict, paths = _finished(made, rows, whole, out)
     (out / f"{name}.json").write_text(json.dumps({"name": name, "quick": quick, "verdict": verdict, "rows": rows}))
     (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
@@ -59,32 +61,22 @@ def reproduce(
         raise typer.Exit(130)
 
 
-def _named(name: str) -> "Reproduction":
-    from privateer_lab.reproductions import REPRODUCTIONS
-
-    if name not in REPRODUCTIONS:
-        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
-    return REPRODUCTIONS[name]
-
-
-def _finished(made: "Reproduction", rows: "list[Row]", whole: bool, out: Path) -> tuple[str, list[Path]]:
-    """Verdict, and pictures written; of a run that was interrupted as far as its rows are enough for them."""
+def _finished(made: "Reproduction", rows: "Rows", whole: bool, out: Path) -> tuple[str, list[Path]]:
+    """Return the verdict and the paths of pictures; an interrupted run has them if its rows are enough."""
     from privateer_lab.plots import save
 
     try:
-        verdict, figure = made.verdict(rows), made.draw(rows)
+        verdict, figure = made.verdict(rows), made.draw(made.title, rows)
     except (ArithmeticError, LookupError, ValueError):
         if whole:
             raise
         return f"Interrupted after {len(rows)} rows, too few for a verdict.", []
-    return ("" if whole else "Interrupted; of the runs until then: ") + verdict, save(figure, out / made.name)
+    return ("" if whole else "Interrupted; the runs until then show: ") + verdict, save(figure, out / made.name)
 
 
-def _list(as_json: bool) -> None:
-    from privateer_lab.reproductions import REPRODUCTIONS
-
+def _list(made: "list[Reproduction]", as_json: bool) -> None:
     if as_json:
-        print_json([{"name": made.name, "title": made.title} for made in REPRODUCTIONS.values()])
+        print_json([{"name": one.name, "title": one.title} for one in made])
         return
-    for made in REPRODUCTIONS.values():
-        screen.print(f"{made.name:20} {made.title}")
+    for one in made:
+        screen.print(f"{one.name:20} {one.title}")

@@ -1,4 +1,4 @@
-"""``server``, ``shuffler``, ``up``: services on this machine; ``demo``: everything in one command."""
+"""``server``, ``shuffler``, ``up``: services on this machine; ``demo`` and ``bench``: whole experiments with them."""
 
 import os
 import signal
@@ -13,7 +13,10 @@ import typer
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.services import free_port, running
 
-Data = Annotated[Path, typer.Option(help="Directory for keys and databases.")]
+Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
+Host = Annotated[str, typer.Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
+Port = Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="Port of the public listener.")]
+DataOf = Annotated[Path, typer.Option(envvar="PRIVATEER_DATA", help="Folder for keys and databases.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,11 +29,11 @@ def register(app: typer.Typer) -> None:
 
 
 def server(
-    host: Annotated[str, typer.Option(envvar="PRIVATEER_HOST")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535)] = 8000,
-    data: Annotated[Path, typer.Option(envvar="PRIVATEER_DATA")] = Path("data/server"),
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    data: DataOf = Path("data/server"),
 ) -> None:
-    """Run the server; further settings come from the environment (docs/configuration.md)."""
+    """Run the server. Further settings come from the environment (docs/configuration.md)."""
     from privateer_server.app import main
 
     _environment(host, port, data)
@@ -38,11 +41,11 @@ def server(
 
 
 def shuffler(
-    host: Annotated[str, typer.Option(envvar="PRIVATEER_HOST")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535)] = 8001,
-    data: Annotated[Path, typer.Option(envvar="PRIVATEER_DATA")] = Path("data/shuffler"),
+    host: Host = "127.0.0.1",
+    port: Port = 8001,
+    data: DataOf = Path("data/shuffler"),
 ) -> None:
-    """Run the shuffler; further settings come from the environment (docs/configuration.md)."""
+    """Run the shuffler. Further settings come from the environment (docs/configuration.md)."""
     from privateer_shuffler.app import main
 
     _environment(host, port, data)
@@ -54,8 +57,8 @@ def _environment(host: str, port: int, data: Path) -> None:
 
 
 @contextmanager
-def _until_told() -> Iterator[None]:
-    """End the block on SIGINT and SIGTERM, in order: else the services would outlive this process."""
+def _until_signalled() -> Iterator[None]:
+    """End the block on SIGINT and SIGTERM; the services would otherwise outlive this process."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -69,15 +72,17 @@ def _until_told() -> Iterator[None]:
 
 def up(
     data: Data = Path("data"),
-    server_port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    shuffler_port: Annotated[int, typer.Option(min=1, max=65535)] = 8001,
-    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="Private listener of the server.")] = 8002,
-    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="Of the shuffler.")] = 8003,
-    token: Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Made up if not given.")] = None,
+    server_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's port.")] = 8000,
+    shuffler_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")] = 8001,
+    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's private port.")] = 8002,
+    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")] = 8003,
+    token: Annotated[
+        str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
+    ] = None,
 ) -> None:
-    """Run server and shuffler here until interrupted."""
+    """Run a server and a shuffler here until you interrupt them."""
     private = (admin_port, shuffler_admin_port)
-    with _until_told(), running(data, server_port, shuffler_port, token, private) as services:
+    with _until_signalled(), running(data, server_port, shuffler_port, token, private) as services:
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         shown = "..." if token else services.token  # the operator knows the token that they gave
@@ -87,13 +92,13 @@ def up(
 
 
 def demo(
-    users: Annotated[int, typer.Option(min=2000, help="Simulated people.")] = 30_000,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the services running at the end.")] = False,
+    users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the services running at the end.")] = False,
 ) -> None:
-    """Services, an experiment under shuffle privacy, people over HTTP, and the policy they teach."""
+    """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned."""
     from privateer_lab.demo import print_addresses, run_demo
 
-    with _until_told():
+    with _until_signalled():
         with (
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             running(Path(folder), free_port(), free_port(), quiet=True) as services,
@@ -102,16 +107,16 @@ def demo(
             if keep:
                 print_addresses(services)
                 services.processes.watch()
-        screen.print("The services have stopped; privateer up starts them to stay.")
+        screen.print("The services have stopped. To start services that stay: privateer up")
 
 
 def bench(
-    users: Annotated[int, typer.Option(min=5000, help="Simulated people.")] = 60_000,
-    batch: Annotated[int, typer.Option(min=1, max=1000, help="Sealed reports per upload.")] = 100,
+    users: Annotated[int, typer.Option(min=5000, help="Number of simulated people.")] = 60_000,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="Sealed reports in one upload.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure the report path against one core's HPKE opens."""
+    """Measure how fast reports are counted, against how fast one core opens them."""
     from privateer_lab.bench import bench_pipeline
 
     result = bench_pipeline(users, batch)
-    print_json(result) if as_json else print_table("report path", result.items())
+    print_json(result) if as_json else print_table("report path", [(key.replace("_", " "), value) for key, value in result.items()])

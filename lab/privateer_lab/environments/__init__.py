@@ -1,89 +1,90 @@
-"""Simulated people: contexts, rewards, and the truth that nobody else sees."""
+"""Environments: simulated people, as the ``[population]`` of a spec names them."""
 
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Final
 
 from privateer.errors import SpecError
-from privateer.experiment import Spec
-from privateer.population import AdultPopulation, CsvPopulation, PeaksPopulation, QuadrantsPopulation, SmoothPopulation
-from privateer_lab.environments.adult import read_adult
-from privateer_lab.environments.classified import read_classified
-from privateer_lab.environments.density import density_for
-from privateer_lab.environments.drift import drift_for
-from privateer_lab.environments.function import Function
-from privateer_lab.environments.peaks import Peaks
-from privateer_lab.environments.quadrants import Quadrants
-from privateer_lab.environments.smooth import Smooth
-from privateer_lab.environments.synthetic import Synthetic
+from privateer.sections import parse_section
+from privateer.spec import Spec
+from privateer_lab.environments.adult import AdultSection
+from privateer_lab.environments.classified import CsvSection
+from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
+from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
+from privateer_lab.environments.linear import LinearSection
+
+__all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
+
+_KINDS: Final[dict[str, type[EnvironmentSection]]] = {
+    "peaks": PeaksSection,
+    "quadrants": QuadrantsSection,
+    "smooth": SmoothSection,
+    "csv": CsvSection,
+    "adult": AdultSection,
+    "linear": LinearSection,
+}
 
 
-class Population(Protocol):
-    """People one after the other; features and rewards in their own units."""
-
-    @property
-    def arms(self) -> int:
-        """Number of arms."""
-        ...
-
-    @property
-    def features(self) -> int:
-        """Number of features."""
-        ...
-
-    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Contexts of the people after the first ``seen``, shape (n, d + more): what no device sees comes last."""
-        ...
-
-    def means(self, contexts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Expected reward of every arm, for contexts as `contexts` gives them; shape (n, arms)."""
-        ...
-
-    def rewards(
-        self, contexts: NDArray[np.float64], arms: NDArray[np.int64], rng: np.random.Generator
-    ) -> NDArray[np.float64]:
-        """Rewards of the arms played, shape (n,)."""
-        ...
-
-
-def population_for(spec: Spec, seed: int) -> Population:
-    """The population that a spec names.
+def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None) -> Environment:
+    """Make the environment of a spec.
 
     Parameters
     ----------
-    spec
-        With a ``population``.
+    spec, section
+        The spec names its ``population``, unless there is another ``section``, as for a source.
     seed
-        Of the order of people who are read from a file.
+        Decides what the environment draws once: the order of people who are read from a file, or a parameter.
 
     Raises
     ------
     SpecError
-        If it names none, one with other arms or features than the spec's, or a file that cannot be used.
+        If there is no population, or it is wrong, does not fit the spec, or has a file that cannot be used.
     """
-    section = spec.population
-    if section is None:
-        raise SpecError("missing", field="population", remedy="add [population] name = 'peaks'")
-    if isinstance(section, AdultPopulation):
-        return read_adult(section, spec, seed)
-    if isinstance(section, CsvPopulation):
-        return read_classified(section, spec, seed)
-    function = _function(section, spec)
-    density = density_for(section.density, function.features)
-    return Synthetic(function, density, drift_for(section.drift, function.arms))
+    table = spec.population if section is None else section
+    if table is None:
+        name = default_environment(spec)["name"]
+        raise SpecError("missing", field="population", remedy=f"add [population] name = {name!r} to the spec")
+    return _parsed(spec, table, "population").environment(spec, seed)
 
 
-def _function(section: PeaksPopulation | QuadrantsPopulation | SmoothPopulation, spec: Spec) -> Function:
-    if isinstance(section, SmoothPopulation):
-        return Smooth(section.function, section.shape, spec.arm_count, spec.dimension)
-    made = Peaks(spec.arm_count) if isinstance(section, PeaksPopulation) else Quadrants()
-    for field, has, wants in (
-        ("experiment.arms", spec.arm_count, made.arms),
-        ("context.features", spec.dimension, made.features),
-    ):
-        if has != wants:
-            raise SpecError(
-                f"population {section.name!r} has {wants}, not {has}", field=field, remedy="make them agree"
-            )
-    return made
+def check_population(spec: Spec) -> None:
+    """Check the populations of a spec and its sources, as far as that can be done without their files.
+
+    Raises
+    ------
+    SpecError
+        Naming the first offending field, its constraint and the remedy.
+    """
+    tables = {"population": spec.population}
+    tables |= {f"sources.{place}.population": source.population for place, source in enumerate(spec.sources)}
+    for field, table in tables.items():
+        if table is not None:
+            _parsed(spec, table, field)
+
+
+def default_environment(spec: Spec) -> dict[str, Any]:
+    """Return the population of the first environment that fits a spec and needs no parameters.
+
+    Raises
+    ------
+    SpecError
+        If there is no such environment.
+    """
+    for name, kind in _fitting(spec).items():
+        if not any(field.is_required() for key, field in kind.model_fields.items() if key != "name"):
+            return {"name": name}
+    raise SpecError("missing, and none is usual for this algorithm", field="population", remedy="add it")
+
+
+def _fitting(spec: Spec) -> dict[str, type[EnvironmentSection]]:
+    return {name: kind for name, kind in _KINDS.items() if isinstance(spec, kind.needs)}
+
+
+def _parsed(spec: Spec, table: dict[str, Any], field: str) -> EnvironmentSection:
+    kinds, name = _fitting(spec), table.get("name")
+    if name is None:
+        raise SpecError("missing", field=f"{field}.name", remedy="add it")
+    if not isinstance(name, str) or name not in kinds:
+        raise SpecError(f"must be one of {', '.join(map(repr, kinds))}", field=f"{field}.name", remedy="choose one")
+    try:
+        return parse_section(kinds[name], table)
+    except SpecError as error:
+        raise SpecError(error.detail, field=f"{field}.{error.field}", remedy=error.remedy) from None

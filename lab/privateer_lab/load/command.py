@@ -11,16 +11,16 @@ from urllib.parse import quote
 import httpx
 
 from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
+from privateer.spec import parse_spec
 from privateer.tables import apply_setting, read_tables
 from privateer.text import printable
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
+from privateer_lab.environments import default_environment
+from privateer_lab.load.driver import USERS, LoadResult
 from privateer_lab.load.endpoint import no_url, read_object
-from privateer_lab.load.people import LoadResult
-from privateer_lab.load.phases import PhaseResult
-from privateer_lab.load.run import Interrupted, run_load, run_phases
+from privateer_lab.load.run import Interrupted, run_load
 
-_USERS: Final = 10_000
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")
 """Where ``privateer up`` leaves a key."""
@@ -35,27 +35,33 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="privateer load", description="Simulated people over HTTP.")
-    parser.add_argument("name", metavar="NAME", help="experiment")
-    parser.add_argument("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="server")
+    parser = _Parser(prog="privateer load", description="Have simulated people take part in an experiment over HTTP.")
+    add = parser.add_argument
+    add("name", metavar="NAME", help="name of the experiment")
+    add("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="address of the server")
     shuffler = os.environ.get("PRIVATEER_SHUFFLER", "http://127.0.0.1:8001")
-    parser.add_argument("--shuffler", default=shuffler, help="shuffler")
-    parser.add_argument("--users", type=int, help="people; 10,000, or all of a phased experiment")
-    parser.add_argument("--concurrency", type=int, default=4, help="uploads under way at a time")
-    batch = f"people in one upload; default: 1 as real devices do, or {_BATCH} with a sender's key"
-    parser.add_argument("--batch", type=int, help=batch)
-    parser.add_argument("--sender-key", type=Path, default=_sender_key(), help="key that services trust with a batch")
-    parser.add_argument("--population", help="its name, or a TOML file with a population section; peaks, or linear")
-    parser.add_argument("--path", help="file of the population, for csv and adult")
-    parser.add_argument("--set", action="append", default=[], metavar="population.KEY=VALUE", help="change the section")
-    parser.add_argument("--cohort", default="", help="source of these people, who report on arms played before")
-    parser.add_argument("--seed", type=int, default=0, help="of contexts and rewards")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add("--shuffler", default=shuffler, help="address of the shuffler")
+    users = f"number of people; by default {USERS:,}, or all people from whom the experiment draws"
+    add("--users", type=int, help=users)
+    add("--concurrency", type=int, default=4, help="number of uploads under way at a time")
+    batch = f"people in one upload; by default 1, as real devices send, or {_BATCH} with a sender's key"
+    add("--batch", type=int, help=batch)
+    add("--sender-key", type=Path, default=_sender_key(), help="key whose owner the services trust with a batch")
+    population = "name of the environment, or a TOML file with a [population] section; by default one that fits"
+    add("--population", help=population)
+    add("--path", help="data file of the population")
+    add("--set", action="append", default=[], metavar="population.KEY=VALUE", help="set a key of the population")
+    add("--cohort", default="", help="source of these people, who report on arms that they played before")
+    add("--seed", type=int, default=0, help="seed of contexts and rewards")
+    add("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _sender_key() -> Path | None:
-    """The key that the environment names, made and published if that says where; or what ``privateer up`` left here."""
+    """Return the key that the environment names, or that ``privateer up`` left here.
+
+    If the environment also says where its public half belongs, the key is made and published.
+    """
     named, published = os.environ.get("PRIVATEER_SENDER_KEY"), os.environ.get("PRIVATEER_SENDER_PUBLIC_KEY_FILE")
     if not named:
         return _KEY if _KEY.exists() else None
@@ -65,14 +71,15 @@ def _sender_key() -> Path | None:
     return Path(named)
 
 
-def _population(options: argparse.Namespace, usual: str) -> dict[str, Any]:
-    """The table that ``--population``, ``--path`` and ``--set`` make."""
-    if options.population is not None and options.population.endswith(".toml"):
-        tables = read_tables(Path(options.population), [], "--population")
+def _population(options: argparse.Namespace, usual: dict[str, Any]) -> dict[str, Any]:
+    """Make the table that ``--population``, ``--path`` and ``--set`` describe; by default the ``usual`` one."""
+    named = options.population
+    if named is not None and named.endswith(".toml"):
+        tables = read_tables(Path(named), [], "--population")
         if "population" not in tables:
             raise SpecError("the file has no population section", field="--population", remedy="add one")
     else:
-        tables = {"population": {"name": options.population or usual}}
+        tables = {"population": {"name": named} if named else usual}
     if options.path is not None:
         tables["population"]["path"] = options.path
     for setting in options.set:
@@ -104,7 +111,7 @@ def _checked(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line of the load driver; exits with 2 on an error of the user's, 130 on Ctrl-C."""
+    """Run the command line of the load driver; exit with 2 on an error of the user's, with 130 on Ctrl-C."""
     try:
         options = _checked(_parser().parse_args(arguments))
         result = _load(options)
@@ -120,31 +127,26 @@ def main(arguments: list[str] | None = None) -> None:
     _show(result, options.json)
 
 
-def _load(options: argparse.Namespace) -> LoadResult | PhaseResult:
-    where = (options.name, options.url, options.shuffler)
-    how = {name: getattr(options, name) for name in ("concurrency", "batch", "seed", "sender_key")}
-    if _is_phased(options):
-        if options.cohort:
-            raise SpecError("a phased experiment has no sources", field="--cohort", remedy="leave it out")
-        return run_phases(*where, users=options.users, population=_population(options, "linear"), **how)
-    population = _population(options, "peaks")
-    return run_load(*where, users=options.users or _USERS, population=population, cohort=options.cohort, **how)
+def _load(options: argparse.Namespace) -> LoadResult:
+    population = _population(options, _usual_population(options))
+    how = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
+    return run_load(options.name, options.url, options.shuffler, population=population, **how)
 
 
-def _is_phased(options: argparse.Namespace) -> bool:
-    """What family the experiment is of, by its public facts."""
+def _usual_population(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the population that fits the experiment, which its public facts describe."""
     answer = _asked(options.url, f"/experiments/{quote(options.name, safe='')}")
     if answer.status_code == httpx.codes.NOT_FOUND and "experiments" in read_object(
         _asked(options.url, "/experiments").content
     ):
-        raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
+        raise NotFound("the server has no such experiment", field="NAME", remedy="see privateer list")
     if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-        raise Unavailable("the server does not tell the experiment", field="--url", remedy="look at its log")
-    algorithm = read_object(answer.content).get("algorithm")
-    if not answer.is_success or algorithm is None:
+        raise Unavailable("the server cannot describe the experiment", field="--url", remedy="look at its log")
+    spec = read_object(answer.content).get("spec")
+    if not answer.is_success or not isinstance(spec, dict):
         remedy = "its public port is 8000 unless you changed it"
         raise NotFound("this is not a learning server", field="--url", remedy=remedy)
-    return bool(algorithm == "phased")
+    return {} if options.population else default_environment(parse_spec(spec))
 
 
 def _asked(server: str, page: str) -> httpx.Response:
@@ -156,11 +158,11 @@ def _asked(server: str, page: str) -> httpx.Response:
         raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
 
 
-def _show(result: LoadResult | PhaseResult, as_json: bool) -> None:
+def _show(result: LoadResult, as_json: bool) -> None:
     figures = result.as_dict()
     if as_json:
         print(json.dumps(figures, indent=2))
         return
     for name, value in figures.items():
         shown = f"{value:,.4g}" if isinstance(value, float) and abs(value) < 100 else value
-        print(f"{name:22} {f'{shown:,.0f}' if isinstance(shown, float) else shown}")
+        print(f"{name.replace('_', ' '):22} {f'{shown:,.0f}' if isinstance(shown, float) else shown}")

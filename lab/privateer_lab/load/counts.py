@@ -10,7 +10,7 @@ from privateer_client.answers import ACCEPTED, Answer, Outcome, judge, outcome_o
 _PENDING: Final = "pending"
 
 
-class _Told(msgspec.Struct):
+class _Verdicts(msgspec.Struct):
     accepted: int = 0
     refused: dict[str, int] = {}
 
@@ -22,9 +22,9 @@ class Counts:
     Attributes
     ----------
     people
-        All of them.
+        All people of the upload.
     accepted, refused
-        By what was answered last; until then everybody is ``pending``.
+        What the last answer said; until the first one everybody is ``pending``.
     """
 
     people: int
@@ -40,29 +40,29 @@ class Counts:
         return any(outcome_of(reason) is Outcome.PENDING for reason in self.refused)
 
     def hear(self, answer: Answer, again: bool) -> None:
-        """Count an answer; ``again``: the bytes were sent before, so duplicates were accepted then."""
-        accepted, refused = self._told(answer)
+        """Count an answer; if the bytes were sent ``again``, duplicates were accepted before."""
+        accepted, refused = self._read(answer)
         if again:
             accepted += refused.pop("duplicate-report", 0)
-        # A round that closed in between turns away those whom it had taken, too.
+        # A round that closed in between also turns away those whose reports it had taken.
         self.refused = _without(refused, self.accepted - accepted)
         self.accepted = max(self.accepted, accepted)
 
-    def _told(self, answer: Answer) -> tuple[int, dict[str, int]]:
+    def _read(self, answer: Answer) -> tuple[int, dict[str, int]]:
         try:
-            told = msgspec.json.decode(answer.body, type=_Told)
+            said = msgspec.json.decode(answer.body, type=_Verdicts)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            told = _Told(0, {_PENDING: self.people})
+            said = _Verdicts(0, {_PENDING: self.people})
         verdict = judge(answer)
         if verdict.outcome is Outcome.PENDING:
             return 0, {_PENDING: self.people}
         if answer.status == ACCEPTED:
-            return told.accepted, dict(told.refused)
-        return 0, dict(told.refused) or {verdict.reason or "duplicate-report": self.people}
+            return said.accepted, dict(said.refused)
+        return 0, dict(said.refused) or {verdict.reason or "duplicate-report": self.people}
 
 
 def _without(refused: dict[str, int], people: int) -> dict[str, int]:
-    """Refusals but those of some people."""
+    """Return the refusals without those of some people."""
     left = {}
     for reason, count in refused.items():
         spared = min(count, max(0, people))

@@ -1,4 +1,4 @@
-"""The door of a load run: whether a shuffler stands there, and what it says while it decides nothing."""
+"""The endpoint of a load run: whether it is a shuffler, and what it says while it decides nothing."""
 
 import asyncio
 import sys
@@ -14,13 +14,13 @@ from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.text import printable
 
 PATIENCE: Final = 5.0
-"""Seconds that services may take to start, or to decide, before anybody is told."""
+"""Seconds that services may take to start, or to decide, before the run says that it waits."""
 _ANSWER_BYTES: Final = 1 << 16
 _ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object of an answer; empty if it holds none."""
+    """Return the JSON object of an answer; an empty one if the answer is something else."""
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -29,17 +29,17 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def no_url(field: str) -> Unavailable:
-    """The error of an address that is none."""
+    """Return the error for an address that is not a URL."""
     return Unavailable("not a URL", field=field, remedy="write http://host:port")
 
 
 async def meet(http: aiohttp.ClientSession, shuffler: str, name: str) -> None:
-    """See that a shuffler takes an experiment's reports; it has some seconds to start.
+    """Check that a shuffler takes an experiment's reports; it has some seconds to start.
 
     Raises
     ------
     PrivateerError
-        If nobody answers, it refuses the experiment, or it is no shuffler.
+        If nobody answers, the shuffler refuses the experiment, or the address is not a shuffler's.
     """
     latest = time.monotonic() + PATIENCE
     while (error := await _refusal(http, shuffler, name)) is not None:
@@ -74,37 +74,37 @@ async def _bounded(content: aiohttp.StreamReader) -> bytes:
 
 
 class Waiting:
-    """Says once in a run, on standard error, that a door keeps people waiting.
+    """Says once in a run, on standard error, that an endpoint keeps people waiting.
 
     Attributes
     ----------
-    door
-        Whose it is.
+    endpoint
+        The service: ``server`` or ``shuffler``.
     why
-        What it said last.
+        What the endpoint said last.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.why = f"no answer (is the {endpoint} running?)"
-        self._told = False
+        self._said = False
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Within the block somebody waits for a decision."""
-        timer = asyncio.get_running_loop().call_later(PATIENCE, self._tell)
+        """Say so if the block, in which somebody waits for a decision, takes long."""
+        timer = asyncio.get_running_loop().call_later(PATIENCE, self._say)
         try:
             yield
         finally:
             timer.cancel()
 
     def note(self, status: int, body: bytes) -> None:
-        """Keep what the door said."""
+        """Keep what the endpoint said."""
         answer = read_object(body)
         detail, remedy = (printable(str(answer.get(key) or "")) for key in ("detail", "remedy"))
         self.why = (detail or f"HTTP {status}") + (f" ({remedy})" if remedy else "")
 
-    def _tell(self) -> None:
-        if not self._told:
+    def _say(self) -> None:
+        if not self._said:
             print(f"waiting for the {self.endpoint}: {self.why}", file=sys.stderr)
-        self._told = True
+        self._said = True

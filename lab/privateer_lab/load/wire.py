@@ -1,4 +1,4 @@
-"""What load drivers send and fetch: until somebody answers."""
+"""What the load driver sends and fetches, again until somebody answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from privateer_lab.load.endpoint import Waiting, meet, no_url
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
-TRIES: Final = 60
+_TRIES: Final = 60
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Wire:
     Attributes
     ----------
     name, server, shuffler
-        The experiment, and where it is; a shuffler only under shuffle privacy.
+        The experiment, and the addresses of its services; a shuffler only if its reports are shuffled.
     sender
         The key that signs uploads of several people's reports, if there is one.
     sent
@@ -51,14 +51,21 @@ class Wire:
     async def open(
         cls, name: str, server: str, shuffler: str | None, concurrency: int, sender: Ed25519PrivateKey | None = None
     ) -> AsyncIterator[Self]:
-        """Connections to the services, until the context is left."""
+        """Connect to the services until the context is left."""
         timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
         connector = aiohttp.TCPConnector(limit=concurrency + 1)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
             yield cls(name, server.rstrip("/"), shuffler, http, sender)
 
-    async def send(self, header: Header, sealed: bytes, people: int, model: str) -> tuple[int, dict[str, int]]:
+    async def send(self, header: Header, sealed: bytes, people: int, endpoint: str) -> tuple[int, dict[str, int]]:
         """Upload until somebody answers; the same bytes each time, so that nothing counts twice.
+
+        Parameters
+        ----------
+        header, sealed, people
+            What the reports are made for, the reports, and the number of people whose they are.
+        endpoint
+            The service that takes them: ``server`` or ``shuffler``.
 
         Returns
         -------
@@ -69,31 +76,35 @@ class Wire:
         SenderRefused
             If the services do not trust the sender of several people's reports.
         PrivateerError
-            Before the first upload, if the shuffler is none, or does not take the experiment's reports.
+            Before the first upload, if the address is not a shuffler's, or it does not take the experiment's reports.
         """
-        endpoint = self._endpoint(model)
-        if model == "shuffle":
-            await self._meet()
-        whose = "shuffler" if model == "shuffle" else "server"
-        waiting = self._waiting.setdefault(whose, Waiting(whose))
+        address = f"{self.server}/reports"
+        if endpoint == "shuffler":
+            address = f"{await self._met_shuffler()}/experiments/{self.name}/reports"
+        waiting = self._waiting.setdefault(endpoint, Waiting(endpoint))
         with waiting.limited():
-            return await self._decided(endpoint, encode_envelope(Envelope(header, sealed)), people, waiting)
+            return await self._decided(address, encode_envelope(Envelope(header, sealed)), people, waiting)
 
-    async def _meet(self) -> None:
+    async def _met_shuffler(self) -> str:
+        """Return the shuffler's address, once it is known to take the experiment's reports."""
+        if self.shuffler is None:
+            raise TermsRefused("the experiment needs a shuffler", field="--shuffler", remedy="give its URL")
+        shuffler = self.shuffler.rstrip("/")
         async with self._meeting:
-            if not self._met and self.shuffler is not None:
-                await meet(self.http, self.shuffler.rstrip("/"), self.name)
+            if not self._met:
+                await meet(self.http, shuffler, self.name)
             self._met = True
+        return shuffler
 
-    async def _decided(self, endpoint: str, body: bytes, people: int, waiting: Waiting) -> tuple[int, dict[str, int]]:
+    async def _decided(self, address: str, body: bytes, people: int, waiting: Waiting) -> tuple[int, dict[str, int]]:
         counts = Counts(people)
-        for attempt in range(TRIES):
+        for attempt in range(_TRIES):
             try:
-                async with self.http.post(endpoint, data=body, headers=self._headers(body, people)) as response:
+                async with self.http.post(address, data=body, headers=self._headers(body, people)) as response:
                     answer = await response.read()
                     if slug_of(answer) == SenderRefused.slug:
-                        remedy = "name one with --sender-key, or send people one by one with --batch 1"
-                        raise SenderRefused("the services trust no such key", field="--sender-key", remedy=remedy)
+                        remedy = "name another with --sender-key, or send people one by one with --batch 1"
+                        raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
                     counts.hear(Answer(response.status, answer), attempt > 0)
                     waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
@@ -112,15 +123,8 @@ class Wire:
             headers[SENDER_HEADER] = sign_upload(body, self.sender)
         return headers
 
-    def _endpoint(self, model: str) -> str:
-        if model != "shuffle":
-            return f"{self.server}/reports"
-        if self.shuffler is None:
-            raise TermsRefused("the experiment needs a shuffler", field="--shuffler", remedy="give its URL")
-        return f"{self.shuffler.rstrip('/')}/experiments/{self.name}/reports"
-
     async def fetch(self, old: bytes | None) -> bytes | None:
-        """The publication; None if it still is the one of digest ``old`` some seconds later, or nobody answers.
+        """Fetch the publication; None if it still is the one of digest ``old`` some seconds later, or nobody answers.
 
         Raises
         ------

@@ -1,43 +1,61 @@
 """What a reproduction is: runs to make, a figure of them, and a verdict computed from them."""
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from privateer.experiment import Spec, parse_spec
+from privateer.spec import Spec
 from privateer_lab.baselines.run import play_once
 from privateer_lab.interval import interval
 from privateer_lab.parallel import Backend, each
+from privateer_lab.plots import COLOURS
 from privateer_lab.simulation import simulate_once
 
 Row = dict[str, Any]
 OURS: Final = "privateer"
 
 
-@dataclass(frozen=True)
-class Case:
-    """One setting: its name in rows, the spec, and the references that play beside it.
+class Rows(list[Row]):
+    """Tidy rows of facts and figures; the fact ``published`` marks those that were read and not made."""
 
-    Attributes
-    ----------
-    facts
-        What the rows say of it.
-    spec
-        What is simulated, under the name ``policy`` of ``facts`` or else `OURS`.
-    references
-        As `privateer_lab.baselines` names them; without it the spec alone is run.
-    own
-        Whether the spec itself is run.
-    """
+    def where(self, **facts: Any) -> "Rows":
+        """Return the rows that have these facts."""
+        return Rows(row for row in self if all(row.get(name) == value for name, value in facts.items()))
 
-    facts: Row
-    spec: Spec
-    baselines: tuple[str, ...] = ()
-    own: bool = True
+    def by(self, *facts: str) -> "dict[tuple[Any, ...], Rows]":
+        """Return the rows by their values of these facts."""
+        groups: dict[tuple[Any, ...], Rows] = {}
+        for row in self:
+            groups.setdefault(tuple(row.get(fact) for fact in facts), Rows()).append(row)
+        return groups
+
+    def values(self, fact: str) -> list[Any]:
+        """Return the distinct values of a fact, in order."""
+        return sorted({row[fact] for row in self if fact in row})
+
+    def mean(self, figure: str = "regret") -> tuple[float, float]:
+        """Return the mean of a figure and half its 95 % interval; a published row has its own.
+
+        Raises
+        ------
+        LookupError
+            If there are no rows.
+        """
+        if not self:
+            raise LookupError(f"no rows with {figure}")
+        if self[0].get("published"):
+            return float(self[0][figure]), float(self[0]["ci95"])
+        values = np.array([row[figure] for row in self])
+        return float(values.mean()), interval(values) or 0.0
+
+    def curve(self, fact: str, figure: str = "regret") -> tuple[list[Any], NDArray[np.float64]]:
+        """Return the n values of a fact, and the mean of a figure with half its interval at each, shape (2, n)."""
+        at = self.values(fact)
+        return at, np.array([self.where(**{fact: value}).mean(figure) for value in at]).reshape(-1, 2).T
 
 
 @dataclass(frozen=True)
@@ -47,11 +65,11 @@ class Effort:
     Attributes
     ----------
     quick
-        A small version that shows the same, for checks.
+        Whether a small version, which shows the same, is enough.
     seeds
         Runs of each case.
     published, adult
-        Files with the published figures, and the UCI Adult data, separated by commas; empty without.
+        Paths of the published figures and of the UCI Adult data, separated by commas; empty without.
     """
 
     quick: bool = False
@@ -62,118 +80,76 @@ class Effort:
     adult: str = ""
 
 
-class Reproduction(Protocol):
-    """One figure or table of a paper."""
-
-    name: str
-    title: str
-
-    def rows(self, effort: Effort) -> Iterator[Row]:
-        """Tidy rows as they come; ``published`` marks those that were read and not made."""
-        ...
-
-    def draw(self, rows: list[Row]) -> Figure:
-        """The figure, with the paper's axes."""
-        ...
-
-    def verdict(self, rows: list[Row]) -> str:
-        """What the rows show, in a paragraph."""
-        ...
-
-
 @dataclass(frozen=True)
-class Instance:
-    """The problem of paper 1, Section 4.1: three arms, two features, rounds of 100.
+class Reproduction:
+    """One figure or table of a paper.
 
     Attributes
     ----------
-    people, epsilon
-        Of the experiment; 1024, which the paper takes for no privacy, is none here.
-    calibration
-        ``tight`` or ``published``.
-    sources
-        Sections of a spec.
+    rows
+        Makes tidy rows, and gives them as they come.
+    draw
+        Draws rows under a title, with the paper's axes.
+    verdict
+        Says what rows show, in a paragraph. Like ``draw`` it raises an ArithmeticError, a LookupError or a ValueError
+        where rows are too few.
     """
 
-    people: int
-    epsilon: float
-    calibration: str = "tight"
-    sources: Sequence[Row] = field(default=())
-
-    @property
-    def spec(self) -> Spec:
-        """As a spec."""
-        private = self.epsilon < 1024
-        promise = {"model": "local", "epsilon": self.epsilon, "calibration": self.calibration}
-        return parse_spec(
-            {
-                "experiment": {
-                    "name": "paper-1",
-                    "arms": ["one", "two", "three"],
-                    "horizon": self.people,
-                    "round_size": 100,
-                },
-                "context": {"features": {name: {"low": 0.0, "high": 1.0} for name in ("x1", "x2")}},
-                "privacy": promise if private else {"model": "none"},
-                "algorithm": {"name": "partition"},
-                "sources": list(self.sources),
-                "population": {"name": "peaks"},
-            }
-        )
+    name: str
+    title: str
+    rows: Callable[[Effort], Iterator[Row]]
+    draw: Callable[[str, Rows], Figure]
+    verdict: Callable[[Rows], str]
 
 
-def source(name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0) -> Row:
-    """A source of paper 1, Section 4.1: density proportional to ||x - 1/2||_inf^gamma, arms in shares by kappa."""
-    arms = 3
-    shares = kappa / arms + (2 - 2 * kappa) / (arms * (arms - 1)) * np.arange(arms)
-    density = {"name": "shifted", "gamma": gamma} if gamma else {"name": "uniform"}
-    told = {"name": name, "people": people, "epsilon": min(epsilon, 16.0), "shares": shares.tolist()}
-    return {**told, "population": {"name": "peaks", "density": density}}
+@dataclass(frozen=True)
+class Case:
+    """One setting.
+
+    Attributes
+    ----------
+    facts
+        What the rows say of it.
+    spec
+        What is simulated, under the name ``policy`` of ``facts`` or else `OURS`.
+    baselines
+        Names of the policies that play beside it.
+    """
+
+    facts: Row
+    spec: Spec
+    baselines: tuple[str, ...] = ()
+
+    def play(self, seed: int) -> list[Row]:
+        """Return a row for the experiment, and one for each baseline."""
+        own = simulate_once(self.spec, seed)
+        figures = {"regret": own.regret, "uniform": own.uniform_regret, "reward": own.reward}
+        others = play_once(self.spec, list(self.baselines), seed) if self.baselines else []
+        return [
+            {"policy": OURS, **self.facts, "seed": seed, **figures},
+            *(
+                {**self.facts, "policy": run.name, "seed": seed, "regret": run.regret, "reward": run.reward}
+                for run in others
+            ),
+        ]
 
 
 def run(cases: Sequence[Case], effort: Effort) -> Iterator[Row]:
-    """A row for each case, policy and seed."""
-    for rows in each(
-        _play, [(case, seed) for seed in range(effort.seeds) for case in cases], effort.jobs, effort.backend
-    ):
+    """Give a row for each case, policy and seed, as they come."""
+    tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
+    for rows in each(Case.play, tasks, effort.jobs, effort.backend):
         yield from rows
 
 
-def _play(case: Case, seed: int) -> list[Row]:
-    found = []
-    if case.own:
-        own = simulate_once(case.spec, seed)
-        figures = {"regret": own.regret, "uniform": own.uniform_regret, "reward": own.reward}
-        found.append({"policy": OURS, **case.facts, "seed": seed, **figures})
-    others = play_once(case.spec, list(case.baselines), seed) if case.baselines else []
-    found += [
-        {**case.facts, "policy": run.name, "seed": seed, "regret": run.regret, "reward": run.reward} for run in others
-    ]
-    return found
+def lines(
+    axis: Any, rows: Rows, fact: str, groups: Sequence[tuple[Row, str]], style: str = "-", *, band: bool = False
+) -> None:
+    """Draw mean regret against a fact, with its interval as a ``band``.
 
-
-def mean(rows: list[Row], figure: str = "regret", **facts: Any) -> tuple[float, float]:
-    """Mean and 95 % interval of a figure over the rows with these facts; published rows bring their own."""
-    chosen = [row for row in rows if all(row.get(name) == value for name, value in facts.items())]
-    if not chosen:
-        return float("nan"), float("nan")
-    if chosen[0].get("published"):
-        return float(chosen[0][figure]), float(chosen[0]["ci95"])
-    values = np.array([row[figure] for row in chosen])
-    return float(values.mean()), interval(values) or 0.0
-
-
-def in_thousands(axis: Any) -> None:
-    """Write the ticks of an axis of people as 20k."""
-    axis.xaxis.set_major_formatter(lambda people, _: f"{people / 1000:g}k")
-
-
-def known(*figures: float) -> bool:
-    """Whether there were rows for each of these means."""
-    return all(math.isfinite(figure) for figure in figures)
-
-
-def values(rows: list[Row], fact: str, **facts: Any) -> list[Any]:
-    """Distinct values of a fact among the rows with these facts, in order."""
-    chosen = {row[fact] for row in rows if fact in row and all(row.get(name) == value for name, value in facts.items())}
-    return sorted(chosen)
+    Each group of rows, given by its facts and its label, is a line of its own colour; the legend has the solid ones.
+    """
+    for colour, (facts, label) in zip(COLOURS, groups, strict=False):
+        at, (middle, half) = rows.where(**facts).curve(fact)
+        axis.plot(at, middle, style, color=colour, label=label if style.endswith("-") else None)
+        if band:
+            axis.fill_between(at, middle - half, middle + half, color=colour, alpha=0.12, linewidth=0)

@@ -93,7 +93,7 @@ class PartitionPolicy:
     Attributes
     ----------
     version
-        Of the policy, from 1.
+        The policy's version, from 1.
     dimension
         Number of features, d.
     axes
@@ -192,7 +192,7 @@ class PartitionPolicy:
         return bool(self._starts[0] == 0 and ends[-1] == 1 << DEPTH_MAX and (self._starts[1:] == ends[:-1]).all())
 
     def _plays_active_arms(self) -> bool:
-        """At least one arm everywhere; keys are distinct bins, and their slots go to active arms."""
+        """Whether there is an arm everywhere, keys are distinct bins, and their coins lead to active arms."""
         if not self.active.any(axis=1).all() or len(np.unique(self.bins)) != len(self.bins):
             return False
         if len(self.bins) and (np.min(self.bins) < 0 or np.max(self.bins) >= len(self.depths)):
@@ -224,7 +224,7 @@ class PartitionPolicy:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Chance of each arm in every bin, over slots, (bins, arms)."""
+        """Probability of each arm in every bin, over coins, shape (bins, arms)."""
         shares = self.active / self.active.sum(axis=1, keepdims=True)
         shares[self.bins] = self.layout.shares
         return np.asarray(shares)
@@ -258,7 +258,7 @@ class PartitionPolicy:
         coins
             Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
         decisions
-            As `decide` gave them.
+            What `decide` returned.
         rewards
             Shape (n,), in [0, 1].
         """
@@ -296,7 +296,7 @@ class PartitionPolicy:
 
     @property
     def undecided(self) -> NDArray[np.int64]:
-        """Boxes whose people are told apart by coins, shape (undecided,)."""
+        """Bins in which coins choose the arm, shape (undecided,)."""
         return self.bins
 
     def names(self) -> list[Hashable]:

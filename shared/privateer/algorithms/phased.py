@@ -78,12 +78,12 @@ class PhasedSection(Section):
 
 
 class Asking(Section):
-    """How long a phase waits for people's reports, and what becomes of one that does not fill. For services alone.
+    """How long services wait for the reports of a phase, and what becomes of a phase that does not fill.
 
     Attributes
     ----------
     seconds
-        After which a phase that is short of its people is closed or put off; None: it waits for them.
+        Seconds after which a phase that is short of its people is closed or put off; None: it waits for them.
     when_short
         ``extend``: it waits so long again, ``extensions`` times at most. ``reduce``: it closes with those who
         reported, if they are ``least_share`` of its people; noise is for so many from the start. ``fail``: the
@@ -91,7 +91,7 @@ class Asking(Section):
     extensions
         Times that a phase is put off.
     least_share
-        Of a phase's people.
+        The share of a phase's people with whom it may close.
     reserve
         People asked for each report that is wanted, since not everybody answers.
     """
@@ -271,7 +271,7 @@ class PhasedPolicy:
     Attributes
     ----------
     version
-        Of this round's policy, from 1: no number of a phase, since a phase may take several rounds.
+        The policy's version, from 1. It does not number phases, since a phase may take several rounds.
     active
         Shape (a,), int64: rows of the actions that may still be the best, rising.
     support

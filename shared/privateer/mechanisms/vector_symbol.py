@@ -34,13 +34,13 @@ _FIXED: Final = 1 << 30
 class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     """Randomize a vector to a symbol: a public direction and its sign, likely one that the vector points to.
 
-    A slot gives ``directions`` independent uniform directions in one dimension more than the vector has; the vector,
-    lifted by that coordinate to length 1, has the ``chosen`` of them with the largest absolute products, with their
-    signs, for its own symbols. Subset selection protects them. The direction sent, divided by its mean product with
-    the vector and by the response's gain, is unbiased. With many directions this is PrivUnit with the best parameters
-    (Bhowmick et al. 2018; Asi, Feldman and Talwar 2022: optimal among local mechanisms for unit vectors), as Isik et
-    al. (2023) show of random simplices; but every secret probability is certified, since only a symbol is random in
-    secret. Where PrivUnit draws secret points of a sphere in floating point, we hash public ones.
+    A person's coins give ``directions`` independent uniform directions in one dimension more than the vector has; the
+    vector, lifted by that coordinate to length 1, has the ``chosen`` of them with the largest absolute products, with
+    their signs, for its own symbols. Subset selection protects them. The direction sent, divided by its mean product
+    with the vector and by the response's gain, is unbiased. With many directions this is PrivUnit with the best
+    parameters (Bhowmick et al. 2018; Asi, Feldman and Talwar 2022: optimal among local mechanisms for unit vectors), as
+    Isik et al. (2023) show of random simplices; but every secret probability is certified, since only a symbol is
+    random in secret. Where PrivUnit draws secret points of a sphere in floating point, we hash public ones.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     directions
         At least 1; the alphabet has twice as many symbols.
     chosen
-        Of the directions, 1 to all.
+        How many of the directions are a person's own, 1 to all.
     seed
         Public seed of the round, 64 bits.
 
     Notes
     -----
-    Privacy cost: epsilon-LDP per report (subset selection; slots and directions are independent of the data).
+    Privacy cost: epsilon-LDP per report (subset selection; coins and directions are independent of the data).
 
     Raises
     ------
@@ -167,13 +167,13 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             own[rows] = 2 * best + (np.take_along_axis(dots, best, axis=1) > 0)
         return own
 
-    def _dots(self, slots: NDArray[np.uint32], lifted: Array) -> Array:
-        """Products of lifted vectors with the directions of their slots, shape (n, directions)."""
+    def _dots(self, coins: NDArray[np.uint32], lifted: Array) -> Array:
+        """Products of lifted vectors with the directions of their coins, shape (n, directions)."""
         dots = np.empty((len(lifted), self.directions))
         step = max(1, _BLOCK // lifted.size)
         for start in range(0, self.directions, step):
             some = np.arange(start, min(start + step, self.directions))
-            named = self._directions(slots[:, None], some[None, :])
+            named = self._directions(coins[:, None], some[None, :])
             dots[:, some] = np.einsum("nhd,nd->nh", named, lifted)
         return dots
 
@@ -182,10 +182,10 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         lift = np.sqrt(np.maximum(0.0, 1 - np.square(unit).sum(axis=1, keepdims=True)))
         return np.concatenate([unit, lift], axis=1)
 
-    def _directions(self, slots: NDArray[np.uint32], indices: NDArray[np.int64]) -> Array:
+    def _directions(self, coins: NDArray[np.uint32], indices: NDArray[np.int64]) -> Array:
         """Unit vectors of (slot, index), which broadcast; shape (..., coordinates + 1)."""
         places = np.arange(self.ball.coordinates + 1, dtype=np.uint64)
-        words = mix(mix(slots.astype(np.uint64) + np.uint64(self.seed)) ^ mix(indices.astype(np.uint64)))
+        words = mix(mix(coins.astype(np.uint64) + np.uint64(self.seed)) ^ mix(indices.astype(np.uint64)))
         bits = mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)) >> np.uint64(11)
         normal = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
@@ -222,7 +222,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
         """Draw a release, without hashing anybody's directions: the product of a named one is an order statistic.
 
-        Exact in law when slots' hashes are independent.
+        The distribution is exact when the coins' hashes are independent.
         """
         sums = np.zeros(self.ball.coordinates, np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))

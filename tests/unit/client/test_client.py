@@ -1,4 +1,4 @@
-"""The SDK's four lines against a server that answers as told."""
+"""The SDK's four lines against a server whose answers are scripted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from privateer.wire.envelope import decode_envelope
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.devices import StillTime, still
-from tests.support.publications import published, shuffle_spec
+from tests.support.publications import OVER, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -19,7 +19,7 @@ CONTEXT = {"x1": 0.3, "x2": 0.9}
 
 
 class Service:
-    """A publication and scripted answers at the door; remembers what it was sent."""
+    """A publication and scripted answers at the endpoint; remembers what it was sent."""
 
     def __init__(self, body: bytes, *answers: httpx.Response | Exception) -> None:
         self.body, self.answers, self.sent = body, list(answers), []  # type: ignore[var-annotated]
@@ -54,7 +54,9 @@ def test_four_lines(ledger: Path) -> None:
     session = client(service, ledger).join("test")
     arm = session.choose(CONTEXT)
     assert arm in ("arm-0", "arm-1", "arm-2")
+    assert session.asked
     assert session.report(1.0) is Outcome.ACCEPTED
+    assert not session.asked
     ((url, body),) = service.sent
     assert url == "http://s/reports"
     assert decode_envelope(body).header.experiment == "test"
@@ -74,6 +76,7 @@ def test_a_second_report_is_refused_after_a_restart_too(ledger: Path) -> None:
     service = Service(published(make_spec()))
     for attempt in range(2):
         session = client(service, ledger).join("test")
+        assert session.asked == (attempt == 0)
         session.choose(CONTEXT)
         if attempt:
             with pytest.raises(AlreadyReported):
@@ -124,8 +127,9 @@ def test_a_late_report_is_an_outcome_and_no_exception(ledger: Path) -> None:
 
 
 def test_a_finished_experiment_chooses_and_costs_nothing(ledger: Path) -> None:
-    service = Service(published(shuffle_spec(), batch=0))
+    service = Service(published(shuffle_spec(), **OVER))
     session = client(service, ledger, shuffler="http://m").join("test")
+    assert not session.asked
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
     assert session.report(1.0) is Outcome.NOT_ASKED
     assert not service.sent
@@ -148,9 +152,10 @@ def test_it_is_one_cohorts_turn(ledger: Path) -> None:
     """Others choose, and pay and send nothing."""
     service = Service(published(make_spec({"sources": [SOURCE]})))
     session = client(service, ledger).join("test")
+    assert not session.asked
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
     assert session.report(1.0) is Outcome.NOT_ASKED
-    later = Service(published(make_spec({"sources": [SOURCE]}), cohort=""))
+    later = Service(published(make_spec({"sources": [SOURCE]}), policy={"cohort": ""}))
     assert client(later, ledger).join("test", cohort="clinic").report_past(CONTEXT, "arm-1", 0.0) is Outcome.NOT_ASKED
     assert not service.sent
     assert not later.sent
@@ -169,10 +174,10 @@ def test_a_source_pays_its_own_epsilon_and_limits_hold_for_it(ledger: Path, size
 
 def test_a_source_whose_terms_are_another_cohorts_is_refused(ledger: Path) -> None:
     """Planted: the server publishes the source's turn with twice the epsilon it was promised."""
-    lie = published(make_spec({"sources": [SOURCE]}), terms={"local_epsilon": 2.0})
+    lie = published(make_spec({"sources": [SOURCE]}), mechanism={"epsilon": 2.0})
     with pytest.raises(TermsRefused) as refusal:
         client(Service(lie), ledger).join("test", cohort="clinic")
-    assert refusal.value.field == "local_epsilon"
+    assert refusal.value.field == "delta"
 
 
 def test_wrong_reports_of_sources_name_the_remedy(ledger: Path) -> None:
@@ -201,6 +206,8 @@ def test_errors_before_anything_is_sent(ledger: Path) -> None:
     with pytest.raises(NotFound):
         device.join("other")
     session = device.join("test")
+    with pytest.raises(InputError, match="x1: missing"):
+        session.choose()
     with pytest.raises(InputError, match="choose an arm first"):
         session.report(1.0)
     session.choose(CONTEXT)

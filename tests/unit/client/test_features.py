@@ -1,11 +1,11 @@
-"""Contexts and rewards are scaled and clipped; errors name features and never values."""
+"""Contexts are scaled and clipped; errors name features and never values."""
 
 import numpy as np
 import pytest
 
 from privateer.errors import InputError
-from privateer.experiment import Feature, Reward
-from privateer_client.features import context_vector, scaled_reward
+from privateer.spec import Feature
+from privateer_client.features import context_vector
 
 FEATURES = {"age": Feature(low=20, high=60), "hours": Feature(low=0, high=80)}
 
@@ -30,9 +30,7 @@ def test_missing_and_unknown_features_are_named() -> None:
         context_vector({"age": 1, "hours": 1, "weight": 81}, FEATURES)
 
 
-def test_rewards_are_scaled_and_clipped() -> None:
-    reward = Reward(low=-1, high=3)
-    assert scaled_reward(1, reward) == (0.5, False)
-    assert scaled_reward(9, reward) == (1.0, True)
-    with pytest.raises(InputError):
-        scaled_reward(float("nan"), reward)
+def test_an_experiment_without_features_takes_an_empty_context() -> None:
+    assert context_vector({}, {}).shape == (1, 0)
+    with pytest.raises(InputError, match=r"age: the experiment has no such feature .*no features"):
+        context_vector({"age": 41}, {})

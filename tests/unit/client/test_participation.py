@@ -1,4 +1,4 @@
-"""A device recomputes what it is told, and refuses every lie."""
+"""A device recomputes what a server publishes, and refuses every lie."""
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ from privateer.wire.envelope import binding
 from privateer.wire.publication import decode_publication, encode_publication
 from privateer_client.participation import Participation
 from tests.support.publications import KEY, published, shuffle_spec
-from tests.support.specs import make_spec
+from tests.support.specs import SHUFFLE, make_spec
 
 
 def test_honest_terms_are_accepted_under_both_models() -> None:
@@ -24,13 +24,15 @@ SHUFFLE_LIES = [
     ({"delta": 1e-9}, "delta"),
     ({"batch": 100_000}, "batch"),
     ({"honest": 100_000}, "honest"),
-    ({"local_epsilon": 3.9}, "delta"),
-    ({"local_epsilon": float("nan")}, "buckets"),
-    ({"local_epsilon": -1.0}, "buckets"),
-    ({"mechanism": "laplace"}, "mechanism"),
+    ({"calibration": "published"}, "calibration"),
     ({"model": "local"}, "model"),
-    ({"buckets": 0}, "buckets"),
-    ({"buckets": 40_000}, "buckets"),
+]
+MECHANISM_LIES = [
+    ({"epsilon": 3.9}, "delta"),
+    ({"epsilon": float("nan")}, "epsilon"),
+    ({"epsilon": -1.0}, "epsilon"),
+    ({"buckets": 0}, "symbols"),
+    ({"buckets": 40_000}, "symbols"),
 ]
 
 
@@ -41,10 +43,36 @@ def test_every_lie_about_the_terms_is_refused(lie: dict[str, object], field: str
     assert refusal.value.field == field
 
 
+@pytest.mark.parametrize(("lie", "field"), MECHANISM_LIES)
+def test_every_lie_about_the_mechanism_is_refused(lie: dict[str, object], field: str) -> None:
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(shuffle_spec(), mechanism=lie), "test", Limits())
+    assert refusal.value.field == field
+
+
+def test_a_mechanism_of_another_trust_model_is_refused() -> None:
+    """A record as it is, in the clear for the server, under a promise that its batch protects it."""
+    curated = decode_publication(published(make_spec({"privacy.model": "none", "privacy.epsilon": None})))
+    record = msgspec.msgpack.decode(curated.policy)["terms"]["mechanism"]
+    with pytest.raises(PrivateerError):
+        Participation(published(shuffle_spec(), terms={"mechanism": record}), "test", Limits())
+
+
+@pytest.mark.parametrize("model", [{"privacy.model": "central", "privacy.delta": 1e-6}, SHUFFLE])
+def test_reports_keyed_by_bin_are_refused_where_arms_are_seen(model: dict[str, object]) -> None:
+    """The coins of a choice would travel with the report, and tell its arm."""
+    hidden = published(make_spec(model | {"privacy.arms": "hidden"}), shown=make_spec(model))
+    with pytest.raises(PrivateerError):
+        Participation(hidden, "test", Limits(curator=True))
+    seen = published(make_spec(model), shown=make_spec(model | {"privacy.arms": "hidden"}))
+    with pytest.raises(PrivateerError):
+        Participation(seen, "test", Limits(curator=True, arms="hidden"))
+
+
 def test_a_local_report_that_costs_more_than_promised_is_refused() -> None:
     with pytest.raises(TermsRefused) as refusal:
-        Participation(published(make_spec(), terms={"local_epsilon": 1.5}), "test", Limits())
-    assert refusal.value.field == "local_epsilon"
+        Participation(published(make_spec(), mechanism={"epsilon": 1.5}), "test", Limits())
+    assert refusal.value.field == "delta"
 
 
 @pytest.mark.parametrize(
@@ -56,12 +84,13 @@ def test_every_lie_about_the_round_is_refused(lie: dict[str, object]) -> None:
 
 
 def test_a_smaller_batch_than_the_specs_is_refused() -> None:
-    spec = shuffle_spec()
+    fewer = shuffle_spec().privacy.min_batch - 1
+    lies = {"terms": {"batch": fewer}, "round_": {"batch": fewer, "least": fewer}}
     with pytest.raises(PrivateerError):
-        Participation(published(spec, batch=spec.privacy.min_batch - 1), "test", Limits())
+        Participation(published(shuffle_spec(), **lies), "test", Limits())
 
 
-def test_a_key_that_is_none_is_refused() -> None:
+def test_a_key_that_cannot_be_sealed_to_is_refused() -> None:
     """A point of low order would fail at sealing, after the report is paid for."""
     with pytest.raises(Malformed):
         Participation(published(make_spec(), round_={"public_key": bytes(32)}), "test", Limits())
@@ -87,8 +116,8 @@ def test_the_devices_own_limits_hold(limits: Limits, field: str) -> None:
 def test_reports_have_one_size_and_open_only_with_their_binding() -> None:
     participation = Participation(published(make_spec()), "test", Limits())
     rng = np.random.default_rng(1)
-    contexts, slots = rng.random((50, 2)), participation.slots(50)
-    sealed = participation.reports(contexts, slots, participation.choose(contexts, slots), rng.random(50))
+    contexts, coins = rng.random((50, 2)), participation.coins(50)
+    sealed = participation.reports(contexts, coins, participation.decide(contexts, coins), rng.random(50))
     assert {len(one) for one in sealed} == {participation.round.sealed_size}
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
     info = binding(participation.header, "local")
@@ -99,9 +128,9 @@ def test_reports_have_one_size_and_open_only_with_their_binding() -> None:
         suite.decrypt(sealed[0], KEY, info=binding(other, "local"))
 
 
-def test_slots_are_fresh() -> None:
+def test_coins_are_fresh() -> None:
     participation = Participation(published(make_spec()), "test", Limits())
-    assert len(set(participation.slots(1000).tolist())) > 990
+    assert len(set(participation.coins(1000).tolist())) > 990
 
 
 @pytest.mark.parametrize("spec", [b"", b"\xff\xfe", b"{", b"[" * 100_000, b'"text"', b"[]"])
@@ -116,4 +145,4 @@ def test_a_device_randomizes_by_no_mechanism_of_the_lab() -> None:
     spec = make_spec({"privacy.epsilon": 16.0, "privacy.calibration": "published"})
     with pytest.raises(TermsRefused) as refusal:
         Participation(published(spec), "test", Limits(epsilon=16, local_epsilon=16))
-    assert refusal.value.field == "mechanism"
+    assert refusal.value.field == "calibration"

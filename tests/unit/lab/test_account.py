@@ -4,7 +4,7 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,8 +15,10 @@ import msgspec
 import pytest
 
 from privateer.certificate import certify
-from privateer.experiment import Privacy
-from privateer.terms import calibrate
+from privateer.coins import Layout
+from privateer.questions import KeyedMeans
+from privateer.spec import Privacy
+from privateer.trust import calibrate
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
 from privateer_lab.commands.experiments import claimed
@@ -24,6 +26,7 @@ from privateer_lab.commands.records import print_rounds
 from privateer_lab.output import print_table
 from tests.support.devices import pay
 from tests.support.records import record_of
+from tests.unit.client.test_ledger_file import WRONG, newer
 from tests.unit.lab.test_cli import run
 
 
@@ -36,7 +39,7 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_classic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
     assert found["true_delta"] == pytest.approx(0.789, abs=0.001)
-    assert found["exact_deviation"] > found["standard_deviation"]
+    assert found["exact_standard_deviation"] > found["standard_deviation"]
 
 
 def test_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,9 +125,10 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
 
 
 def certificate(tmp_path: Path, epsilon: float) -> Path:
-    terms = calibrate(Privacy(model="local", epsilon=1.0), 100, 1.0, 1.0)
+    """A certificate that claims this epsilon for reports of epsilon 1."""
+    terms = calibrate(Privacy(model="local", epsilon=1.0), 100, KeyedMeans(Layout.small()))
     path = tmp_path / "certificate.json"
-    path.write_bytes(msgspec.json.encode(certify("spring", epsilon, 0.0, [terms])))
+    path.write_bytes(msgspec.json.encode(certify("spring", Privacy(model="local", epsilon=epsilon), [terms])))
     return path
 
 
@@ -158,6 +162,17 @@ def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, err = run(capsys, "account", "verify", "pyproject.toml")
     assert (code, out) == (2, "")
     assert "certificate: not a certificate" in err
+
+
+@pytest.mark.parametrize("harm", [*WRONG, newer])
+def test_a_file_that_is_not_a_sound_ledger_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "ledger.db"
+    pay(Ledger(path), Payment("a", 2, "local", 1.0, 0.0, 1.0))
+    harm(path)
+    code, out, err = run(capsys, "account", "ledger", "--path", str(path))
+    assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
 
 
 def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -300,13 +315,34 @@ def test_a_claim_of_nothing_is_told_as_that(epsilon: float | None, says: tuple[s
     assert claimed(epsilon, 1.0)[0] == says
 
 
-@pytest.mark.parametrize(("mechanism", "shown"), [("signed-symbol", False), ("gaussian", True)])
-def test_rounds_say_how_many_are_shown(mechanism: str, shown: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    rounds = [{"version": n, "batch": 9, "standard_deviation": 2.5, "mechanism": mechanism} for n in range(1, 58)]
-    print_rounds(rounds)
+def test_rounds_are_shown_with_what_their_mechanism_says(capsys: pytest.CaptureFixture[str]) -> None:
+    mechanism = {"type": "central-vectors", "ball": {"norm": "max"}, "standard_deviation": 2.5}
+    row = {"batch": 9, "received": 9, "honest": 0, "released": True, "mechanism": mechanism}
+    print_rounds([row | {"version": version} for version in range(1, 58)])
     out = capsys.readouterr().out
-    assert f"the last 20 of 57 rounds: {mechanism}" in out
-    assert ("standard_deviation" in out) is shown
+    assert "the last 20 of 57 rounds: central-vectors" in out
+    assert re.search(r"released +┃ standard deviation", out)
+    assert re.search(r"│ +38 │ +9 │ +9 │ +0 │ +yes │ +2.5 │", out)
+    assert "ball" not in out
+
+
+def test_a_record_is_shown_by_cohort(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(200, json.dumps(record_of("sources", 3)).encode()) as url:
+        code, out, _ = run(capsys, "account", "experiment", "test", "--url", url)
+    assert code == 0
+    assert "test: a person of clinic's privacy against the server" in out
+    assert "test: one person's privacy against server and shuffler" in out
+    assert "assumed: devices run the client library; the shuffler does not collude" in out
+    assert out.count("rounds: signed-symbol") == 3
+
+
+def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    record = record_of("shuffle")
+    record["rounds"][0]["mechanism"]["epsilon"] = 3.9
+    with answering(200, json.dumps(record).encode()) as url:
+        code, out, err = run(capsys, "account", "experiment", "test", "--url", url)
+    assert (code, out) == (2, "")
+    assert " rounds.1.mechanism: " in err
 
 
 def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,8 +99,8 @@ def test_a_folder_that_holds_something_is_not_restored_to(
     ("address", "token", "says"),
     [
         ("admin", "not-the-token-at-all", "--token: this is not the server's admin token (set PRIVATEER_ADMIN_TOKEN"),
-        ("server", "any", "--admin-url: this is not the server's private listener (port 8002 "),
-        ("shuffler", "any", "--admin-url: this is not the server's private listener (port 8002 "),
+        ("server", "any", "--admin-url: this is not the server's private listener (its port is 8002 "),
+        ("shuffler", "any", "--admin-url: this is not the server's private listener (its port is 8002 "),
     ],
 )
 def test_a_wrong_token_or_address_is_named(

@@ -9,6 +9,8 @@ from privateer_lab.cli import main
 
 ROOT = Path(__file__).parents[3]
 SPEC = str(ROOT / "examples" / "peaks-local.toml")
+DPE = str(ROOT / "examples" / "dpe.toml")
+SMALL = ("--set", "experiment.horizon=20000", "--set", "actions.count=50", "--set", "privacy.delta=1e-6")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -99,7 +101,7 @@ def test_create_sends_no_simulated_people(
     (tmp_path / "spec.toml").write_text(f"{Path(SPEC).read_text()}\n[[sources]]\n{source}\n")
     sent: list[dict[str, object]] = []
     monkeypatch.setattr(
-        "privateer_lab.commands.experiments.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"}
+        "privateer_lab.rest.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"}
     )
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
     assert sent[0]["sources"]

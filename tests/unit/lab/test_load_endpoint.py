@@ -48,7 +48,7 @@ async def answering(
 async def send(wire: Wire) -> tuple[int, dict[str, int]]:
     first = first_round(phased_spec(), KEY)
     async with asyncio.timeout(30):
-        return await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffle")
+        return await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffler")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
     assert answers == []
 
 
-async def test_a_door_that_does_not_decide_is_told_once(
+async def test_an_endpoint_that_does_not_decide_is_named_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = ""
@@ -103,7 +103,7 @@ async def test_a_door_that_does_not_decide_is_told_once(
     assert (said.startswith("waiting for the shuffler: "), said.count("\n")) == (True, 1)
 
 
-async def test_what_is_told_is_the_doors_own_word(
+async def test_a_wait_is_explained_in_the_endpoints_own_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(endpoint, "PATIENCE", 0.0)

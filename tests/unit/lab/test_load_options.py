@@ -14,7 +14,7 @@ from privateer.errors import Unavailable
 from privateer.wire.envelope import header_of
 from privateer_lab.load import command
 from privateer_lab.load.command import main
-from privateer_lab.load.people import PeopleDriver
+from privateer_lab.load.driver import Driver
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds import first_round
 from tests.support.phased import phased_spec
@@ -28,7 +28,7 @@ async def test_a_shuffler_that_is_no_url_is_told_at_once(address: str) -> None:
     first = first_round(phased_spec(SMALL, "shuffle"), KEY)
     async with Wire.open("test", "http://127.0.0.1:1", address, 1) as wire, asyncio.timeout(5):
         with pytest.raises(Unavailable, match="--shuffler"):
-            await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffle")
+            await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffler")
 
 
 def test_a_seed_below_0_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,13 +46,13 @@ def test_ctrl_c_is_no_traceback() -> None:
 
 
 def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    async def run(driver: PeopleDriver, *_: object) -> None:
+    async def run(driver: Driver, *_: object) -> None:
         driver.result.people, driver.result.accepted = 7, 5
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(PeopleDriver, "run", run)
-    monkeypatch.setattr(command, "_is_phased", lambda _: False)
+    monkeypatch.setattr(Driver, "run", run)
+    monkeypatch.setattr(command, "_usual_population", lambda _: {})
     with pytest.raises(SystemExit) as stop:
         main(["test", "--json"])
     out, err = capsys.readouterr()

@@ -10,10 +10,9 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.errors import RoundClosed, Unavailable
-from privateer.phased import PhasedPopulation
 from privateer.wire.envelope import header_of
 from privateer.wire.problem import problem_body
-from privateer_lab.load import phases
+from privateer_lab.load import driver
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds import first_round
 from tests.support.phased import phased_spec
@@ -39,9 +38,9 @@ class Away:
 
 
 async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "_PATIENCE", 1.0)
+    monkeypatch.setattr(driver, "_PATIENCE", 1.0)
     wire: Any = Away()
-    result = await phases.PhasesDriver(wire, PhasedPopulation(name="linear"), 0).run(None, 1, 10, lambda _: None)
+    result = await driver.Driver(wire, {"name": "linear"}, 0).run(None, 1, 10, lambda _: None)
     assert (result.over, result.accepted) == (False, 2)
     assert 2 <= wire.questions <= 7
 
@@ -76,7 +75,7 @@ async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> Non
         first = first_round(phased_spec(), KEY)
         header = header_of(first.round, first.digest)
         async with Wire.open("test", where, where, 1, None) as wire:
-            assert await wire.send(header, b"sealed", 5, "shuffle") == (5, {})
+            assert await wire.send(header, b"sealed", 5, "shuffler") == (5, {})
             assert len(set(bodies)) == 1 < len(bodies)
-            assert await wire.send(header, b"others", 5, "shuffle") == (0, {"round-closed": 5})
+            assert await wire.send(header, b"others", 5, "shuffler") == (0, {"round-closed": 5})
     assert answers == []

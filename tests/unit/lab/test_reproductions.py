@@ -3,16 +3,17 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from privateer_lab.reproductions import REPRODUCTIONS, figure_7
-from privateer_lab.reproductions.base import OURS, Case, Effort, Row
-from privateer_lab.reproductions.published import PAPER
+from privateer_lab.reproductions import paper_1_figure_7
+from privateer_lab.reproductions.base import OURS, Case, Effort, Row, Rows
+from privateer_lab.reproductions.paper_1 import PAPER
+from privateer_lab.reproductions.registry import REPRODUCTIONS
 from tests.unit.lab.test_cli import run
 
 LOGS = """experiment,reward,eps,eps_aux,gamma,kappa,n,n_aux,d,M,K,weighted,reps,regret_mean,regret_ci95,seconds_mean
@@ -20,6 +21,42 @@ sample_size_target,exponential,1,1,0.0,1.0,2000,0,2,2,3,True,30,800.0,10.0,1.0
 sample_size_target,exponential,8,1,0.0,1.0,10000,0,2,2,3,True,30,{},10.0,1.0
 sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 """
+
+
+ROWS = Rows(
+    [
+        {"policy": "a", "n": 2, "regret": 1.0},
+        {"policy": "a", "n": 2, "regret": 3.0},
+        {"policy": "a", "n": 1, "regret": 5.0},
+        {"policy": "b", "published": True, "regret": 7.0, "ci95": 0.5},
+    ]
+)
+
+
+def test_rows_by_their_facts() -> None:
+    assert ROWS.where(policy="a", n=1) == [ROWS[2]]
+    assert {key: len(rows) for key, rows in ROWS.by("policy", "n").items()} == {
+        ("a", 2): 2,
+        ("a", 1): 1,
+        ("b", None): 1,
+    }
+    assert ROWS.values("n") == [1, 2]
+
+
+def test_means_have_intervals_and_published_rows_bring_their_own() -> None:
+    assert ROWS.where(n=2).mean() == (2.0, pytest.approx(12.706, abs=1e-3))
+    assert ROWS.where(n=1).mean() == (5.0, 0.0)
+    assert ROWS.where(policy="b").mean() == (7.0, 0.5)
+    with pytest.raises(LookupError):
+        ROWS.where(policy="c").mean()
+
+
+def test_a_curve_is_a_mean_at_every_value() -> None:
+    at, (middle, half) = ROWS.where(policy="a").curve("n")
+    assert at == [1, 2]
+    assert middle.tolist() == [5.0, 2.0]
+    assert half == pytest.approx([0.0, 12.706], abs=1e-3)
+    assert ROWS.where(policy="c").curve("n")[1].shape == (2, 0)
 
 
 @pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name != "paper-1-table-2"])
@@ -71,14 +108,14 @@ def test_published_figures_are_drawn_and_counted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One published regret is above ours, one below, and one of another problem; ours are simulated once."""
-    made, logs = figure_7.run, tmp_path / "logs.csv"
+    made, logs = paper_1_figure_7.run, tmp_path / "logs.csv"
     kept: list[Row] = []
 
     def once(cases: list[Case], effort: Effort) -> list[Row]:
         kept.extend([] if kept else made(cases, effort))
         return kept
 
-    monkeypatch.setattr(figure_7, "run", once)
+    monkeypatch.setattr(paper_1_figure_7, "run", once)
     for far_below, cells in ((1.0, "1 of 2"), (9000.0, "2 of 2")):
         logs.write_text(LOGS.format(far_below))
         options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--published", str(logs), "--json")
@@ -96,7 +133,7 @@ def test_the_span_of_regrets_in_figure_9() -> None:
     ]
     ordered = {"policy": OURS, "panel": "order", "epsilon": 1.0, "n": 5}
     rows += [ordered | {"order": order, "regret": told} for order, told in (("first_sup", 100.0), ("first_inf", 150.0))]
-    told = REPRODUCTIONS["paper-1-figure-9"].verdict(rows)
+    told = REPRODUCTIONS["paper-1-figure-9"].verdict(Rows(rows))
     assert "is 20 to 3,000." in told
     assert "is 7 to 8." in told
     assert "+50%" in told
@@ -111,14 +148,13 @@ def test_what_was_interrupted_early_keeps_its_rows(
     name: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far too few rows for a verdict or a picture."""
-    made = type(REPRODUCTIONS[name])
-    runs = made.rows
+    made = REPRODUCTIONS[name]
 
-    def stopped(self: Any, effort: Any) -> Iterator[Any]:
-        yield from islice(runs(self, effort), count)
+    def stopped(effort: Effort) -> Iterator[Row]:
+        yield from islice(made.rows(effort), count)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(made, "rows", stopped)
+    monkeypatch.setitem(REPRODUCTIONS, name, replace(made, rows=stopped))
     options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     code, out, err = run(capsys, "reproduce", name, *options)
     assert code == 130

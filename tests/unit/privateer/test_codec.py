@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
-from privateer.errors import Malformed
-from privateer.mechanisms.laplace_cells import CellTotal
-from privateer.mechanisms.signed_symbol import SymbolTotal
+from privateer.errors import Malformed, SpecError
+from privateer.mechanisms.base import KeyedTotal
+from privateer.vectors import VectorTotal
 from privateer_server.algorithms.partition.practical import PartitionState
 from privateer_server.algorithms.partition.published import PublishedState
 from tests.support.partitions import make_policy, same
+from tests.support.specs import make_spec
 
-KINDS = [PartitionPolicy, PartitionState, PublishedState, SymbolTotal, CellTotal]
+KINDS = [PartitionPolicy, PartitionState, PublishedState, KeyedTotal, VectorTotal]
 
 
 @dataclass(frozen=True)
@@ -106,18 +107,18 @@ def test_arbitrary_array_fields_decode_or_are_malformed(field):
 
 @given(st.data())
 def test_a_damaged_policy_is_malformed_or_fails_its_check(data):
-    """Whatever a byte does, a device sees Malformed or a policy that passes its check and can be played."""
+    """Whatever a byte does, a device sees an error of ours or a policy that passes its check and can be played."""
     body = bytearray(encode(make_policy()))
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
         policy = decode(bytes(body), PartitionPolicy)
-        policy.check(3)
-    except Malformed:
+        policy.check(make_spec())
+    except (Malformed, SpecError):  # the latter of a mechanism that cannot be
         return
     contexts = np.array([[0.0, 0.5], [1.0, 1.0], [0.3, 0.9]])
     if policy.dimension == 2:
-        arms = policy.choose(contexts, np.array([0, 1, 2**32 - 1], np.uint32))
+        arms = policy.decide(contexts, np.array([0, 1, 2**32 - 1], np.uint32)).arms
         assert policy.active[policy.locate(contexts), arms].all()
 
 

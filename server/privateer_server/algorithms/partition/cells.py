@@ -51,12 +51,12 @@ def by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
     return spread
 
 
-def keys_told(spec: PartitionSpec, policy: PartitionPolicy) -> tuple[Array, NDArray[np.int64]]:
+def key_masses(spec: PartitionSpec, policy: PartitionPolicy) -> tuple[Array, NDArray[np.int64]]:
     """Share of the people in its bin who have each key, and the place of that bin in ``bins``; shape (keys,) each."""
     telling = _telling(spec, policy)
     if policy.fresh_coins:
         return telling[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
-    # A slot asks about one arm, and those of a source who played it tell.
+    # Coins ask about one arm, and those people of a source who played it contribute.
     return (policy.layout.shares * telling).sum(axis=1), np.arange(len(policy.bins))
 
 

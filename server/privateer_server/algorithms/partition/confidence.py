@@ -14,12 +14,12 @@ _DEPTH: Final = 8.0
 
 
 def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) -> Array:
-    """A bound that a martingale exceeds at any time with chance at most ``failure``; the arguments broadcast.
+    """A bound that a martingale exceeds at any time with probability at most ``failure``; the arguments broadcast.
 
     For every line's slope b, exp(b Z - psi(b) V) is a supermartingale that starts at 1, psi(b) = b^2 / (2 (1 - c b)),
-    and by Ville's inequality it ever exceeds 1/a with chance at most a. So does Z exceed the least of all lines
-    (log(1/a_j) + psi(b_j) V) / b_j with chance at most the sum of the a_j (Howard, Ramdas, McAuliffe and Sekhon 2021,
-    Section 3, with lines in place of their mixtures).
+    and by Ville's inequality it ever exceeds 1/a with probability at most a. So does Z exceed the least of all lines
+    (log(1/a_j) + psi(b_j) V) / b_j with probability at most the sum of the a_j (Howard, Ramdas, McAuliffe and Sekhon
+    2021, Section 3, with lines in place of their mixtures).
 
     Parameters
     ----------

@@ -23,15 +23,19 @@ class Bins(Protocol):
 
 
 def describe(
-    state: Bins, means: NDArray[np.float64], errors: NDArray[np.float64], names: tuple[str, ...]
+    state: Bins,
+    means: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    names: tuple[str, ...],
+    error: str = "standard_error",
 ) -> dict[str, Any]:
-    """Each active arm's mean reward with its standard error, bin by bin; ``means`` and ``errors`` (bins, arms)."""
+    """Describe each active arm's mean reward with its error, bin by bin; ``means`` and ``errors`` (bins, arms)."""
     rows = [
         {
             "depth": int(state.depths[b]),
             "path": int(state.paths[b]),
             "arms": {
-                names[k]: {"mean": _rounded(means[b, k]), "standard_error": _rounded(errors[b, k])}
+                names[k]: {"mean": _rounded(means[b, k]), error: _rounded(errors[b, k])}
                 for k in np.flatnonzero(state.active[b])
             },
         }

@@ -1,4 +1,4 @@
-"""How many people are in a bin: told by the reports that score there, where the alphabet has several buckets."""
+"""How many people are in a bin: the reports that score there show it, where the alphabet has several buckets."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ def weighed(
         Bin of each key, shape (keys,).
     release
         Hits are scores other than 0. With u the share of people who have any key, a key whose share is m is hit with
-        chance m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key alike and
+        probability m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key alike and
         tells nothing.
     """
     own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
-from privateer_server.algorithms.partition.cells import by_cell, cells, key_shares, keys_told
+from privateer_server.algorithms.partition.cells import by_cell, cells, key_masses, key_shares
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
@@ -150,7 +150,7 @@ class PartitionLearner(Turns):
         )
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
-        """Bins with several active arms ask their people; slots are shared out by Thompson sampling.
+        """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
 
         At the end (``batch`` 0) every bin plays its best arm.
         """
@@ -204,7 +204,7 @@ class PartitionLearner(Turns):
         """Masses of the bins, where a round's scores tell them."""
         cohort, bins = self._cohorts.index(policy.cohort), policy.bins
         mass, precision = state.mass.copy(), state.mass_precision.copy()
-        known = weighed(mass[cohort, bins], precision[cohort, bins], *keys_told(self.spec, policy), release)
+        known = weighed(mass[cohort, bins], precision[cohort, bins], *key_masses(self.spec, policy), release)
         mass[cohort, bins], precision[cohort, bins] = known
         return replace(state, mass=mass, mass_precision=precision)
 
@@ -315,7 +315,7 @@ class PartitionLearner(Turns):
 def _news(state: PartitionState, before: int, times: float) -> bool:
     """Whether ``times`` as many people have reported as ``before``.
 
-    Sources do not count once own people report: many who told little must not hold up what few tell well.
+    Sources do not count once own people report: many reports of little information must not hold up a few of much.
     """
     others = state.seen - state.own if state.own else 0
     return state.seen - others >= times * max(0, before - others)

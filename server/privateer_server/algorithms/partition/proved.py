@@ -1,4 +1,4 @@
-"""The partition bandit with a finite-sample guarantee: no arm is dropped where it is best, but for a stated chance."""
+"""The partition bandit with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -135,8 +135,8 @@ class ProvedPartitionLearner(Turns):
 
         A lead is estimated in two ways, each of which may fail half as often: by the arms' estimates, and, where their
         precisions are about equal, by the difference of their moments over the mean precision. A bin of depth s may
-        fail with chance failure 2^-s / ((s + 1) (s + 2)), which sums to at most ``failure`` over a tree, and shares it
-        over its ordered pairs of arms. Where nothing is known, bounds are infinite.
+        fail with probability failure 2^-s / ((s + 1) (s + 2)), which sums to at most ``failure`` over a tree, and
+        shares it over its ordered pairs of arms. Where nothing is known, bounds are infinite.
         """
         arms, depths = self.spec.arm_count, state.depths
         failure = self.spec.algorithm.failure * 0.5**depths / ((depths + 1) * (depths + 2) * arms * (arms - 1))

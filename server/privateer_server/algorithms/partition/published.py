@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec
 from privateer.coins import UNIT, Layout
 from privateer.contributions import CellSums
+from privateer_server.algorithms.partition.description import describe
+from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
 _CONFIDENCE: Final = 2.0
@@ -50,8 +52,8 @@ class PublishedPartitionLearner(Turns):
         super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
         self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
-        told = sum(source.people for source in spec.sources)
-        self._log = math.log2(max(2, spec.experiment.horizon, told))
+        others = sum(source.people for source in spec.sources)
+        self._log = math.log2(max(2, spec.experiment.horizon, others))
 
     def start(self, _seed: int) -> PublishedState:
         """One bin, all arms."""
@@ -134,14 +136,12 @@ class PublishedPartitionLearner(Turns):
         tau = 2.0 ** (-state.depths / self.spec.dimension)
         narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
         ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
-        copies = np.repeat(np.arange(len(ready)), 1 + ready)
-        fresh = ready[copies]
-        second = np.concatenate([[False], copies[1:] == copies[:-1]])
+        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
         keep = ~fresh
         return replace(
             state,
-            depths=state.depths[copies] + fresh,
-            paths=np.where(fresh, 2 * state.paths[copies] + second, state.paths[copies]),
+            depths=depths,
+            paths=paths,
             active=state.active[copies],
             people=state.people[:, copies] * keep,
             rewards=state.rewards[:, copies] * keep[:, None],
@@ -149,18 +149,5 @@ class PublishedPartitionLearner(Turns):
         )
 
     def describe(self, state: PublishedState) -> dict[str, Any]:
-        """The state for people: estimate and radius of each active arm, bin by bin."""
-        mean, radius = self._estimates(state)
-        names = self.spec.experiment.arms
-        rows = [
-            {
-                "depth": int(state.depths[b]),
-                "path": int(state.paths[b]),
-                "arms": {
-                    names[k]: {"mean": float(mean[b, k]), "radius": float(min(radius[b, k], 1e9))}
-                    for k in np.flatnonzero(state.active[b])
-                },
-            }
-            for b in range(len(state.depths))
-        ]
-        return {"rounds": state.rounds, "seen": state.seen, "bins": rows}
+        """Describe a state for people: estimate and radius of each active arm, bin by bin."""
+        return describe(state, *self._estimates(state), self.spec.experiment.arms, "radius")

@@ -1,4 +1,4 @@
-"""How the slots of a bin are shared out over its arms."""
+"""How the coins of a bin are shared out over its arms."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,6 @@ def best_chances(
 def thresholds(shares: NDArray[np.float64], active: NDArray[np.bool_]) -> NDArray[np.uint32]:
     """Slot thresholds of a layout, (bins, arms - 1), for shares (bins, arms), 0 for arms that are not active."""
     edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-    # Rounding must not leave a slot to a dropped last arm.
+    # Rounding must not leave coins to a dropped last arm.
     last = active.shape[1] - 1 - active[:, ::-1].argmax(axis=1)
     return np.where(np.arange(active.shape[1] - 1)[None, :] >= last[:, None], np.uint32(UNIT), edges)

@@ -45,7 +45,7 @@ class Smoothness:
         return float(SPREADS[self.spread] ** 2)
 
     def covariance(self, lower: Array, upper: Array) -> Array:
-        """Of the averages over bins by their corners, (bins, d) each; shape (bins, bins)."""
+        """Return the covariance of averages over bins by their corners, (bins, d) each; shape (bins, bins)."""
         product = np.ones((len(lower), len(lower)))
         for j, rate in enumerate(self._rates):
             # Bins share their edges along a feature: few intervals are distinct.

@@ -52,7 +52,7 @@ class PhasedState:
     clipped
         At least this share of people's averages was clipped in the last phase, by what was released.
     seed
-        Of the public draw of people: the same for all phases.
+        The seed of the public draw of people: the same for all phases.
     radii
         Shape (a,): how far each of ``estimates`` may be off by itself.
     failed
@@ -84,7 +84,7 @@ class Estimate:
     covariance
         Shape (rank, rank): sub-Gaussian variance of ``theta``.
     scale
-        Of the error beyond sub-Gaussian, see `privateer.mechanisms.vector_noise.GaussianVectors.spread`.
+        The scale of the error beyond sub-Gaussian, see `privateer.mechanisms.vector_noise.GaussianVectors.spread`.
     """
 
     theta: Array
@@ -93,7 +93,7 @@ class Estimate:
     scale: float
 
     def width(self, differences: Array, log: float) -> Array:
-        """What each of ``differences`` (n, rank) is off by at most, with chance 1 - e^-log each; shape (n,)."""
+        """Bound what each of ``differences`` (n, rank) is off by, with probability 1 - e^-log each; shape (n,)."""
         variance = ((differences @ self.covariance) * differences).sum(axis=1)
         linear = self.scale * np.linalg.norm(differences @ self.weights, axis=1) if self.scale else 0.0
         return np.asarray(np.sqrt(2 * log * np.maximum(variance, 0.0)) + linear * log)

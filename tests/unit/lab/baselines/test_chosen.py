@@ -1,11 +1,16 @@
-"""References by name: which there are, which a spec has room for, and that the leaky one stays in the lab."""
+"""Baselines by name: which there are, which a spec allows, and that the leaky one stays in the lab."""
+
+from pathlib import Path
 
 import pytest
 
 from privateer.errors import SpecError
 from privateer_lab.baselines import BASELINES, chosen
+from privateer_lab.baselines.run import play_once
+from privateer_lab.reproductions.paper_5 import section_7
 from tests.support.specs import SHUFFLE, make_spec
 
+WITHOUT_ARMS = section_7("none")
 NONE = {"privacy.model": "none", "privacy.epsilon": None}
 
 
@@ -14,20 +19,29 @@ def test_names_without_repetition():
     assert chosen([], make_spec()) == []
 
 
-def test_all_are_those_that_the_promise_has_room_for():
+def test_all_are_those_that_the_promise_allows():
     assert chosen(["all"], make_spec(SHUFFLE)) == list(BASELINES)
     assert chosen(["all"], make_spec(NONE)) == ["uniform", "constant", "oracle", "tree", "abse"]
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(SpecError, match=r"no reference 'greedy'.*uniform") as refusal:
+    with pytest.raises(SpecError, match=r"no baseline 'greedy'.*uniform") as refusal:
         chosen(["greedy"], make_spec())
-    assert refusal.value.field == "--reference"
+    assert refusal.value.field == "--baseline"
 
 
 def test_local_privacy_without_an_epsilon_is_refused():
     with pytest.raises(SpecError, match="promises none"):
         chosen(["ldpmab"], make_spec(NONE))
+
+
+def test_an_experiment_without_arms_is_refused():
+    with pytest.raises(SpecError, match="no arms") as refusal:
+        chosen(["uniform"], WITHOUT_ARMS)
+    assert refusal.value.field == "--baseline"
+    with pytest.raises(SpecError, match="no arms"):
+        play_once(WITHOUT_ARMS, ["uniform"], 0)
+    assert chosen([], WITHOUT_ARMS) == []
 
 
 def test_one_leaks_and_no_spec_can_name_it():
@@ -39,6 +53,6 @@ def test_one_leaks_and_no_spec_can_name_it():
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_every_reference_says_what_it_is(name):
-    assert BASELINES[name].__module__ == f"privateer_lab.baselines.{name}"
+def test_every_baseline_says_what_it_is(name):
     assert BASELINES[name].__doc__
+    assert f"`{name}`" in (Path(__file__).parents[4] / "docs" / "baselines.md").read_text()

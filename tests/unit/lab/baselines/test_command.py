@@ -1,4 +1,4 @@
-"""``privateer simulate --reference``: figures for machines, a table for people, one line for what is wrong."""
+"""``privateer simulate --baseline``: figures for machines, a table for people, one line for what is wrong."""
 
 import json
 from pathlib import Path
@@ -18,9 +18,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(stop.value.code or 0), out, err
 
 
-def test_all_references_in_one_document(capsys):
-    code, out, _ = run(capsys, "--reference", "all", "--json")
-    figures = json.loads(out)["references"]
+def test_all_baselines_in_one_document(capsys):
+    code, out, _ = run(capsys, "--baseline", "all", "--json")
+    figures = json.loads(out)["baselines"]
     assert code == 0
     assert set(figures) == set(BASELINES)
     for name, row in figures.items():
@@ -31,22 +31,22 @@ def test_all_references_in_one_document(capsys):
 
 
 def test_a_table_says_which_is_not_private(capsys):
-    _, out, _ = run(capsys, "--reference", "uniform", "--reference", "leaky")
+    _, out, _ = run(capsys, "--baseline", "uniform", "--baseline", "leaky")
     assert "leaky (leaks: not private)" in out
     assert "uniform" in out
     assert "ldpmab" not in out
 
 
-def test_without_references_there_are_none(capsys):
+def test_without_baselines_there_are_none(capsys):
     _, out, _ = run(capsys, "--json")
-    assert "references" not in json.loads(out)
+    assert "baselines" not in json.loads(out)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--reference", "greedy"], "--reference: no reference 'greedy'"),
-        (["--reference", "linear", "--set", "privacy.model=none"], "privacy.epsilon: "),
+        (["--baseline", "greedy"], "--baseline: no baseline 'greedy'"),
+        (["--baseline", "linear", "--set", "privacy.model=none"], "privacy.epsilon: "),
     ],
 )
 def test_what_is_wrong_is_one_line(capsys, arguments, says):

@@ -5,23 +5,21 @@ import pytest
 from scipy.special import expit
 
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer_lab.baselines.descent import Descent
-from privateer_lab.baselines.linear import Linear
-from privateer_lab.baselines.network import Network
+from privateer_lab.baselines.descent import Descent, Logistic, Network
 from tests.support.baselines import one_round, regrets, visitors_at
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import centred
 
-KINDS = [Linear, Network]
+KINDS = [Logistic, Network]
 SMALL = {"experiment.horizon": 1000, "experiment.round_size": 100}
 
 
 def made(kind: type[Descent], seed: int = 0, **changes: object) -> Descent:
-    """A reference whose models point somewhere, past its warm start."""
-    reference = kind(make_spec({**SMALL, **changes}), seed)
-    reference.models = reference.models + np.random.default_rng(9).normal(size=reference.models.shape)
-    reference.seen = 500
-    return reference
+    """A baseline whose models point somewhere, past its warm start."""
+    baseline = kind(make_spec({**SMALL, **changes}), seed)
+    baseline.models = baseline.models + np.random.default_rng(9).normal(size=baseline.models.shape)
+    baseline.seen = 500
+    return baseline
 
 
 def people(n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -29,38 +27,38 @@ def people(n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.random((n, 2)), rng.integers(0, 3, n), (rng.random(n) < 0.5).astype(float)
 
 
-def losses(reference: Descent, contexts: np.ndarray, arms: np.ndarray, values: np.ndarray) -> np.ndarray:
-    means = expit(reference.logits(contexts)[np.arange(len(arms)), arms])
+def losses(baseline: Descent, contexts: np.ndarray, arms: np.ndarray, values: np.ndarray) -> np.ndarray:
+    means = expit(baseline.logits(contexts)[np.arange(len(arms)), arms])
     return -values * np.log(means) - (1 - values) * np.log(1 - means)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_those_of_the_logistic_loss(kind):
-    reference, (contexts, arms, values) = made(kind), people()
-    found = reference.gradients(contexts, arms, values)
-    models, step = reference.models.copy(), 1e-6
+    baseline, (contexts, arms, values) = made(kind), people()
+    found = baseline.gradients(contexts, arms, values)
+    models, step = baseline.models.copy(), 1e-6
     for coordinate in range(models.shape[1]):
         sides = []
         for sign in (1, -1):
-            reference.models = models.copy()
-            reference.models[:, coordinate] += sign * step
-            sides.append(losses(reference, contexts, arms, values))
+            baseline.models = models.copy()
+            baseline.models[:, coordinate] += sign * step
+            sides.append(losses(baseline, contexts, arms, values))
         assert found[:, coordinate] == pytest.approx((sides[0] - sides[1]) / (2 * step), abs=1e-6)
 
 
 def test_linear_gradients_need_no_clipping():
-    reference, (contexts, arms, values) = made(Linear), people(500)
-    reference.models = 50 * reference.models
-    assert np.linalg.norm(reference.gradients(contexts, arms, values), axis=1).max() <= 1 + 1e-12
+    baseline, (contexts, arms, values) = made(Logistic), people(500)
+    baseline.models = 50 * baseline.models
+    assert np.linalg.norm(baseline.gradients(contexts, arms, values), axis=1).max() <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_epsilon_is_the_specs_and_for_all_arms_together(kind):
-    reference = made(kind, **{**SHUFFLE, "experiment.round_size": 1000, "privacy.epsilon": 3.0})
-    for mechanism in (reference.dealt, reference.greedy):
+    baseline = made(kind, **{**SHUFFLE, "experiment.round_size": 1000, "privacy.epsilon": 3.0})
+    for mechanism in (baseline.dealt, baseline.greedy):
         assert mechanism.response.epsilon == 3.0
-    assert reference.greedy.ball.coordinates == reference.models.size
-    assert reference.dealt.ball.coordinates == reference.models.shape[1]
+    assert baseline.greedy.ball.coordinates == baseline.models.size
+    assert baseline.dealt.ball.coordinates == baseline.models.shape[1]
 
 
 def reports(kind: type[Descent], seen: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -69,10 +67,10 @@ def reports(kind: type[Descent], seen: int, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         VectorSymbol, "simulate", lambda self, told, rng: sent.append(len(told)) or drawn(self, told, rng)
     )
-    reference = made(kind)
-    reference.seen = seen
+    baseline = made(kind)
+    baseline.seen = seen
     contexts, _, values = people(90)
-    one_round(reference, contexts, values)
+    one_round(baseline, contexts, values)
     return sum(sent)
 
 
@@ -91,29 +89,29 @@ def test_a_report_for_every_arm_is_caught(monkeypatch):
             self.total[arm] += self._sum(self.dealt, gradients * (arms == arm)[:, None])
 
     monkeypatch.setattr(Descent, "learn", apart)
-    assert reports(Linear, 500, monkeypatch) == 270
+    assert reports(Logistic, 500, monkeypatch) == 270
 
 
 def test_dealt_arms_are_in_turn_and_tell_nothing():
     """Arms of the warm start depend on nobody's context, across groups too."""
-    reference = made(Linear)
-    reference.seen = 0
-    reference.open(10)
-    dealt = [reference.choose(visitors_at(np.random.default_rng(k).random((5, 2)))) for k in range(2)]
+    baseline = made(Logistic)
+    baseline.seen = 0
+    baseline.open(10)
+    dealt = [baseline.choose(visitors_at(np.random.default_rng(k).random((5, 2)))) for k in range(2)]
     assert np.concatenate(dealt).tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
 
 
 def sums(kind: type[Descent], rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Noisy sums of a greedy round's gradients, (rounds, parameters), and the exact sum of the clipped ones."""
-    reference, (contexts, _, values) = made(kind, **{"privacy.epsilon": 4.0}), people()
+    baseline, (contexts, _, values) = made(kind, **{"privacy.epsilon": 4.0}), people()
     visitors, found = visitors_at(contexts), []
     for _ in range(rounds):
-        reference.open(len(contexts))
-        arms = reference.choose(visitors)
-        reference.learn(visitors, arms, values)
-        found.append(reference.total.ravel())
-    exact = np.zeros_like(reference.models)
-    gradients = reference.gradients(contexts, arms, values)
+        baseline.open(len(contexts))
+        arms = baseline.choose(visitors)
+        baseline.learn(visitors, arms, values)
+        found.append(baseline.total.ravel())
+    exact = np.zeros_like(baseline.models)
+    gradients = baseline.gradients(contexts, arms, values)
     lengths = np.maximum(1.0, np.linalg.norm(gradients, axis=1, keepdims=True))
     np.add.at(exact, arms, gradients / lengths)
     return np.array(found), exact.ravel()
@@ -127,17 +125,17 @@ def test_sums_are_unbiased(kind):
 
 def test_another_sum_is_caught():
     """Planted: gradients of the other sign in one parameter."""
-    found, exact = sums(Linear, 800)
+    found, exact = sums(Logistic, 800)
     exact[np.abs(exact).argmax()] *= -1
     assert not centred(found, exact)
 
 
 def test_a_step_is_against_the_gradient():
-    reference, (contexts, _, values) = made(Linear), people(100)
-    before = reference.models.copy()
-    one_round(reference, contexts, values)
+    baseline, (contexts, _, values) = made(Logistic), people(100)
+    before = baseline.models.copy()
+    one_round(baseline, contexts, values)
     step = 1 / ((500 + 100 + 2000) / (4 * 3 * 3))
-    assert reference.models == pytest.approx(before - step * reference.total)
+    assert baseline.models == pytest.approx(before - step * baseline.total)
 
 
 @pytest.mark.parametrize("kind", ["linear", "network"])

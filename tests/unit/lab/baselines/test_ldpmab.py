@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_lab.baselines.authors import favoured_shares
-from privateer_lab.baselines.ldpmab import AuthorsLearner, Ldpmab
+from privateer_lab.reproductions.paper_1_ldpmab import AuthorsLearner, Ldpmab, favoured_shares
 from privateer_server.algorithms.partition.published import PublishedPartitionLearner
 from tests.support.baselines import one_round, regrets
 from tests.support.specs import SHUFFLE, make_spec
@@ -18,11 +17,11 @@ def far_bin(people: int, rounds: int) -> np.ndarray:
     """Noisy counts of the right half, (rounds, arms), when this many people report and all are in the left half."""
     counts = []
     for seed in range(rounds):
-        reference = Ldpmab(make_spec({"privacy.epsilon": 2.0, "experiment.horizon": 80_000}), seed)
-        reference.state = reference.learner._refined(reference.state, np.zeros((1, 3)))
-        one_round(reference, np.full((people, 2), 0.25), np.zeros(people))
-        assert reference.state.people.tolist() == [[people, people]]
-        counts.append(reference.state.counts[0, 1])
+        baseline = Ldpmab(make_spec({"privacy.epsilon": 2.0, "experiment.horizon": 80_000}), seed)
+        baseline.state = baseline.learner._refined(baseline.state, np.zeros((1, 3)))
+        one_round(baseline, np.full((people, 2), 0.25), np.zeros(people))
+        assert baseline.state.people.tolist() == [[people, people]]
+        counts.append(baseline.state.counts[0, 1])
     return np.array(counts)
 
 
@@ -32,7 +31,7 @@ def honest_variance(people: int) -> np.ndarray:
 
 
 def test_a_bin_without_people_has_everybodys_noise():
-    """600 rounds, means and variances of 3 arms; each a chance of 1e-6 to fail a right law."""
+    """600 rounds, means and variances of 3 arms; each a chance of 1e-6 to fail a right distribution."""
     counts = far_bin(50, 600)
     assert centred(counts, np.zeros(3))
     assert centred(counts**2, honest_variance(50))
@@ -44,10 +43,10 @@ def test_noise_of_fewer_people_is_caught():
 
 
 def test_it_is_local_whatever_the_spec_trusts():
-    reference = Ldpmab(make_spec(SHUFFLE), 0)
-    reference.open(1000)
-    assert reference.policy.terms.model == "local"
-    assert reference.policy.terms.local_epsilon == reference.mechanism.epsilon == 1.0
+    baseline = Ldpmab(make_spec(SHUFFLE), 0)
+    baseline.open(1000)
+    assert baseline.policy.terms.model == "local"
+    assert baseline.policy.terms.local_epsilon == baseline.policy.mechanism.epsilon == 1.0
 
 
 def test_the_better_arm_is_favoured_as_the_authors_do():
@@ -64,7 +63,7 @@ def test_the_better_arm_is_favoured_as_the_authors_do():
 def test_arms_are_dropped_by_single_radii():
     """Estimates .9 and .1 with radii .3: apart by single radii, not by twice the radius as eq. (16) says."""
     spec = make_spec({"experiment.horizon": 80_000, "privacy.epsilon": 8.0})
-    state = AuthorsLearner(spec).start()
+    state = AuthorsLearner(spec).start(0)
     state = type(state)(**{**vars(state), "depths": np.array([6]), "people": np.array([[10_000]])})
     mean, radius = np.array([[0.9, 0.1, 0.6]]), np.full((1, 3), 0.3)
     assert AuthorsLearner(spec)._surviving(state, mean, radius).tolist() == [[True, False, True]]

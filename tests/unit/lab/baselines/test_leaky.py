@@ -1,9 +1,9 @@
-"""The published code's law: noise for the bins that people are in and no other, and close to the published figures."""
+"""The published code: noise for the bins that people are in and no other, and regret close to the published figures."""
 
 import numpy as np
 import pytest
 
-from privateer_lab.baselines.leaky import Leaky
+from privateer_lab.reproductions.paper_1_leaky import Leaky
 from tests.support.baselines import one_round, regrets
 from tests.support.specs import make_spec
 from tests.support.statistics import centred
@@ -26,23 +26,23 @@ PUBLISHED = {
 
 
 def halved(epsilon: float, seed: int) -> Leaky:
-    """A reference with two bins, the left and the right half, before anything is known of them."""
-    reference = Leaky(make_spec({"privacy.epsilon": epsilon, "experiment.horizon": 80_000}), seed)
-    reference.bins.halve(np.array([0]), np.array([0]))
-    reference.people = np.zeros(2)
-    reference.active = np.ones((2, 3), bool)
-    reference.counts, reference.rewards, reference.u, reference.v, reference.w, reference.means = np.zeros((6, 2, 3))
-    return reference
+    """A baseline with two bins, the left and the right half, before anything is known of them."""
+    baseline = Leaky(make_spec({"privacy.epsilon": epsilon, "experiment.horizon": 80_000}), seed)
+    baseline.bins.halve(np.array([0]), np.array([0]))
+    baseline.people = np.zeros(2)
+    baseline.active = np.ones((2, 3), bool)
+    baseline.counts, baseline.rewards, baseline.u, baseline.v, baseline.w, baseline.means = np.zeros((6, 2, 3))
+    return baseline
 
 
 def left_half_counts(epsilon: float, people: int, rounds: int) -> np.ndarray:
     """Noise that is added to counts when everybody is in the left half: (rounds, bins * arms)."""
     noise = []
     for seed in range(rounds):
-        reference = halved(epsilon, seed)
-        arms = one_round(reference, np.full((people, 2), 0.25), np.zeros(people))
+        baseline = halved(epsilon, seed)
+        arms = one_round(baseline, np.full((people, 2), 0.25), np.zeros(people))
         visits = np.stack([np.bincount(arms, minlength=3), np.zeros(3)])
-        noise.append((reference.counts - visits).ravel())
+        noise.append((baseline.counts - visits).ravel())
     return np.array(noise)
 
 
@@ -53,7 +53,7 @@ def test_a_bin_without_people_has_no_noise_which_is_the_leak():
 
 
 def test_a_bin_with_people_has_a_laplace_of_scale_4_over_epsilon_for_each():
-    """600 rounds, means and variances of 3 arms; each a chance of 1e-6 to fail a right law."""
+    """600 rounds, means and variances of 3 arms; each a chance of 1e-6 to fail a right distribution."""
     noise = left_half_counts(2.0, 50, 600)[:, :3]
     assert centred(noise, np.zeros(3))
     assert centred(noise**2, np.full(3, 50 * 2 * (4 / 2.0) ** 2))
@@ -67,14 +67,14 @@ def test_noise_of_twice_the_scale_is_caught():
 
 def test_sums_are_summed_again():
     """Without noise and past the warm start, the third round counts the first one's people a third time."""
-    reference = Leaky(make_spec({"privacy.epsilon": 16.0, "experiment.horizon": 80_000}), 0)
-    reference.epsilon = 1e9
-    reference.warm = 0
-    reference.deepest = 0
-    arms = [one_round(reference, np.full((90, 2), 0.25), np.full(90, 0.5)) for _ in range(3)]
+    baseline = Leaky(make_spec({"privacy.epsilon": 16.0, "experiment.horizon": 80_000}), 0)
+    baseline.epsilon = 1e9
+    baseline.warm = 0
+    baseline.deepest = 0
+    arms = [one_round(baseline, np.full((90, 2), 0.25), np.full(90, 0.5)) for _ in range(3)]
     once = sum((3 - k) * np.bincount(played, minlength=3) for k, played in enumerate(arms))
-    assert reference.u[0] == pytest.approx(once, rel=1e-6)
-    assert reference.v[0] == pytest.approx(once / 2, rel=1e-6)
+    assert baseline.u[0] == pytest.approx(once, rel=1e-6)
+    assert baseline.v[0] == pytest.approx(once / 2, rel=1e-6)
 
 
 def within(people: int, epsilon: int, seeds: int) -> bool:

@@ -1,4 +1,4 @@
-"""References in a run: the same people for all, each as if alone, and the ends of the scale where they belong."""
+"""Baselines in a run: the same people for all, each as if alone, and the ends of the scale where they belong."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_regret_and_reward_are_of_the_same_people(outcomes):
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_a_reference_is_the_same_alone(name, outcomes):
+def test_a_baseline_is_the_same_alone(name, outcomes):
     assert play_once(spec_of(), [name], 0) == [outcomes[name]]
 
 
@@ -81,23 +81,23 @@ def test_people_left_at_the_end_play_and_are_not_asked(monkeypatch):
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_every_reference_plays_at_every_size_and_in_the_end(name):
+def test_every_baseline_plays_at_every_size_and_in_the_end(name):
     """Two arms and one feature to sixteen and five; the last 300 people report nothing."""
     for dimension, arms in ((1, 2), (5, 16)):
         changes = {**SHUFFLE, "experiment.horizon": 2300, "experiment.round_size": 1000, "population.name": "peaks"}
         size_of_people = 2 if name == "constant" else dimension  # it looks at the population, which has two features
-        reference = BASELINES[name](make_spec(changes, dimension=size_of_people, arms=arms), 0)
+        baseline = BASELINES[name](make_spec(changes, dimension=size_of_people, arms=arms), 0)
         rng = np.random.default_rng(1)
         for batch, size in ((1000, 1000), (1000, 1000), (0, 300)):
-            reference.open(batch)
+            baseline.open(batch)
             contexts = rng.random((size, dimension))
             visitors = Visitors(0, contexts, contexts, rng.random((size, arms)))
-            played = reference.choose(visitors)
+            played = baseline.choose(visitors)
             assert played.shape == (size,)
             assert 0 <= played.min() <= played.max() < arms
             if batch:
-                reference.learn(visitors, played, (rng.random(size) < 0.5).astype(float))
-                reference.close()
+                baseline.learn(visitors, played, (rng.random(size) < 0.5).astype(float))
+                baseline.close()
 
 
 def test_figures_over_seeds(outcomes):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_lab.baselines.abse import Abse
-from privateer_lab.baselines.tree import Tree
+from privateer_lab.baselines.tree import Abse, Tree
 from tests.support.baselines import one_round, regrets, visitors_at
 from tests.support.specs import make_spec
 
@@ -37,15 +36,15 @@ def test_no_dropped_arm_is_played():
 def test_the_authors_radii_and_bursts():
     """Perchet and Rigollet: 2 sqrt(2 log(n |B|^d / s) / s) <= 4 L sqrt(d) |B|; the logarithm is at least 1."""
     tree = made(Abse)
-    assert tree.standard_deviation(np.array([100.0])) == pytest.approx(2 * np.sqrt(2 * np.log(800) / 100))
-    assert tree.standard_deviation(np.array([60_000.0])) == pytest.approx(2 * np.sqrt(2 / 60_000))
+    assert tree.radius(np.array([100.0])) == pytest.approx(2 * np.sqrt(2 * np.log(800) / 100))
+    assert tree.radius(np.array([60_000.0])) == pytest.approx(2 * np.sqrt(2 / 60_000))
     assert tree.tolerance() == pytest.approx(4 * np.sqrt(2))
     assert tree.most_bursts == np.ceil(np.log2(80_000 / (3 * np.log(3))) / 4)
 
 
 def test_hoeffdings_radii():
     tree = made()
-    assert tree.standard_deviation(np.array([100.0])) == pytest.approx(np.sqrt(np.log(800) / 200))
+    assert tree.radius(np.array([100.0])) == pytest.approx(np.sqrt(np.log(800) / 200))
     assert tree.tolerance() == pytest.approx(0.5)
 
 

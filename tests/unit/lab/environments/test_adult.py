@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from privateer.errors import SpecError
-from privateer_lab.environments import population_for
-from privateer_lab.simulation import scaled
+from privateer_lab.environments import environment_for
 from tests.support.specs import make_spec
 
 ROW = (
@@ -37,26 +36,26 @@ def test_people_of_the_file(tmp_path):
     here = ROW.format("United-States", "<=50K")
     rows = here, ROW.format("Cuba", ">50K.").replace("39", "41"), here.replace("40, U", "20, U").replace("13", "9")
     path = write(tmp_path, *rows)
-    people = population_for(adult(path), 0)
+    people = environment_for(adult(path), 0)
     contexts = people.contexts(0, 3, np.random.default_rng(0))
     assert sorted(contexts[:, :3].tolist()) == [[39, 9, 20], [39, 13, 40], [41, 13, 40]]
     assert sorted(people.means(contexts).tolist()) == [[0.1, 1.0], [0.35, 0.0], [0.35, 0.0]]
-    guessed = population_for(adult(path, task="income"), 0)
+    guessed = environment_for(adult(path, task="income"), 0)
     assert guessed.means(guessed.contexts(0, 3, np.random.default_rng(0))).sum(axis=0).tolist() == [2, 1]
 
 
 def test_rows_that_cannot_be_used_are_named(tmp_path):
     good = ROW.format("Cuba", "<=50K")
     with pytest.raises(SpecError, match="row 3, column 'income'"):
-        population_for(adult(write(tmp_path, good, ROW.format("Cuba", "secret"))), 0)
+        environment_for(adult(write(tmp_path, good, ROW.format("Cuba", "secret"))), 0)
     with pytest.raises(SpecError, match="row 2, column 'age'"):
-        population_for(adult(write(tmp_path, good.replace("39", "old"))), 0)
+        environment_for(adult(write(tmp_path, good.replace("39", "old"))), 0)
     with pytest.raises(SpecError, match="no row is left"):
-        population_for(adult(write(tmp_path, good, ROW.format("Cuba", ">50K")), cohort="target"), 0)
+        environment_for(adult(write(tmp_path, good, ROW.format("Cuba", ">50K")), cohort="target"), 0)
     with pytest.raises(SpecError, match="cannot read"):
-        population_for(adult(str(tmp_path / "none.csv")), 0)
+        environment_for(adult(str(tmp_path / "none.csv")), 0)
     with pytest.raises(SpecError, match=r"experiment\.arms: .*has 2"):
-        population_for(make_spec({"population": {"name": "adult", "path": "x"}}), 0)
+        environment_for(make_spec({"population": {"name": "adult", "path": "x"}}), 0)
 
 
 def files() -> str:
@@ -75,7 +74,7 @@ def files() -> str:
 )
 def test_sizes_and_the_best_constant(population, count, constant):
     """Paper 1, Table 1 has 41,292 people; that these are those born in the United States is our finding."""
-    people = population_for(adult(files(), **population), 0)
+    people = environment_for(adult(files(), **population), 0)
     contexts = people.contexts(0, count, np.random.default_rng(0))
     assert (people.contexts(count, 1, np.random.default_rng(0)) == contexts[:1]).all()
     assert len(np.unique(contexts, axis=0)) > count / 10
@@ -88,9 +87,11 @@ def test_sizes_and_the_best_constant(population, count, constant):
 def test_what_a_policy_of_64_cells_could_reach(features, projected, share):
     """The best arm of every cell of a 4 x 4 x 4 grid: above the constant's .747, so there is something to learn."""
     spec = adult(files(), features, task="income", cohort="target", projected=projected)
-    people = population_for(spec, 0)
+    people = environment_for(spec, 0)
     contexts = people.contexts(0, 41_292, np.random.default_rng(0))
-    cells = np.minimum((scaled(contexts, spec) * 4).astype(int), 3) @ [16, 4, 1]
+    low, high = np.array([(feature.low, feature.high) for feature in spec.features.values()]).T
+    scaled = np.clip((contexts[:, :3] - low) / (high - low), 0.0, 1.0)
+    cells = np.minimum((scaled * 4).astype(int), 3) @ [16, 4, 1]
     rewards = np.zeros((64, 2))
     np.add.at(rewards, cells, people.means(contexts))
     assert rewards.max(axis=1).sum() / 41_292 == pytest.approx(share, abs=2e-3)
@@ -100,7 +101,7 @@ def test_what_a_policy_of_64_cells_could_reach(features, projected, share):
 def test_one_hot_columns_are_as_many_as_the_paper_says():
     from privateer_lab.environments.adult import COLUMNS as NAMES
     from privateer_lab.environments.adult import PROJECTION
-    from privateer_lab.environments.projection import Projected
+    from privateer_lab.environments.features import Projected
     from privateer_lab.environments.table import Table
 
     source = Projected(PROJECTION, adult(files(), COMPONENTS), NAMES)

@@ -1,68 +1,74 @@
-"""Which population a spec, or the load driver's command line, names."""
+"""Which environment a spec names, and which one is usual."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from privateer.algorithms.phased import PhasedSpec
 from privateer.errors import SpecError
-from privateer.population import parse_population
+from privateer.spec import parse_spec
 from privateer.tables import read_tables
-from privateer_lab.environments import population_for
-from privateer_lab.environments.shifted import Shifted
+from privateer_lab.environments import check_population, default_environment, environment_for
+from privateer_lab.environments.density import ShiftedDensity
 from privateer_lab.environments.synthetic import Synthetic
-from privateer_lab.load import command
-from privateer_lab.specs import load_spec
 from tests.support.specs import make_spec
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
+LINEAR = next(iter(PhasedSpec.instances().values()))
+
+
+def options(environment) -> int:
+    return environment.means(environment.contexts(0, 1, np.random.default_rng(0))).shape[1]
 
 
 def test_a_population_must_fit_the_spec():
     with pytest.raises(SpecError, match=r"experiment\.arms: .* has 2, not 3"):
-        population_for(make_spec({"population": {"name": "quadrants"}}), 0)
+        environment_for(make_spec({"population": {"name": "quadrants"}}), 0)
     with pytest.raises(SpecError, match=r"context\.features: .* has 2, not 1"):
-        population_for(make_spec({"population": {"name": "peaks"}}, dimension=1), 0)
-    with pytest.raises(SpecError, match=r"population: missing"):
-        population_for(make_spec(), 0)
-    assert population_for(make_spec({"population": {"name": "peaks"}}, arms=5), 0).arms == 5
+        environment_for(make_spec({"population": {"name": "peaks"}}, dimension=1), 0)
+    with pytest.raises(SpecError, match=r"population: missing .*name = 'peaks'"):
+        environment_for(make_spec(), 0)
+    with pytest.raises(SpecError, match=r"population: missing .*name = 'linear'"):
+        environment_for(LINEAR, 0)
+    assert options(environment_for(make_spec({"population": {"name": "peaks"}}, arms=5), 0)) == 5
+
+
+def test_a_spec_has_people_of_its_kind():
+    with pytest.raises(SpecError, match=r"population\.name: must be one of 'linear'"):
+        environment_for(LINEAR, 0, {"name": "peaks"})
+    with pytest.raises(SpecError, match=r"population\.name: must be one of 'peaks', 'quadrants', .*'adult' "):
+        environment_for(make_spec(), 0, {"name": "linear"})
+
+
+def test_the_usual_environment_needs_no_parameters():
+    assert default_environment(make_spec()) == {"name": "peaks"}
+    assert default_environment(LINEAR) == {"name": "linear"}
+    for spec in (make_spec(), LINEAR):
+        assert options(environment_for(spec, 0, default_environment(spec))) == len(spec.options)
+
+
+def test_another_section_stands_in_for_the_specs_own():
+    spec = make_spec({"population": {"name": "peaks"}}, dimension=1)
+    assert options(environment_for(spec, 0, {"name": "smooth", "function": 3})) == 3
+    check_population(spec)
+    check_population(make_spec())
 
 
 def test_density_and_drift_are_those_of_the_spec():
     section = {"name": "smooth", "function": 1, "density": {"name": "shifted", "gamma": 3.5}}
-    made = population_for(make_spec({"population": {**section, "drift": {"name": "swap", "period": 7}}}), 0)
+    made = environment_for(make_spec({"population": {**section, "drift": {"name": "swap", "period": 7}}}), 0)
     assert isinstance(made, Synthetic)
-    assert isinstance(made.density, Shifted)
-    assert made.density.gamma == 3.5
-    assert made.drift is not None
-    assert made.drift.period == 7
-
-
-def chosen(*arguments: str):
-    return parse_population(command._population(command._parser().parse_args(["experiment", *arguments]), "peaks"))
-
-
-def test_the_load_driver_takes_a_name_or_a_file_and_settings(tmp_path):
-    assert chosen().name == "peaks"
-    assert chosen("--population", "adult", "--path", "a.data").path == "a.data"
-    drifting = chosen("--set", "population.drift.name=swap", "--set", "population.drift.period=9")
-    assert drifting.drift.period == 9
-    garden = chosen("--population", str(EXAMPLES / "garden-shuffle.toml"))
-    assert garden.path == str(EXAMPLES / "garden.csv")
-    (tmp_path / "bare.toml").write_text("[experiment]\n")
-    with pytest.raises(SpecError, match="no population section"):
-        chosen("--population", str(tmp_path / "bare.toml"))
-    with pytest.raises(SpecError, match="--population: cannot read"):
-        chosen("--population", "none.toml")
-    with pytest.raises(SpecError, match=r"population\.name: must be one of"):
-        chosen("--population", "martians")
+    assert made.density == ShiftedDensity(gamma=3.5)
+    assert (made.period, made.cycle) == (7, 3)
 
 
 def with_people_here(path: Path) -> bool:
-    data = read_tables(path, [], "SPEC")
-    return data["algorithm"]["name"] == "partition" and data["population"]["name"] != "adult"
+    return read_tables(path, [], "SPEC")["population"]["name"] != "adult"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.toml") if with_people_here(path)))
 def test_examples_name_people_who_are_there(name):
-    spec = load_spec(EXAMPLES / name, [])
-    assert population_for(spec, 0).arms == spec.arm_count
+    spec = parse_spec(read_tables(EXAMPLES / name, [], "SPEC"))
+    check_population(spec)
+    assert options(environment_for(spec, 0)) == len(spec.options)

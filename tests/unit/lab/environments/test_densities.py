@@ -9,19 +9,16 @@ import mpmath
 import numpy as np
 import pytest
 
-from privateer_lab.environments.atoms import Atoms
-from privateer_lab.environments.shifted import Shifted
-from privateer_lab.environments.uniform import Uniform
-from privateer_lab.environments.varied import Varied
+from privateer_lab.environments.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
 from tests.support.statistics import fits
 
 DENSITIES = {
-    "uniform": Uniform,
-    "shifted-0.2": lambda features: Shifted(0.2, features),
-    "shifted-2": lambda features: Shifted(2.0, features),
-    "shifted-5.5": lambda features: Shifted(5.5, features),
-    "varied": lambda features: Varied(40.0, 4, 1, features),
-    "atoms": lambda features: Atoms(0.4, 5, 2, features),
+    "uniform": UniformDensity(),
+    "shifted-0.2": ShiftedDensity(gamma=0.2),
+    "shifted-2": ShiftedDensity(gamma=2.0),
+    "shifted-5.5": ShiftedDensity(gamma=5.5),
+    "varied": VariedDensity(seed=1),
+    "atoms": AtomsDensity(share=0.4, seed=2),
 }
 CASES = list(itertools.product(DENSITIES, [1, 2, 3, 5]))
 
@@ -47,9 +44,9 @@ def uneven(features):
 
 @pytest.mark.parametrize(("name", "features"), CASES)
 def test_people_come_as_often_as_masses_say(name, features):
-    density = DENSITIES[name](features)
+    density = DENSITIES[name]
     side = {1: 64, 2: 16, 3: 6, 5: 3}[features]
-    contexts = density.sample(200_000, np.random.default_rng(3))
+    contexts = density.sample(200_000, features, np.random.default_rng(3))
     assert contexts.shape == (200_000, features)
     assert contexts.min() >= 0
     assert contexts.max() <= 1
@@ -64,13 +61,13 @@ def test_the_authors_sampler_is_caught():
     distance = rng.random(200_000) ** (1 / (2 * (gamma + 1))) / 2
     theirs = 0.5 + x * (distance / np.abs(x).max(axis=1))[:, None]
     low, high = grid(2, 16)
-    assert not fits(counts(theirs, 16), 200_000 * Shifted(gamma, 2).masses(low, high))
-    assert fits(counts(theirs, 16), 200_000 * Shifted(2 * gamma, 2).masses(low, high))
+    assert not fits(counts(theirs, 16), 200_000 * ShiftedDensity(gamma=gamma).masses(low, high))
+    assert fits(counts(theirs, 16), 200_000 * ShiftedDensity(gamma=2 * gamma).masses(low, high))
 
 
 @pytest.mark.parametrize(("name", "features"), CASES)
 def test_masses_add_up(name, features):
-    density = DENSITIES[name](features)
+    density = DENSITIES[name]
     for boxes in (grid(features, 4), uneven(features)):
         assert density.masses(*boxes).sum() == pytest.approx(1.0, abs=1e-12)
         assert density.masses(*boxes).min() > 0
@@ -81,10 +78,10 @@ def test_masses_add_up(name, features):
 @pytest.mark.parametrize(("name", "features"), CASES)
 def test_points_integrate_over_a_box(name, features):
     """Against the people among 200,000 who are in the box: 5 standard errors, below 1e-6."""
-    density = DENSITIES[name](features)
-    people = density.sample(200_000, np.random.default_rng(4))
+    density = DENSITIES[name]
+    people = density.sample(200_000, features, np.random.default_rng(4))
     for low, high in ((np.zeros(features), np.ones(features)), (np.full(features, 0.25), np.full(features, 0.75))):
-        points, weights = density.points(low, high)
+        points, weights = density.quadrature(low, high)
         inside = people[((people >= low) & (people < high)).all(axis=1)]
         values = (inside**2).sum(axis=1)
         average = np.average((points**2).sum(axis=1), weights=weights)
@@ -101,7 +98,7 @@ def test_shifted_masses_where_one_feature_is_farthest(gamma):
         ([0.75, 0.5, 0.5, 0.25, 0.375], [1.0, 0.75, 0.625, 0.5, 0.5]),
     ):
         features = len(low)
-        mass = Shifted(gamma, features).masses(np.array([low]), np.array([high]))[0]
+        mass = ShiftedDensity(gamma=gamma).masses(np.array([low]), np.array([high]))[0]
         with mpmath.workdps(40):
             near, far = sorted(abs(mpmath.mpf(x) - 0.5) for x in (low[0], high[0]))
             scale = mpmath.mpf(2) ** gamma * (features + gamma) / features
@@ -115,7 +112,7 @@ def test_shifted_masses_of_the_smallest_bins(features):
     """A bin of depth 40 near a corner and at the middle: as its density times its volume, and never negative."""
     width = 2.0 ** -(40 // features)
     gamma = 1.7
-    density = Shifted(gamma, features)
+    density = ShiftedDensity(gamma=gamma)
     corner = np.full((1, features), 1 - width)
     scale = 2**gamma * (features + gamma) / features
     expected = scale * (0.5 - width / 2) ** gamma * width**features
@@ -128,22 +125,22 @@ def test_shifted_masses_of_the_smallest_bins(features):
 @pytest.mark.parametrize(("gamma", "features"), [(0.2, 2), (2.0, 3), (5.5, 4), (5.5, 5)])
 def test_points_of_the_whole_cube_are_fine_enough(gamma, features):
     """Squares under the shifted density: the distance r has E r^2 = (d+g)/(d+g+2)/4, the rest of a face is uniform."""
-    points, weights = Shifted(gamma, features).points(np.zeros(features), np.ones(features))
+    points, weights = ShiftedDensity(gamma=gamma).quadrature(np.zeros(features), np.ones(features))
     power = features + gamma
     truth = power / (power + 2) / 4 * (1 + (features - 1) / 3)
     assert np.average(((points - 0.5) ** 2).sum(axis=1), weights=weights) == pytest.approx(truth, abs=2e-4)
 
 
 def test_varied_spans_its_ratio():
-    density = Varied(40.0, 4, 0, 2)
+    density = VariedDensity()
     masses = density.masses(*grid(2, 4))
     assert masses.max() / masses.min() == pytest.approx(40.0)
-    assert (Varied(40.0, 4, 1, 2).masses(*grid(2, 4)) != masses).any()
+    assert (VariedDensity(seed=1).masses(*grid(2, 4)) != masses).any()
 
 
-def test_an_atom_on_an_edge_is_in_one_bin():
+def test_an_atom_on_an_edge_is_in_one_bin(monkeypatch):
     """As a policy places it: with the upper half, and with the last bin where the cube ends."""
-    density = Atoms(1.0, 2, 0, 1)
-    density.places = np.array([[0.5], [1.0]])
+    monkeypatch.setattr(AtomsDensity, "places", lambda self, features: np.array([[0.5], [1.0]]))
+    density = AtomsDensity(share=1.0, points=2)
     masses = density.masses(np.array([[0.0], [0.5]]), np.array([[0.5], [1.0]]))
     assert masses.tolist() == [0.0, 1.0]

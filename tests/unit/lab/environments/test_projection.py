@@ -1,13 +1,12 @@
 """Principal components of a file's columns."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from privateer.errors import SpecError
-from privateer.population import Projection
-from privateer_lab.environments import population_for
-from privateer_lab.environments.column import Categories, Numbers
-from privateer_lab.environments.projection import Projected
+from privateer_lab.environments import environment_for
+from privateer_lab.environments.features import Projected, ProjectionSection
 from tests.support.specs import make_spec
 
 
@@ -16,14 +15,12 @@ def filled(rows: int, dimension: int):
     rng = np.random.default_rng(0)
     x, y, kind = rng.normal(50, 9, rows), rng.exponential(3.0, rows), rng.choice(["a", "b", "c"], rows)
     source = Projected(
-        Projection(numbers=("x", "y"), categories=("kind",)),
+        ProjectionSection(numbers=("x", "y"), categories=("kind",)),
         make_spec(dimension=dimension),
         ("y", "kind", "x"),
     )
     for column, values in zip(source.columns, (x, y, kind), strict=True):
-        assert isinstance(column, Numbers | Categories)
-        for value in values:
-            column.add(str(value))
+        column.add(pa.array([str(value) for value in values]))
     table = np.column_stack([(x - x.mean()) / x.std(), (y - y.mean()) / y.std(), *(kind == k for k in "abc")])
     return source, table
 
@@ -63,4 +60,4 @@ def test_columns_that_cannot_be_projected(tmp_path, project, says):
     path.write_text("age,same,alike,job,kind\n30,1,x,cook,a\n40,1,x,nurse,b\n50,1,x,cook,b\n")
     population = {"name": "csv", "path": str(path), "label": "kind", "ignore": ["*"], "project": project}
     with pytest.raises(SpecError, match=says):
-        population_for(make_spec({"experiment.arms": ["a", "b"], "population": population}), 0)
+        environment_for(make_spec({"experiment.arms": ["a", "b"], "population": population}), 0)

@@ -1,0 +1,13 @@
+"""Attacks that know how an algorithm works inside: one module of its name, where an algorithm has any."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from privateer.algorithms import ALGORITHMS
+from privateer_lab.audit.case import Case
+
+
+def attacks_of_algorithms(samples: int) -> list[Case]:
+    """Return what the modules of the algorithms have."""
+    modules = [f"{__name__}.{name}" for name in ALGORITHMS]
+    return [case for module in modules if find_spec(module) for case in import_module(module).cases(samples)]

@@ -1,0 +1,275 @@
+"""What the adversary of a promise sees of one person, scored by how much likelier it is from one of two neighbours."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.coins import Layout, bucket, sign
+from privateer.contributions import BoundedVectors, KeyedValues
+from privateer.mechanisms import (
+    AnyMechanism,
+    BitVectors,
+    CentralSums,
+    CentralVectors,
+    GaussianVectors,
+    LaplaceCells,
+    SignedSymbol,
+    VectorSymbol,
+)
+from privateer.mechanisms.laplace_cells import UNIT
+from privateer.sampling.entropy import SecureNoise
+from privateer.trust import TRUST, Trust
+from privateer_lab.audit.case import Case, Sampler
+from privateer_lab.audit.evidence import Scores
+
+Coins = NDArray[np.uint32]
+Maker = Callable[[Coins], Any]
+"""What one person contributes with each of some public coins (n,): a contribution of length n."""
+_NUMBERS_AT_ONCE: Final = 4000
+"""Numbers of one release, in which several people stand who have keys of their own."""
+_MESSAGES_AT_ONCE: Final = 200_000
+_MESSAGES_MAX: Final = 50_000
+"""Larger batches are drawn from the distribution of their sums."""
+_LABEL: Final = 1e-3
+"""What public signs add to a score: too little to reorder scores, and enough to tell equal ones apart."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Two neighbours, and what stands between them and the adversary.
+
+    Attributes
+    ----------
+    mechanism
+        What randomizes, adds up and releases.
+    neighbours
+        What each of the two contributes.
+    others, people
+        What everybody else in a batch contributes, which the adversary knows, and the people of a batch in all.
+    """
+
+    mechanism: AnyMechanism
+    neighbours: tuple[Maker, Maker]
+    others: Maker | None = None
+    people: int = 1
+
+
+def view(trust: Trust) -> Callable[[Target], Sampler]:
+    """Return the attack on what the adversary of a trust model sees."""
+    if trust.batched:
+        return batches
+    return releases if trust.curated else reports
+
+
+def model_of(attack: Callable[[Target], Sampler]) -> str:
+    """Return the trust model with a promise whose adversary sees what is attacked."""
+    return next(row.name for row in TRUST.values() if row.promises and view(row) is attack)
+
+
+def mechanism_case(
+    name: str,
+    attack: Callable[[Target], Sampler],
+    target: Target,
+    claim: tuple[float, float],
+    count: int,
+    calibration: str = "tight",
+) -> Case:
+    """Return an attack on a mechanism's claim of (epsilon, delta), under the trust model whose adversary sees it."""
+    row = TRUST[model_of(attack)]
+    event = row.event(target.mechanism, target.people)
+    assert event is not None
+    kind = type(target.mechanism).__name__
+    return Case(name, kind, row.name, calibration, *claim, event, attack(target), count)
+
+
+def draw_coins(count: int) -> Coins:
+    """Draw public coins, shape (count,), as devices do."""
+    return (SecureNoise().words(count) >> np.uint64(32)).astype(np.uint32)
+
+
+def reports(target: Target) -> Sampler:
+    """Attack reports one by one; the adversary sees their coins."""
+    mechanism = target.mechanism
+
+    def sample(who: int, count: int) -> Scores:
+        made = target.neighbours[who](draw_coins(count))
+        rows = mechanism.parse(mechanism.randomize(made, SecureNoise()).tobytes())
+        coins = rows["slot"] if rows.dtype.names else made.coins
+        left, right = (log_likelihood(mechanism, maker(coins), rows) for maker in target.neighbours)
+        return np.asarray(np.round(left - right, 6) + _public_signs(mechanism, coins))
+
+    return sample
+
+
+def _public_signs(mechanism: AnyMechanism, coins: Coins) -> Scores:
+    """Label scores by coins, which must not depend on the record: each sign of two keys makes an event of its own."""
+    if not isinstance(mechanism, SignedSymbol):
+        return np.zeros(len(coins))
+    keys = np.arange(min(2, mechanism.layout.keys))
+    return np.asarray(_LABEL * (sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
+
+
+def log_likelihood(mechanism: AnyMechanism, made: Any, rows: NDArray[Any]) -> Scores:
+    """Return the logarithm of each report's probability or density, but for a constant, if ``made`` was contributed.
+
+    Parameters
+    ----------
+    made
+        One contribution for each of the reports ``rows`` (n,), with the same coins; values are 0 or 1.
+    """
+    match mechanism:
+        case SignedSymbol():
+            return _symbol_likelihood(mechanism, made, rows["symbol"])
+        case VectorSymbol():
+            own = (mechanism.own(made) == rows["symbol"].astype(np.int64)[:, None]).any(axis=1)
+            return np.asarray(mechanism.epsilon * own)
+        case LaplaceCells():
+            return np.asarray(-np.abs(rows - _cells(mechanism, made)).sum(axis=1) / mechanism.scale)
+        case GaussianVectors():
+            off = rows - mechanism.ball.clip(made.values) / mechanism.ball.step
+            return np.asarray(-np.square(off).sum(axis=1) / (2 * mechanism.standard_deviation**2))
+    raise TypeError(f"no likelihood of a report of {type(mechanism).__name__}")
+
+
+def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, symbols: NDArray[np.uint16]) -> Scores:
+    response, keyed = mechanism.response, made.keys >= 0
+    hashes = mechanism.layout.hashes(made.coins, np.maximum(made.keys, 0))
+    own = 2 * bucket(hashes, mechanism.buckets) + ((2 * made.values - 1) * sign(hashes) > 0)
+    truth = np.where(keyed, own, 2 * mechanism.buckets)
+    likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
+    return np.where(keyed | mechanism.elsewhere, likely, -math.log(response.symbols))
+
+
+def _cells(mechanism: LaplaceCells, made: KeyedValues) -> NDArray[np.float64]:
+    layout, keyed = mechanism.layout, np.flatnonzero(made.keys >= 0)
+    cells = np.zeros((len(made), 2, layout.keys, layout.groups))
+    cells[keyed, 0, made.keys[keyed], made.groups[keyed]] = UNIT * made.values[keyed]
+    cells[keyed, 1, made.keys[keyed], made.groups[keyed]] = UNIT
+    return cells.reshape(len(made), -1)
+
+
+def releases(target: Target) -> Sampler:
+    """Attack a curator's releases; the adversary knows everybody else, and takes them away.
+
+    Several people who have keys of their own stand in one release: noise is independent from number to number, so each
+    of them is an observation.
+    """
+    mechanism, people = _widened(target.mechanism)
+    silent = msgspec.structs.replace(mechanism, standard_deviation=0.0)
+    silent = msgspec.structs.replace(silent, scale=0.0) if isinstance(silent, CentralSums) else silent
+    coins = np.arange(people, dtype=np.uint32)
+
+    def total(who: int) -> Any:
+        made = target.neighbours[who](coins)
+        if isinstance(made, KeyedValues):
+            own = np.where(made.keys >= 0, made.keys + target.mechanism.layout.keys * np.arange(people), -1)
+            made = KeyedValues(made.coins, own, made.groups, made.values)
+        rows = mechanism.randomize(made, SecureNoise()).tobytes()
+        return mechanism.add(mechanism.empty(), mechanism.parse(rows))
+
+    exact = [_numbers(silent.release(total(who), SecureNoise()), people) for who in (0, 1)]
+
+    def sample(who: int, count: int) -> Scores:
+        added, scores = total(who), []
+        for _ in range(-(-count // people)):
+            seen = _numbers(mechanism.release(added, SecureNoise()), people)
+            scores.append(_noise_density(mechanism, seen - exact[0]) - _noise_density(mechanism, seen - exact[1]))
+        return np.concatenate(scores)[:count]
+
+    return sample
+
+
+def _widened(mechanism: Any) -> tuple[CentralSums | CentralVectors, int]:
+    """Return the mechanism with keys for several people, and how many."""
+    if not isinstance(mechanism, CentralSums):
+        return mechanism, 1
+    layout = mechanism.layout
+    people = max(1, _NUMBERS_AT_ONCE // max(1, layout.keys * (layout.groups + 1)))
+    wide = Layout(layout.seed, np.tile(layout.thresholds, (people, 1)))
+    return msgspec.structs.replace(mechanism, layout=wide), people
+
+
+def _numbers(release: Any, people: int) -> NDArray[np.float64]:
+    """Return everything private in a release, shape (people, numbers)."""
+    parts = [release.sums] + ([release.hits] if hasattr(release, "hits") else [])
+    return np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
+
+
+def _noise_density(mechanism: CentralSums | CentralVectors, noise: NDArray[np.float64]) -> Scores:
+    """Return the logarithm of the density of noise (n, numbers), but for a constant."""
+    if isinstance(mechanism, CentralSums) and mechanism.scale:
+        return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
+    unit = mechanism.ball.step if isinstance(mechanism, CentralVectors) else 1.0
+    return np.asarray(-np.square(noise).sum(axis=1) / (2 * (mechanism.standard_deviation * unit) ** 2))
+
+
+def batches(target: Target) -> Sampler:
+    """Attack permuted batches; the adversary knows everybody else of a batch."""
+    if isinstance(target.mechanism, BitVectors):
+        few = target.mechanism.messages * target.people <= _MESSAGES_MAX
+        score = _summed_bits if few else _simulated_bits
+    else:
+        score = _permuted
+    at_once = max(1, min(2000, _MESSAGES_AT_ONCE // (target.people * target.mechanism.messages)))
+
+    def sample(who: int, count: int) -> Scores:
+        steps = [min(at_once, count - start) for start in range(0, count, at_once)]
+        return np.concatenate([score(target, who, step) for step in steps])
+
+    return sample
+
+
+def _permuted(target: Target, who: int, count: int) -> Scores:
+    """Score batches of one message a person.
+
+    With the order gone, a batch is as likely under a person as the mean, over its reports, of how much likelier each is
+    from that person than from the others. No order enters this score; places are attacked along the wire.
+    """
+    assert target.others is not None
+    mechanism, others = target.mechanism, target.others
+    one = mechanism.randomize(target.neighbours[who](draw_coins(count)), SecureNoise())
+    rest = mechanism.randomize(others(draw_coins(count * (target.people - 1))), SecureNoise())
+    batch = np.concatenate([one[:, None], rest.reshape(count, -1)], axis=1).ravel()
+    rows = mechanism.parse(batch.tobytes())
+    known = log_likelihood(mechanism, others(rows["slot"]), rows)
+    left, right = (
+        np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - known).reshape(count, -1).sum(axis=1)
+        for maker in target.neighbours
+    )
+    # Sums differ in their last digits by the order of reports, which must not split equal scores.
+    return np.asarray(np.round(np.log(left / right), 9))
+
+
+def _summed_bits(target: Target, who: int, count: int) -> Scores:
+    """Score the sums of batches of bits, message by message."""
+    assert target.others is not None
+    mechanism, size = target.mechanism, target.people
+    values = target.others(draw_coins(count * size)).values.reshape(count, size, -1)
+    values[:, 0] = target.neighbours[who](draw_coins(count)).values
+    made = BoundedVectors(np.zeros(count * size, np.uint32), values.reshape(count * size, -1))
+    messages = mechanism.randomize(made, SecureNoise()).reshape(count, -1)
+    totals = [mechanism.add(mechanism.empty(), batch) for batch in messages]
+    return _linear(target, [mechanism.release(total, SecureNoise()) for total in totals])
+
+
+def _simulated_bits(target: Target, who: int, count: int) -> Scores:
+    """Score the sums of batches that have too many bits to be sent here."""
+    assert target.others is not None
+    values = target.others(np.zeros(target.people, np.uint32)).values
+    values[0] = target.neighbours[who](np.zeros(1, np.uint32)).values[0]
+    batch, rng = BoundedVectors(np.zeros(target.people, np.uint32), values), np.random.default_rng()
+    return _linear(target, [target.mechanism.simulate(batch, rng) for _ in range(count)])
+
+
+def _linear(target: Target, released: list[Any]) -> Scores:
+    """Project sums on the difference of the neighbours, weighted as if noise was normal."""
+    assert isinstance(target.mechanism, BitVectors)
+    ends = [maker(np.zeros(1, np.uint32)).values for maker in target.neighbours]
+    left, right = (target.mechanism.ball.clip(end)[0] for end in ends)
+    sums = np.array([release.sums for release in released])
+    return np.asarray(sums @ (left - right) / released[0].noise)

@@ -1,0 +1,40 @@
+"""Bins of one or two features as text: which arm each place plays."""
+
+from typing import Any, Final
+
+import numpy as np
+
+_LETTERS: Final = "ABCDEFGHIJKLMNOP"
+
+
+def draw(bins: list[dict[str, Any]], arms: list[str], width: int = 48, height: int = 16) -> str:
+    """Draw a map of letters, the first feature to the right, the second up; lower case where several arms are tried.
+
+    Parameters
+    ----------
+    bins
+        Each with the corners ``lower`` and ``upper``, and the probability of each of its ``arms``.
+    arms
+        Names, in order.
+    width, height
+        Characters.
+    """
+    lower, upper = (np.array([row[corner] for row in bins]) for corner in ("lower", "upper"))
+    letters = [_letter(row["arms"], arms) for row in bins]
+    tall = height if lower.shape[1] > 1 else 1
+    lines = []
+    for y in np.linspace(1 - 0.5 / tall, 0.5 / tall, tall):
+        places = np.full((width, lower.shape[1]), 0.5)
+        places[:, 0] = (np.arange(width) + 0.5) / width
+        if lower.shape[1] > 1:
+            places[:, 1] = y
+        inside = ((places[:, None] >= lower) & (places[:, None] < upper)).all(axis=2).argmax(axis=1)
+        lines.append("".join(letters[b] for b in inside))
+    legend = ", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))
+    return "\n".join([*lines, f"{legend}; lower case: several arms are still tried"])
+
+
+def _letter(shares: dict[str, float], arms: list[str]) -> str:
+    favourite = max(shares, key=lambda name: shares[name])
+    letter = _LETTERS[arms.index(favourite)]
+    return letter if len(shares) == 1 else letter.lower()

@@ -1,0 +1,29 @@
+"""What simulated devices do before anything is randomized."""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.spec import Source, Spec
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+def scaled(raw: Array, spec: Spec) -> Array:
+    """Clip the features of raw contexts, (n, d + more), to the spec's bounds, and scale them to [0, 1]."""
+    low = np.array([feature.low for feature in spec.features.values()])
+    high = np.array([feature.high for feature in spec.features.values()])
+    return np.asarray(np.clip((raw[:, : len(low)] - low) / (high - low), 0.0, 1.0))
+
+
+def scaled_rewards(rewards: Array, spec: Spec) -> Array:
+    """Clip rewards of arms to the spec's bounds, and scale them to [0, 1]."""
+    low, high = spec.reward.low, spec.reward.high
+    return np.asarray(np.clip((rewards - low) / (high - low), 0.0, 1.0))
+
+
+def arms_before(source: Source, arms: int, people: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the arms that people of a source played before, whatever their contexts; shape (n,)."""
+    shares = None if source.shares == "unknown" else np.array(source.shares)
+    return np.asarray(rng.choice(arms, people, p=shares))

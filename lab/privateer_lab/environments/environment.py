@@ -1,0 +1,87 @@
+"""What every environment offers: contexts, rewards, and the truth that nobody else sees."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.policy import Policy
+from privateer.sections import Section
+from privateer.spec import ArmsSpec
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What was played, in expected rewards, summed over the times that something was played.
+
+    Attributes
+    ----------
+    times
+        How often something was played: once a person, or once a round of actions that affect everybody.
+    expected, best
+        The sum that the decisions may expect, and the sum of the best option each time.
+    by_option
+        The sum if one option had been played each time, shape (options,).
+    """
+
+    times: int
+    expected: float
+    best: float
+    by_option: Array
+
+
+class Environment(ABC):
+    """Simulated people, one after the other; features and rewards are in their own units.
+
+    Those who each play one arm have rewards 0 or 1; other environments have `rewards`, `play` and `facts` of their own.
+    """
+
+    @abstractmethod
+    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
+        """Return contexts of the people after the first ``seen``, shape (n, d + more); no device sees what is last."""
+
+    @abstractmethod
+    def means(self, contexts: Array) -> Array:
+        """Return the expected reward of every option, shape (n, options), for contexts as `contexts` returns them."""
+
+    def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
+        """Draw rewards: of ``Arms`` one a person, shape (n,); of ``Plays`` an average a play, shape (n, plays)."""
+        means: Array = self.means(contexts)[np.arange(len(contexts)), decisions.arms]
+        return np.asarray(rng.random(len(means)) < means, np.float64)
+
+    def play(self, decisions: Any, contexts: Array) -> Played:
+        """Return what the decisions of the people with these contexts may expect, and what else they could expect."""
+        means = self.means(contexts)
+        expected = means[np.arange(len(means)), decisions.arms].sum()
+        return Played(len(means), float(expected), float(np.amax(means, axis=1).sum()), means.sum(axis=0))
+
+    def facts(self, _policy: Policy) -> dict[str, float]:
+        """Return figures about a policy that only the truth gives."""
+        return {}
+
+
+class EnvironmentSection(Section, ABC):
+    """The ``[population]`` of one environment; it makes the environment.
+
+    Attributes
+    ----------
+    needs
+        The kind of spec for which this environment has people.
+    """
+
+    needs: ClassVar[type] = ArmsSpec
+    name: str
+
+    @abstractmethod
+    def environment(self, spec: Any, seed: int) -> Environment:
+        """Make the environment of a spec of the kind that it ``needs``.
+
+        Raises
+        ------
+        SpecError
+            If it does not fit the spec, or a file cannot be used.
+        """

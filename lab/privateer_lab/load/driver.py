@@ -1,0 +1,270 @@
+"""Simulated people of one experiment, over HTTP."""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.decisions import Arms, Decisions, Plays
+from privateer.errors import InputError, Unavailable
+from privateer.verification import Limits
+from privateer_client.participation import Participation
+from privateer_lab.devices import arms_before, scaled, scaled_rewards
+from privateer_lab.environments import Environment, Played, default_environment, environment_for
+from privateer_lab.load.wire import Wire
+
+LIMITS: Final = Limits(
+    epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True
+)
+"""Simulated people accept every promise that is kept."""
+USERS: Final = 10_000
+"""People who take part if nobody says how many, and the experiment does not draw them from so many."""
+_UPLOAD_BYTES: Final = 1 << 20
+_BREATH: Final = 0.2
+"""Seconds between questions, so that a server that is away is not asked all the time."""
+_PATIENCE: Final = 600.0
+"""Seconds that the server may take to learn from a round, or a shuffler to deliver it."""
+_FILL: Final = 10.0
+"""Seconds after which a round that is still open has lost reports."""
+Progress: TypeAlias = Callable[[int], None]
+"""Is called with the number of people who have just taken part."""
+
+
+@dataclass
+class LoadResult:
+    """What came of a load run.
+
+    Attributes
+    ----------
+    people, accepted, refused
+        People who took part, the reports that were counted, and the others by reason.
+    reward, regret, uniform_regret, best_constant_regret
+        Sums over what was chosen: rewards, and expected rewards lost against the best option by what was chosen, by
+        options at random, and by the best constant option. Expected rewards where a choice is made for everybody.
+    versions, rounds
+        Policies that people followed, and those that asked for reports.
+    over
+        Whether the experiment has come to its end.
+    waits_for
+        People whom the open round misses, if it waits for them.
+    facts
+        What only the truth says of the last policy.
+    bytes_sent, messages_sent
+        The bodies of all uploads, and the sealed messages in them.
+    """
+
+    people: int = 0
+    accepted: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    reward: float = 0.0
+    regret: float = 0.0
+    uniform_regret: float = 0.0
+    best_constant_regret: float = 0.0
+    versions: int = 0
+    rounds: int = 0
+    over: bool = False
+    waits_for: int = 0
+    facts: dict[str, float] = field(default_factory=dict)
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    seconds: float = 0.0
+
+    @property
+    def people_per_second(self) -> float:
+        """Rate over the whole run."""
+        return self.people / self.seconds if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures for ``--json``."""
+        figures = {name: value for name, value in vars(self).items() if name != "facts"}
+        mean = self.reward / self.people if self.people else 0.0
+        more = {"refused": dict(self.refused), "reward_mean": mean, "people_per_second": self.people_per_second}
+        return figures | self.facts | more
+
+
+class Driver:
+    """People in groups of one upload, some groups at a time, who follow the newest policy round by round.
+
+    Parameters
+    ----------
+    wire
+        The experiment's services.
+    population
+        The table of a spec that names the people; None: those that fit the experiment.
+    seed
+        Seeds the environment, contexts and rewards.
+    cohort
+        The source of these people; empty for the experiment's own people.
+    """
+
+    def __init__(self, wire: Wire, population: dict[str, Any] | None, seed: int, cohort: str = "") -> None:
+        self.wire, self.population, self.seed, self.cohort = wire, population, seed, cohort
+        self.rng = np.random.default_rng([seed, 3])
+        self.result = LoadResult()
+        self.best = 0.0
+        self.by_option: NDArray[np.float64] = np.zeros(0)
+        self.environment: Environment
+        self.closed = self.ended = False
+
+    async def run(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> LoadResult:
+        """Have people take part until all have, or the experiment is over, or it waits for people who are not there."""
+        try:
+            part = await self._next(None)
+            people = self._people(part, users)
+            while not self.ended:
+                answered = self._answered()
+                await self._answer(part, self._groups(part, people, batch), concurrency, progress)
+                part = await self._after(part, people, self._answered() - answered)
+        finally:
+            self._finish()
+        return self.result
+
+    def _people(self, part: Participation, users: int | None) -> int:
+        """How many people there are; only some of those whom a public draw asks may be among them."""
+        draw = part.policy.draw
+        if draw is None:
+            return users or USERS
+        if users is not None and users > draw.people:
+            people = draw.people
+            raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
+        return users or draw.people
+
+    def _groups(self, part: Participation, people: int, batch: int) -> Iterator[int]:
+        """Sizes of the uploads of the people who answer a round, until it is closed."""
+        if part.waits:
+            return
+        left = people - self.result.people
+        if part.policy.draw is not None:
+            left = int(np.count_nonzero(part.policy.draw.asked() < people))
+        elif part.asks:
+            left = min(left, part.round.batch)
+        most = max(1, min(batch, _UPLOAD_BYTES // part.round.report_size))
+        while left > 0 and not self.closed:
+            group = min(most, left)
+            left -= group
+            yield group
+
+    async def _answer(self, part: Participation, groups: Iterator[int], concurrency: int, progress: Progress) -> None:
+        """Have groups of people upload their reports; those who come to a full round are turned away."""
+        self.closed = False
+
+        async def work() -> None:
+            for people in groups:
+                await self._group(part, people)
+                progress(people)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(concurrency):
+                tasks.create_task(work())
+
+    async def _group(self, part: Participation, people: int) -> None:
+        reports = self._play(part, people)
+        if not part.asks:
+            self.result.refused["not-asked"] += people
+            return
+        accepted, refused = await self.wire.send(part.header, b"".join(reports), people, part.round.endpoint)
+        self.result.accepted += accepted
+        self.result.refused.update(refused)
+        self.result.messages_sent += people * part.round.messages
+        # Whoever comes next follows the next policy; those who are drawn for this round have no other.
+        if part.policy.draw is None and not {"round-closed", "round-unknown"}.isdisjoint(refused):
+            self.closed = True
+
+    def _play(self, part: Participation, people: int) -> list[bytes]:
+        """Have people choose and be rewarded; return their sealed reports, if the round asks for them."""
+        coins = part.coins(people)
+        raw = self.environment.contexts(self.result.people, people, self.rng)
+        contexts = scaled(raw, part.spec)
+        decisions = self._decisions(part, contexts, coins)
+        rewards = self.environment.rewards(raw, decisions, self.rng)
+        self.result.people += people
+        if isinstance(decisions, Plays):
+            return part.reports(contexts, coins, decisions, rewards) if part.asks else []
+        self._count(self.environment.play(decisions, raw), float(rewards.sum()))
+        values = scaled_rewards(rewards, part.spec)
+        if not part.asks:
+            return []
+        if self.cohort:
+            return part.recorded(contexts, decisions.arms, values)
+        return part.reports(contexts, coins, decisions, values)
+
+    def _decisions(self, part: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
+        """What people play now, or what those of a source have played before."""
+        source = part.spec.source(self.cohort)
+        if source is None:
+            return part.decide(contexts, coins)
+        return Arms(arms_before(source, len(part.spec.options), len(contexts), self.rng))
+
+    async def _after(self, part: Participation, people: int, answered: int) -> Participation:
+        """Follow the policy after a round that so many people have answered, unless nobody is left to do so."""
+        self.result.over = part.round.batch == 0
+        missing = part.round.batch - answered
+        if part.policy.draw is None:
+            self.ended = not part.waits and self.result.people >= people
+        elif missing > 0 and not part.round.deadline:
+            self.result.waits_for, self.ended = missing, True
+        else:
+            self.ended = self.result.over
+        if self.ended:
+            return part
+        # Reports that were refused or lost leave room in a round that is still open, which more people may fill.
+        fills = part.policy.draw is None and not part.waits and not self.closed
+        return await self._next(part, fills)
+
+    def _answered(self) -> int:
+        """Reports that were counted, or came when the round was full."""
+        return self.result.accepted + self.result.refused["round-closed"]
+
+    async def _next(self, old: Participation | None, fills: bool = False) -> Participation:
+        """Fetch the policy after ``old``; if it does not come in time, return ``old``, and end the run unless it fills.
+
+        Raises
+        ------
+        Unavailable
+            If it does not come in time and nobody has taken part.
+        """
+        deadline = max(0.0, old.round.deadline - time.time()) if old else 0.0
+        latest = time.monotonic() + deadline + (_FILL if fills else _PATIENCE)
+        while time.monotonic() < latest:
+            body = await self.wire.fetch(old.header.digest if old else None)
+            if body is not None:
+                return self._join(body)
+            await asyncio.sleep(_BREATH)
+        if old is None or not self.result.people:
+            raise Unavailable("the server publishes no policy", field="--url", remedy="look at its log")
+        self.ended = not fills
+        return old
+
+    def _join(self, body: bytes) -> Participation:
+        part = Participation(body, self.wire.name, LIMITS, self.cohort)
+        self.result.versions += 1
+        self.result.rounds += part.round.batch > 0
+        if self.result.versions == 1:
+            population = self.population or default_environment(part.spec)
+            self.environment = environment_for(part.spec, self.seed, population)
+            self.by_option = np.zeros(len(part.spec.options))
+        nobody = self.environment.contexts(self.result.people, 0, self.rng)
+        decisions = part.decide(scaled(nobody, part.spec), part.coins(0))
+        if isinstance(decisions, Plays):
+            played = self.environment.play(decisions, nobody)
+            self._count(played, played.expected)
+        self.result.facts = self.environment.facts(part.policy)
+        return part
+
+    def _count(self, played: Played, reward: float) -> None:
+        self.result.reward += reward
+        self.result.regret += played.best - played.expected
+        self.best += played.best
+        self.by_option += played.by_option
+
+    def _finish(self) -> None:
+        self.result.bytes_sent = self.wire.sent
+        if self.result.versions:
+            self.result.uniform_regret = self.best - float(self.by_option.mean())
+            self.result.best_constant_regret = self.best - float(np.max(self.by_option))

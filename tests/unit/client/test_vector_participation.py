@@ -1,0 +1,172 @@
+"""A device in a round that asks for vectors: it recomputes what is published, and sends one size."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privateer.errors import PrivateerError, TermsRefused
+from privateer.verification import Limits
+from privateer.wire.envelope import binding, pieces
+from privateer_client.participation import Participation
+from privateer_server.opening import Opener
+from tests.support.phased import phased_spec
+from tests.support.phases import small_spec
+from tests.support.publications import KEY, published
+
+TRUST = ["none", "central", "local", "local-normal", "shuffle"]
+WIDE = Limits(epsilon=float("inf"), delta=0.3, local_epsilon=float("inf"), honest_fraction=1, min_batch=2, curator=True)
+REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "asking.least_share": 0.6}
+
+
+def taken(trust: str, **lies: Any) -> Participation:
+    return Participation(published(small_spec(trust), **lies), "test", WIDE)
+
+
+@pytest.mark.parametrize("trust", TRUST)
+def test_honest_rounds_are_followed(trust: str) -> None:
+    part = taken(trust)
+    draw = part.policy.draw
+    assert part.asks
+    assert draw is not None
+    assert part.round.batch == part.spec.first_batch("")
+    assert sum(draw.asks(number) for number in range(5000)) == draw.places
+
+
+LIES: list[tuple[str, dict[str, Any], str]] = [
+    ("shuffle", {"terms": {"epsilon": 3.0}}, "epsilon"),
+    ("shuffle", {"terms": {"delta": 1e-9}}, "delta"),
+    ("shuffle", {"terms": {"honest": 1000}}, "honest"),
+    ("shuffle", {"terms": {"calibration": "published"}}, "calibration"),
+    ("shuffle", {"mechanism": {"bits": 40}, "round_": {"messages": 4 * 46}}, "messages"),
+    ("shuffle", {"mechanism": {"probability": 0.01}}, "delta"),
+    ("shuffle", {"mechanism": {"probability": float("nan")}}, "levels"),
+    ("shuffle", {"mechanism": {"levels": -1}}, "levels"),
+    ("shuffle", {"round_": {"batch": 1000}}, "batch"),
+    ("shuffle", {"round_": {"messages": 1}}, "messages"),
+    ("shuffle", {"round_": {"least": 11, "deadline": 5}}, "deadline"),
+    ("shuffle", {"round_": {"sealed_size": 66}}, "sealed_size"),
+    ("shuffle", {"round_": {"version": 2}}, "version"),
+    ("local-normal", {"mechanism": {"standard_deviation": 1.0}}, "delta"),
+    ("local-normal", {"mechanism": {"standard_deviation": float("inf")}}, "standard_deviation"),
+    ("local", {"terms": {"epsilon": float("nan")}}, "epsilon"),
+    ("local", {"mechanism": {"directions": 1 << 40}}, "symbols"),
+    ("central", {"mechanism": {"standard_deviation": 0.0}}, "delta"),
+    ("central", {"mechanism": {"standard_deviation": 1.0}}, "delta"),
+]
+
+
+@pytest.mark.parametrize(("trust", "lies", "field"), LIES)
+def test_every_lie_is_refused(trust: str, lies: dict[str, Any], field: str) -> None:
+    with pytest.raises(TermsRefused) as refusal:
+        taken(trust, **lies)
+    assert refusal.value.field == field
+
+
+CONTRADICTIONS: list[dict[str, Any]] = [
+    {"draw": {"places": 4000}},
+    {"draw": {"start": 4990}},
+    {"draw": {"people": 4999}},
+    {"draw": {"people": 1 << 40}},
+    {"draw": {"seed": -1}},
+    {"policy": {"draw": None}},
+    {"mechanism": {"ball": {"norm": "max", "bound": 0.5, "coordinates": 4}}},
+]
+
+
+@pytest.mark.parametrize("lies", CONTRADICTIONS)
+@pytest.mark.parametrize("trust", ["local", "central"])
+def test_a_policy_that_contradicts_its_spec_is_refused(trust: str, lies: dict[str, Any]) -> None:
+    with pytest.raises(PrivateerError):
+        taken(trust, **lies)
+
+
+def test_a_round_that_may_close_with_fewer_people_counts_on_fewer() -> None:
+    spec = small_spec("shuffle", REDUCED)
+    least = Participation(published(spec), "test", WIDE).round.least
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(spec, round_={"least": least - 1}), "test", WIDE)
+    assert refusal.value.field in ("honest", "least")
+
+
+@pytest.mark.parametrize("bits", [1, 8])
+def test_too_few_bits_are_refused_by_their_true_delta(bits: int) -> None:
+    mechanism: Any = taken("shuffle").terms.mechanism
+    messages = mechanism.ball.coordinates * (mechanism.levels + bits)
+    with pytest.raises(TermsRefused, match="in truth, promised is"):
+        taken("shuffle", mechanism={"bits": bits}, round_={"messages": messages})
+
+
+@pytest.mark.parametrize("trust", ["shuffle", "local"])
+def test_a_curators_mechanism_is_refused_where_nobody_is_trusted(trust: str) -> None:
+    record = {"type": "central-vectors", "standard_deviation": 0.0}
+    ball = {"norm": "max", "bound": 1.0, "coordinates": len(taken(trust).policy.decide(*nobody()).actions)}
+    sizes = {"messages": 1, "sealed_size": 64 + 4 * ball["coordinates"]}
+    with pytest.raises(TermsRefused) as refusal:
+        taken(trust, terms={"mechanism": record | {"ball": ball}}, round_=sizes)
+    assert refusal.value.field == "mechanism"
+
+
+@pytest.mark.parametrize(
+    ("trust", "limit", "field"),
+    [
+        ("shuffle", {"local_epsilon": 6.0}, "local_epsilon"),
+        ("shuffle", {"epsilon": 1.0}, "epsilon"),
+        ("shuffle", {"delta": 1e-9}, "delta"),
+        ("shuffle", {"honest_fraction": 0.5}, "honest_fraction"),
+        ("shuffle", {"min_batch": 1000}, "batch"),
+        ("local", {"local_epsilon": 1.0}, "local_epsilon"),
+        ("central", {"curator": False}, "model"),
+    ],
+)
+def test_what_is_beyond_the_devices_limits_is_refused(trust: str, limit: dict[str, Any], field: str) -> None:
+    usual = {name: getattr(WIDE, name) for name in WIDE.__dataclass_fields__}
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(published(small_spec(trust)), "test", Limits(**(usual | limit)))
+    assert refusal.value.field == field
+
+
+def nobody(people: int = 0) -> tuple[Any, Any]:
+    """Contexts and coins where there are no features."""
+    return np.zeros((people, 0)), np.zeros(people, np.uint32)
+
+
+@pytest.mark.parametrize("trust", TRUST)
+def test_reports_of_all_people_have_one_size_and_open(trust: str) -> None:
+    """Averages at the ends of the range, beyond it, and in the middle."""
+    part = taken(trust)
+    contexts, coins = nobody(3)
+    plays: Any = part.decide(contexts, coins)
+    actions = len(plays.actions)
+    averages = np.array([[-1.0] * actions, [0.0] * actions, [1e9] * actions])
+    sent = part.reports(contexts, coins, plays, averages)
+    assert {len(one) for one in sent} == {part.round.report_size}
+    opened = Opener(KEY).open(pieces(sent[2], part.round.sealed_size), binding(part.header, part.round.model))
+    assert len(opened) == part.round.messages
+    part.terms.mechanism.parse(b"".join(one[16:] for one in opened))
+
+
+def test_another_round_asks_other_people() -> None:
+    """Every number is in one round at most, whichever order the device learns of them in."""
+    spec = phased_spec({"algorithm.clients": 2})
+    now = Participation(published(spec), "test", WIDE).policy.draw
+    assert now is not None
+    later = Participation(published(spec, draw={"start": now.places}), "test", WIDE).policy.draw
+    assert later is not None
+    assert not any(now.asks(number) and later.asks(number) for number in range(now.people))
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffle"])
+def test_a_seed_that_would_fail_once_the_report_is_paid_for(trust: str) -> None:
+    with pytest.raises(PrivateerError):
+        taken(trust, draw={"seed": -1})
+    if trust == "local":
+        with pytest.raises(PrivateerError):
+            taken(trust, mechanism={"seed": -1})
+
+
+def test_malformed_publications_are_errors_of_ours() -> None:
+    good = published(small_spec("shuffle"))
+    for cut in range(0, len(good), 97):
+        with pytest.raises(PrivateerError):
+            Participation(good[:cut], "test", WIDE)

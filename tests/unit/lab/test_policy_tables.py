@@ -1,0 +1,63 @@
+"""``privateer policy`` and ``show``: what is no map is printed as tables, results with their intervals."""
+
+import json
+from typing import Any
+
+import pytest
+
+from privateer_lab import rest
+from privateer_lab.cli import main
+from privateer_lab.output import print_tables
+from privateer_server.schedule import Schedule
+from tests.support.phased import phased_spec
+
+RESULT = {
+    "estimates": [{"name": "3", "value": 0.5, "low": 0.25, "high": 0.75}],
+    "confidence": 0.95,
+    "recommended": "3",
+    "stopped": True,
+}
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of each line of a table."""
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines()]
+    return [line for line in lines if line]
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, answers: Any) -> str:
+    monkeypatch.setattr("privateer_lab.commands.experiments.ask", lambda _, url: answers(url.rpartition("/")[2]))
+    with pytest.raises(SystemExit) as stop:
+        main([command, "test"])
+    assert stop.value.code in (None, 0)
+    return capsys.readouterr().out
+
+
+def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = phased_spec({"asking.reserve": 2.0})
+    step = Schedule(spec).open(3)
+    described = json.loads(json.dumps(step.policy.describe(spec)))
+    rows = cells(shown(monkeypatch, capsys, "policy", lambda _: {"policy": described, "spec": {}}))
+    for row in (["clients", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
+        assert row in rows
+    for action, plays in described["plays"].items():
+        assert [action, str(plays)] in rows
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_show_prints_the_result_if_there_is_one(
+    has: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(page: str) -> dict[str, Any]:
+        if page == "result" and not has:
+            raise rest.NotThere("no result")
+        pages = {"result": {"result": RESULT}, "privacy": {"certificate": {"claims": []}}}
+        return pages.get(page, {"name": "test", "status": "open"})
+
+    rows = cells(shown(monkeypatch, capsys, "show", answers))
+    assert (["3", "0.5", "0.25", "0.75"] in rows) is (["recommended", "3"] in rows) is has
+
+
+def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    print_tables("all", {"a": 1, "b": [{"x": 2, "y": 0.5}], "c": {"d": {"e": []}}})
+    assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}

@@ -1,0 +1,117 @@
+"""``privateer simulate`` of actions that affect everybody: figures, actions from a file, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.lab.test_cli import run
+
+SPEC = Path(__file__).parents[3] / "examples" / "dpe.toml"
+KEYS = {
+    "regret_mean",
+    "regret_ci95",
+    "best_action_kept",
+    "bits_mean",
+    "messages_mean",
+    "rounds_mean",
+    "epsilon",
+    "delta",
+    "wall_seconds",
+}
+SMALL = ("--set", "experiment.horizon=20000", "--set", "actions.count=50")
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str, spec: Path = SPEC) -> dict[str, object]:
+    code, out, _ = run(capsys, "simulate", str(spec), "--json", *arguments)
+    assert code == 0
+    return dict(json.loads(out))
+
+
+def test_figures_of_section_7(capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, "--seeds", "5")
+    assert set(found) >= KEYS
+    assert (found["epsilon"], found["delta"], found["model"]) == (10.0, 0.25, "shuffle")
+    assert found["best_action_kept"] == 1.0
+    assert float(str(found["regret_mean"])) <= 58_000
+    assert float(str(found["bits_mean"])) <= 2e7
+    assert "protects nobody" in str(found["warnings"])
+
+
+def test_other_trust_models(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = ("--set", "privacy.model=none", "--set", "privacy.epsilon=", "--set", "privacy.delta=")
+    assert figures(capsys, *SMALL, *nothing)["epsilon"] is None
+    assert figures(capsys, *SMALL, "--set", "privacy.model=local")["true_delta"] == 0.0
+    published = figures(capsys, *SMALL, "--set", "privacy.model=central", "--set", "privacy.calibration=published")
+    assert published["holds"] is False
+
+
+def test_users_are_the_population(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "simulate", str(SPEC), "--users", "50")
+    assert code == 2
+    assert "experiment.people: " in err
+    assert "raise it to 3179" in err
+    assert figures(capsys, *SMALL, "--users", "5000")["rounds_mean"]
+
+
+def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "simulate", str(SPEC), *SMALL)
+    assert code == 0
+    assert "best action kept" in out
+
+
+def with_actions(tmp_path: Path, text: str) -> Path:
+    lines = SPEC.read_text().replace("count = 1000\ndimension = 20\nseed = 1", 'path = "actions.csv"')
+    (tmp_path / "actions.csv").write_text(text)
+    spec = tmp_path / "spec.toml"
+    spec.write_text(lines.replace("horizon = 1000000", "horizon = 5000"))
+    return spec
+
+
+def test_actions_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = figures(capsys, spec=with_actions(tmp_path, "1.0,0,0\n0,0.5,0\n\n0,0,-1\n"))
+    assert found["rounds_mean"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1,0\n1,zero\n", "actions.path: not numbers"),
+        ("1,0\n0\n", "actions: all must have the same number"),
+        ("1,0\n", "actions: a single action"),
+        ("1,0\n2,0\n", "divide every action by 2"),
+        ("1,nan\n1,0\n", "actions.vectors"),
+    ],
+)
+def test_files_that_hold_no_actions(text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "simulate", str(with_actions(tmp_path, text)))
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_missing_file_of_actions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    spec = with_actions(tmp_path, "")
+    (tmp_path / "actions.csv").unlink()
+    code, _, err = run(capsys, "simulate", str(spec))
+    assert code == 2
+    assert "actions.path: cannot read" in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("algorithm.alpha=1.5", "algorithm.alpha: "),
+        ("actions.count=1", "actions: a single action"),
+        ("privacy.min_batch=50", "privacy.min_batch: "),
+        ("experiment.horizon=10", "experiment.horizon: "),
+        ("algorithm.name=phases", "algorithm.name: "),
+        ("population.name=peaks", "population.name: "),
+        ("population=", "--set: "),
+    ],
+)
+def test_what_cannot_work_is_one_line(setting: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "simulate", str(SPEC), "--set", setting)
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
