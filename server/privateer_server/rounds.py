@@ -199,7 +199,8 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
 
 def read_policy(spec: Spec, publication: Publication) -> Policy:
     """Decode the policy in a publication of an experiment."""
-    return decode(publication.policy, algorithm(spec.algorithm.name).policy)
+    policy: Policy = decode(publication.policy, algorithm(spec.algorithm.name).policy)
+    return policy
 
 
 def read_schedule(stored: bytes) -> Schedule:

@@ -14,10 +14,8 @@ from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
-from tests.support.phases import SMALL, sealed
 from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import ADMIN, Api, assert_problem
-from tests.support.servers import SMALL as BATCHED
+from tests.support.servers import ADMIN, PHASED, SMALL, Api, assert_problem
 
 FAILING = {"asking.seconds": 60, "asking.when_short": "fail"}
 Fails = Callable[[int], None]
@@ -51,9 +49,9 @@ async def test_a_report_after_the_end_does_not_stop_the_server(
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
-        await client.post("/experiments", json=tables({**SMALL, **FAILING}, "central"), headers=ADMIN)
+        await client.post("/experiments", json=tables({**PHASED, **FAILING}, "central"), headers=ADMIN)
         first = await api.publication()
-        people = sealed(first, 10)
+        people = sealed_reports(first, 10)
         assert (await client.post("/reports", content=body_of(first, people[:2]))).json()["accepted"] == 2
         fails(1)
         clock.time += 400
@@ -79,7 +77,7 @@ async def test_the_key_of_a_round_on_record_outlives_a_start(
         dying.setattr(Closer, "close", lambda *_: 1 / 0)
         async with serving(create_app(settings)) as client:
             api = Api(client)
-            await api.create(BATCHED)
+            await api.create(SMALL)
             first = await api.publication()
             sent = await client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
             assert sent.json()["accepted"] == 20

@@ -14,8 +14,8 @@ from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
-from tests.support.phases import SMALL, body, sealed
-from tests.support.servers import ADMIN, Api
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, PHASED, Api
 from tests.unit.shuffler.helpers import until
 
 DAY = 86_400
@@ -54,12 +54,12 @@ def serve(settings: Settings, clock: Hands) -> Serving:
 
 
 async def create(api: Api) -> httpx.Response:
-    return await api.client.post("/experiments", json=tables({**SMALL, **REDUCED}, "local"), headers=ADMIN)
+    return await api.client.post("/experiments", json=tables({**PHASED, **REDUCED}, "local"), headers=ADMIN)
 
 
 async def report(api: Api, people: int) -> None:
     publication = await api.publication()
-    await api.client.post("/reports", content=body(publication, sealed(publication, people)))
+    await api.client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
 
 
 async def some_looks(looks: list[int]) -> None:

@@ -30,7 +30,7 @@ FULL = {
 @asynccontextmanager
 async def served(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
     monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.experiments._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.experiment._RETRY_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         yield Api(client)
 

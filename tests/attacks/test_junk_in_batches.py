@@ -11,9 +11,8 @@ from privateer.wire.publication import Round, decode_publication
 from privateer_shuffler.forwarding import Forwarding
 from tests.support.pair import Losing, Pair, pair
 from tests.support.phased import tables
-from tests.support.phases import SMALL, sealed
 from tests.support.sealing import sealed_reports
-from tests.support.servers import ADMIN, SHUFFLED
+from tests.support.servers import ADMIN, PHASED, SHUFFLED
 
 SHORT = {**SHUFFLED, "experiment.horizon": 300}
 
@@ -74,7 +73,7 @@ async def test_reports_beside_junk_are_not_thrown_away(tmp_path: Path) -> None:
 
 
 async def phased(services: Pair, people: int) -> bytes:
-    body = tables({**SMALL, "experiment.people": people}, "shuffle")
+    body = tables({**PHASED, "experiment.people": people}, "shuffle")
     assert (await services.api.client.post("/experiments", json=body, headers=ADMIN)).status_code == 201
     return await services.api.publication()
 
@@ -94,7 +93,7 @@ async def test_random_bytes_do_not_fail_a_phased_experiment(tmp_path: Path) -> N
         after = await draw(services)
         assert after == {**before, "start": before["places"]}  # the next people of the same order
         second = await services.api.publication()
-        assert await services.uploads(second, sealed(second, facts_of(second).batch)) == facts_of(second).batch
+        assert await services.uploads(second, sealed_reports(second, facts_of(second).batch)) == facts_of(second).batch
         await services.version(3)
         state = (await services.api.client.get("/experiments/test/state")).json()["state"]
         assert (state["phase"], state["failed"], state["asked"]) == (1, False, 2 * before["places"])

@@ -8,16 +8,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
+from privateer.spec import parse_spec
 from privateer.wire.envelope import binding
 from privateer.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.opening import Opener
-from privateer_server.rounds import read_policy, read_stored_spec
+from privateer_server.rounds import read_policy
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.disks import earlier_states, files
@@ -38,7 +40,7 @@ def people(publication: bytes) -> list[bytes]:
 
 def mechanism_of(publication: bytes) -> Any:
     published = decode_publication(publication)
-    return read_policy(read_stored_spec(published.spec), published).mechanism
+    return read_policy(parse_spec(msgspec.json.decode(published.spec)), published).terms.mechanism
 
 
 def decoded(states: list[bytes], kind: type[Any]) -> list[Any]:

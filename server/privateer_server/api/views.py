@@ -43,8 +43,8 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
 
 def public_key(facts: Round) -> models.PublicKey:
     """Name the key of an open round."""
-    hexadecimal = {"public_key": facts.public_key.hex(), "key_id": facts.key_id.hex()}
-    return models.PublicKey(**_named(facts, ("experiment", "version")), **hexadecimal)
+    about = _named(facts, ("experiment", "version"))
+    return models.PublicKey(**about, public_key=facts.public_key.hex(), key_id=facts.key_id.hex())
 
 
 def policy(spec: Spec, publication: bytes) -> models.PublishedPolicy:
