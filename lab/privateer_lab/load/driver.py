@@ -265,6 +265,6 @@ class Driver:
 
     def _finish(self) -> None:
         self.result.bytes_sent = self.wire.sent
-        if self.result.versions:
+        if self.by_option.size:
             self.result.uniform_regret = self.best - float(self.by_option.mean())
             self.result.best_constant_regret = self.best - float(np.max(self.by_option))
