@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_lab.demo import demo_spec
-from privateer_lab.load import LoadResult, run_load
+from privateer_lab.load import run_load
 from privateer_lab.rest import create
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services import free_port, running
 
 _OPENS: Final = 20_000
 _EXPERIMENTS: Final = 2
@@ -46,7 +46,7 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
     dict
         ``reports_per_second`` accepted, ``opens_per_second`` (before and after, averaged) and ``share``, their ratio.
     """
-    before = opens_per_second()
+    before, each = opens_per_second(), users // _EXPERIMENTS
     with (
         tempfile.TemporaryDirectory(prefix="privateer-") as folder,
         running(Path(folder), free_port(), free_port()) as at,
@@ -55,30 +55,20 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
         # While one experiment learns, people of the other report, as on a server with more than one.
         names = [f"bench-{number}" for number in range(_EXPERIMENTS)]
         for name in names:
-            _create(at, name, users // _EXPERIMENTS)
+            spec = demo_spec(each, name=name, round_size=min(5000, each), round_growth=0.2)
+            create(at.admin, spec, at.token)
         started = time.perf_counter()
-        where = (at.server, at.shuffler, at.sender_key)
-        loads = [drivers.submit(_drive, where, name, users // _EXPERIMENTS, batch) for name in names]
+        how = {"users": each, "batch": batch, "seed": 1, "sender_key": at.sender_key}
+        loads = [drivers.submit(run_load, name, at.server, at.shuffler, **how) for name in names]
         results = [load.result() for load in loads]
         seconds = time.perf_counter() - started
     baseline = (before + opens_per_second()) / 2
-    rate = sum(result.accepted for result in results) / seconds
+    accepted = sum(result.accepted for result in results)
     return {
         "people": sum(result.people for result in results),
-        "accepted": sum(result.accepted for result in results),
+        "accepted": accepted,
         "reports_per_upload": batch,
-        "reports_per_second": rate,
+        "reports_per_second": accepted / seconds,
         "opens_per_second": baseline,
-        "share": rate / baseline,
+        "share": accepted / seconds / baseline,
     }
-
-
-def _drive(at: tuple[str, str, Path], name: str, users: int, batch: int) -> LoadResult:
-    people = {"name": "peaks"}
-    return run_load(name, *at[:2], users=users, population=people, batch=batch, seed=1, sender_key=at[2])
-
-
-def _create(at: Services, name: str, users: int) -> None:
-    spec = demo_spec(users)
-    size = {"round_size": min(5000, users), "round_growth": 0.2, "name": name}
-    create(at.admin, spec.model_copy(update={"experiment": spec.experiment.model_copy(update=size)}), at.token)

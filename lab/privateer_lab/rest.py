@@ -71,9 +71,9 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except httpx.HTTPError:
         raise Unavailable("no answer from the service", field=field, remedy="is it running? privateer up") from None
-    if response.is_success:
-        return response
-    raise _refusal(response, field)
+    if not response.is_success:
+        raise _refusal(response, field)
+    return response
 
 
 def _refusal(response: httpx.Response, field: str) -> PrivateerError:

@@ -9,9 +9,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import httpx
 
@@ -101,23 +100,8 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Services:
-    """The running services.
-
-    Attributes
-    ----------
-    server, shuffler
-        Addresses of their public listeners.
-    admin, shuffler_admin
-        Addresses of their private listeners.
-    token
-        The admin token.
-    sender_key
-        File of a key that both trust with several people's reports at once.
-    processes
-        Their processes.
-    """
+class Services(NamedTuple):
+    """The running services: their public and private listeners, the admin token, a trusted key, and the processes."""
 
     server: str
     shuffler: str
@@ -176,47 +160,35 @@ def running(
     Unavailable
         If a service does not become ready.
     """
-    for folder in (data / "server", data / "shuffler", data / "trusted"):
+    trusted, senders = data / "trusted", data / "senders"
+    for folder in (data / "server", data / "shuffler", trusted):
         folder.mkdir(parents=True, exist_ok=True)
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     check_ports(dict(zip(_PORTS, ports, strict=True)))
-    server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
-    token = token or secrets.token_urlsafe(24)
-    services = Services(server, shuffler, admin, shuffler_admin, token, _sender_key(data), Processes(quiet))
-    environments = _environments(data, services)
-    processes = services.processes
-    try:
-        for name, url in (("server", services.server), ("shuffler", services.shuffler)):
-            processes.start(name, (f"privateer_{name}.app", environments[name], url))
-        for name in environments:
-            processes.wait(name)
-        yield services
-    finally:
-        processes.stop()
-
-
-def _sender_key(data: Path) -> Path:
-    path = data / "sender.key"
-    make_signing_key(path)
-    publish_key(read_signing_key(path, "--data"), data / "senders" / "sender.pub")
-    return path
-
-
-def _environments(data: Path, services: Services) -> dict[str, dict[str, str]]:
-    trusted, senders = data / "trusted", str(data / "senders")
-    return {
+    token, key = token or secrets.token_urlsafe(24), data / "sender.key"
+    make_signing_key(key)
+    publish_key(read_signing_key(key, "--data"), senders / "sender.pub")
+    at = Services(*(f"http://127.0.0.1:{port}" for port in ports), token, key, Processes(quiet))
+    common = {"PRIVATEER_SENDER_KEYS": str(senders)}
+    environments = {
         "server": {
             "PRIVATEER_DATA": str(data / "server"),
-            "PRIVATEER_ADMIN_TOKEN": services.token,
-            "PRIVATEER_ADMIN_PORT": services.admin.rpartition(":")[2],
+            "PRIVATEER_ADMIN_TOKEN": token,
+            "PRIVATEER_ADMIN_PORT": str(ports[2]),
             "PRIVATEER_SHUFFLER_KEYS": str(trusted),
-            "PRIVATEER_SENDER_KEYS": senders,
         },
         "shuffler": {
             "PRIVATEER_DATA": str(data / "shuffler"),
-            "PRIVATEER_SERVER_URL": services.admin,
-            "PRIVATEER_ADMIN_PORT": services.shuffler_admin.rpartition(":")[2],
+            "PRIVATEER_SERVER_URL": at.admin,
+            "PRIVATEER_ADMIN_PORT": str(ports[3]),
             "PRIVATEER_PUBLIC_KEY_FILE": str(trusted / "shuffler.pub"),
-            "PRIVATEER_SENDER_KEYS": senders,
         },
     }
+    try:
+        for name, url in (("server", at.server), ("shuffler", at.shuffler)):
+            at.processes.start(name, (f"privateer_{name}.app", environments[name] | common, url))
+        for name in environments:
+            at.processes.wait(name)
+        yield at
+    finally:
+        at.processes.stop()

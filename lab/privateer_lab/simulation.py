@@ -16,9 +16,10 @@ from privateer.terms import Terms
 from privateer.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
 from privateer_lab.devices import arms_before, scaled, scaled_rewards
-from privateer_lab.environments import Environment, Played, environment_for
+from privateer_lab.environments import Played, environment_for
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
+from privateer_lab.score import Point, Score
 from privateer_server.schedule import Schedule, Step
 
 _BY_BOXES: Final = 2000
@@ -29,7 +30,6 @@ _FEW: Final = 20
 """Runs that ask a few thousand people each take less time than a second process takes to start."""
 _FIGURES: Final = ("regret", "uniform_regret", "best_constant_regret", "reward", "people", "rounds")
 _SENT: Final = ("messages", "bytes", "bits")
-Point = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,15 @@ class Run:
     Attributes
     ----------
     regret, uniform_regret, best_constant_regret
-        The learned policy's regret, that of options at random, and that of the single option that is best on the whole.
+        The regret of the learned policy, of options at random, and of the single option that is best on the whole.
     reward
         Mean reward of a choice, in the reward's own units; expected where a choice is made for everybody.
     people, rounds
         People who chose, or reported on what was chosen for everybody; and rounds that were closed.
-    facts
-        What the learner and the environment say of the end, by name.
-    costs
-        What people sent.
+    facts, costs
+        What the learner and the environment say of the end, by name; and what people sent.
     path
-        After each round of the experiment's own people, and at the end: choices so far, and regret, best constant
-        regret, uniform regret so far. Everybody's own choice counts, or each time that an action is played.
+        Where the run stands after each round of the experiment's own people, and at the end.
     terms
         The terms of the rounds of the experiment's own people, one for each event.
     """
@@ -107,19 +104,20 @@ def simulate_once(
     one_by_one
         Draw people one by one even where their sums could be drawn box by box with the same distribution.
     watch
-        Is called with each step that is played: every round, and the end if anybody is left to play it.
+        Is called with each step that is played: every round, and the end if anything is left to choose.
     """
-    return Simulation(spec, seed, one_by_one).run(watch or (lambda _: None))
+    run = Simulation(spec, seed, one_by_one)
+    while run.step.batch:
+        if watch:
+            watch(run.step)
+        run.close_round()
+    if run.finish() and watch:
+        watch(run.step)
+    return run.outcome()
 
 
 class Simulation:
-    """A run under way.
-
-    Attributes
-    ----------
-    step
-        The round that is open, or the end.
-    """
+    """A run under way; ``step`` is the open round, or the end."""
 
     def __init__(self, spec: Spec, seed: int, one_by_one: bool = False) -> None:
         self.spec, self.seed = spec, seed
@@ -131,24 +129,13 @@ class Simulation:
         self.cells: Cells | None = None
         if not one_by_one and _has_boxes(self.step.policy) and can_aggregate(self.environment, spec):
             self.cells = Cells(self.environment)
-        self.people = self.choices = self.rounds = 0
-        self.expected = self.best = self.received = 0.0
-        self.by_option = np.zeros(len(spec.options))
-        self.costs = Costs()
+        self.people = self.rounds = 0
+        self.score, self.costs = Score(), Costs()
         self.terms: dict[Any, Terms] = {}
         self.path: list[Point] = []
 
     def _seed(self) -> int:
         return int(self.rng.integers(2**63))
-
-    def run(self, watch: Callable[[Step], object]) -> Run:
-        """Play all rounds, and then the last policy to the horizon."""
-        while self.step.batch:
-            watch(self.step)
-            self.close_round()
-        if self.finish():
-            watch(self.step)
-        return self.outcome()
 
     def close_round(self) -> None:
         """Have the people of the open round report, and open the next one."""
@@ -158,102 +145,81 @@ class Simulation:
         self._pay(step.batch, terms)
         if not step.policy.cohort:
             self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
-            self._mark()
+            self.path.append(self.score.point)
         self.step = self.schedule.close(step, release, self._seed())
 
     def _pay(self, people: int, terms: Terms) -> None:
         messages, mechanism, paid = people * terms.messages, terms.mechanism, self.costs
-        self.costs = Costs(
-            paid.people + people,
-            paid.messages + messages,
-            paid.bytes + messages * mechanism.report_size,
-            paid.bits + messages * mechanism.message_bits,
-        )
-
-    def _mark(self) -> None:
-        constant, uniform = self.best - float(np.max(self.by_option)), self.best - float(self.by_option.mean())
-        self.path.append((self.choices, self.best - self.expected, constant, uniform))
+        sizes = (paid.bytes + messages * mechanism.report_size, paid.bits + messages * mechanism.message_bits)
+        self.costs = Costs(paid.people + people, paid.messages + messages, *sizes)
 
     def release(self, step: Step) -> Any:
         """Draw the release of a round."""
-        policy = step.policy
+        policy, mechanism = step.policy, step.policy.terms.mechanism
         if policy.draw is not None:
             # People and noise are drawn apart, round by round, so that trust models are compared on the same people.
             people, noise = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
-            return policy.terms.mechanism.simulate(self.play(policy, step.batch, people), noise)
+            return mechanism.simulate(self.play(policy, step.batch, people), noise)
         if self.cells and step.batch >= _BY_BOXES and not policy.cohort and _has_boxes(policy):
-            return policy.terms.mechanism.simulate_counts(*self.play_boxes(policy, step.batch, self.cells), self.rng)
-        return self._release_in_blocks(step)
-
-    def _release_in_blocks(self, step: Step) -> Any:
-        """Draw the release of people drawn one by one, in blocks, so that memory does not grow with their number."""
-        policy, mechanism = step.policy, step.policy.terms.mechanism
+            return mechanism.simulate_counts(*self.play_boxes(policy, step.batch, self.cells), self.rng)
+        # One by one in blocks, so that memory does not grow with the number of people.
+        contribute = self.recall if policy.cohort else self.play
         blocks = _blocks(step.batch)
-        contributed = (
-            self.recall(policy, step.seen + start, people) if policy.cohort else self.play(policy, people, self.rng)
-            for start, people in blocks
-        )
+        contributed = (contribute(policy, people, self.rng, step.seen + start) for start, people in blocks)
         # A curator adds its noise once, to all blocks.
         additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
         # Where coins ask people of a source about arms, they say something about what these people contribute.
         independent = not policy.cohort or policy.fresh_coins or policy.terms.calibration == "published"
         if additive and independent:
             return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
-        noise, total = SeededNoise(self.rng), mechanism.empty()
+        seeded, total = SeededNoise(self.rng), mechanism.empty()
         for block in contributed:
-            total = mechanism.add(total, mechanism.randomize(block, noise))
-        return mechanism.release(total, noise)
+            total = mechanism.add(total, mechanism.randomize(block, seeded))
+        return mechanism.release(total, seeded)
 
-    def recall(self, policy: Any, seen: int, people: int) -> Any:
+    def recall(self, policy: Any, people: int, rng: np.random.Generator, seen: int) -> Any:
         """Return what the next people of a source contribute about arms that they played before."""
         source, environment = self.spec.source(policy.cohort), self.sources[policy.cohort]
-        raw = environment.contexts(seen, people, self.rng)
-        arms = arms_before(source, len(self.spec.options), people, self.rng)
-        rewards = scaled_rewards(environment.rewards(raw, Arms(arms), self.rng), self.spec)
-        coins = self.rng.integers(0, 2**32, people, dtype=np.uint32)
+        raw = environment.contexts(seen, people, rng)
+        arms = arms_before(source, len(self.spec.options), people, rng)
+        rewards = scaled_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
+        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
         return policy.recall(scaled(raw, self.spec), coins, arms, rewards)
 
-    def play(self, policy: Any, people: int, rng: np.random.Generator) -> Any:
+    def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
         """Have ``people`` take part: count what is played and return what they contribute."""
         raw = self.environment.contexts(self.people, people, rng)
         coins = rng.integers(0, 2**32, people, dtype=np.uint32)
         contexts = scaled(raw, self.spec)
         decisions = policy.decide(contexts, coins)
         rewards = self.environment.rewards(raw, decisions, rng)
-        self.people += people
-        self._count(decisions, self.environment.play(decisions, raw), rewards)
+        self._count(people, decisions, self.environment.play(decisions, raw), rewards)
         if isinstance(decisions, Plays):
             return policy.contribute(contexts, coins, decisions, rewards)
         if policy.fresh_coins:  # the coins that chose the arm would tell something about it
             coins = rng.integers(0, 2**32, people, dtype=np.uint32)
         return policy.contribute(contexts, coins, decisions, scaled_rewards(rewards, self.spec))
 
-    def _count(self, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
-        self.choices += played.times
-        self.received += played.expected if isinstance(decisions, Plays) else float(rewards.sum())
-        self.expected += played.expected
-        self.best += played.best
-        self.by_option += played.by_option
+    def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
+        self.people += people
+        self.score.add(played, played.expected if isinstance(decisions, Plays) else float(rewards.sum()))
 
     def finish(self) -> bool:
         """Play the last policy to the horizon; tell whether anything was left to choose."""
-        policy, before = self.step.policy, self.choices
+        policy, before = self.step.policy, self.score.played.times
         nobody = self.environment.contexts(self.people, 0, self.rng)
         decisions = policy.decide(scaled(nobody, self.spec), np.zeros(0, np.uint32))
+        left = self.spec.experiment.horizon - self.people
         if isinstance(decisions, Plays):
-            self._count(decisions, self.environment.play(decisions, nobody), np.zeros(0))
-        elif left := self.spec.experiment.horizon - self.people:
-            self._play_out(policy, left)
-        if self.choices > before:
-            self._mark()
-        return self.choices > before
-
-    def _play_out(self, policy: Any, people: int) -> None:
-        if self.cells and people >= _BY_BOXES and _has_boxes(policy):
-            self.play_boxes(policy, people, self.cells)
-            return
-        for _, some in _blocks(people):
-            self.play(policy, some, self.rng)
+            self._count(0, decisions, self.environment.play(decisions, nobody), nobody)
+        elif self.cells and left >= _BY_BOXES and _has_boxes(policy):
+            self.play_boxes(policy, left, self.cells)
+        else:
+            for _, people in _blocks(left):
+                self.play(policy, people, self.rng)
+        if more := self.score.played.times > before:
+            self.path.append(self.score.point)
+        return more
 
     def play_boxes(self, policy: Boxes, people: int, cells: Cells) -> tuple[NDArray[np.int64], int]:
         """Have ``people`` take part, drawn box by box; return their counts as ``simulate_counts`` takes them.
@@ -266,32 +232,28 @@ class Simulation:
 
     def _play_phase(self, people: int, policy: Boxes, here: BoxPeople) -> NDArray[np.int64]:
         """Count ``people`` of one phase by box, arm and reward 0 or 1."""
-        visitors, shares, asked = self.rng.multinomial(people, here.masses), policy.shares, policy.undecided
+        visitors, shares, mixed = self.rng.multinomial(people, here.masses), policy.shares, policy.undecided
         chosen = visitors[:, None] * (np.arange(shares.shape[1]) == shares.argmax(axis=1)[:, None])
-        chosen[asked] = self.rng.multinomial(visitors[asked], shares[asked])
+        chosen[mixed] = self.rng.multinomial(visitors[mixed], shares[mixed])
         wins = self.rng.binomial(chosen, np.clip(here.means, 0.0, 1.0))
+        expected, best = float((chosen * here.means).sum()), float(visitors @ here.best)
         self.people += people
-        self.choices += people
-        self.received += float(wins.sum())
-        self.expected += float((chosen * here.means).sum())
-        self.best += float(visitors @ here.best)
-        self.by_option += visitors @ here.means
+        self.score.add(Played(people, expected, best, visitors @ here.means), float(wins.sum()))
         return np.stack([chosen - wins, wins], axis=-1)
 
     def facts(self) -> dict[str, float]:
         """Return what the learner and the environment say of where the run stands."""
-        figures = self.schedule.learner.figures(self.step.state)
-        return figures | self.environment.facts(self.step.policy)
+        return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy)
 
     def outcome(self) -> Run:
         """Return the record of the run."""
-        choices, regret, constant, uniform = self.path[-1]
+        score = self.score
         return Run(
             seed=self.seed,
-            regret=regret,
-            uniform_regret=uniform,
-            best_constant_regret=constant,
-            reward=self.received / choices,
+            regret=score.regret,
+            uniform_regret=score.uniform_regret,
+            best_constant_regret=score.best_constant_regret,
+            reward=score.reward / score.played.times,
             people=self.people,
             rounds=self.rounds,
             facts=self.facts(),
@@ -321,8 +283,7 @@ def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend =
         If the spec has no population.
     """
     few = seeds <= _FEW and Schedule(spec).open(0).policy.draw is not None
-    jobs = jobs or (1 if few else None)
-    return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs, backend)
+    return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs or (1 if few else None), backend)
 
 
 def simulate_in_short(spec: Spec, seed: int) -> Run:

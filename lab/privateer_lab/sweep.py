@@ -6,6 +6,7 @@ import hashlib
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -41,11 +42,9 @@ class Cell:
 @lru_cache
 def _content(path: str) -> bytes:
     """Return the digest of a file, or nothing if it cannot be read: the run will say so."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError:
-        return b""
+    with suppress(OSError), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+    return b""
 
 
 def parse_axes(options: list[str]) -> dict[str, list[str]]:
@@ -61,9 +60,8 @@ def parse_axes(options: list[str]) -> dict[str, list[str]]:
         key, equals, text = option.partition("=")
         key, values = key.strip(), _values(text)
         if not equals or "." not in key or key in axes or not all(values):
-            raise SpecError(
-                f"cannot read {option!r}", field="--vary", remedy="write section.key=value,value once for each key"
-            )
+            remedy = "write section.key=value,value once for each key"
+            raise SpecError(f"cannot read {option!r}", field="--vary", remedy=remedy)
         axes[key] = values
     return axes
 
@@ -143,9 +141,8 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SpecError(
-                f"another sweep writes {self.path}", field="--out", remedy="wait, or name another file"
-            ) from None
+            detail = f"another sweep writes {self.path}"
+            raise SpecError(detail, field="--out", remedy="wait, or name another file") from None
 
     def _recover(self) -> set[tuple[str, int]]:
         """Return the keys of the file's rows; begin the table if it is empty or was cut off in its first line."""
@@ -190,16 +187,15 @@ def _line(values: list[Any]) -> str:
     return text.getvalue()
 
 
-def run_cell(cell: Cell) -> tuple[Cell, Run]:
-    """Simulate one row."""
-    return cell, simulate_in_short(cell.spec, cell.seed)
-
-
 def sweep(wanted: list[Cell], journal: Journal, jobs: int | None, backend: Backend) -> Iterator[Cell]:
     """Fill in the missing rows, one by one as they come."""
-    for cell, run in each(run_cell, [(cell,) for cell in journal.missing(wanted)], jobs, backend):
+    for cell, run in each(_run, [(cell,) for cell in journal.missing(wanted)], jobs, backend):
         journal.append(cell, run)
         yield cell
+
+
+def _run(cell: Cell) -> tuple[Cell, Run]:
+    return cell, simulate_in_short(cell.spec, cell.seed)
 
 
 def write_parquet(journal: Path, path: Path) -> None:

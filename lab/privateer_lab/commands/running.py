@@ -96,16 +96,15 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the services running at the end.")] = False,
 ) -> None:
     """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned."""
-    from privateer_lab.demo import print_addresses, run_demo
+    from privateer_lab.demo import run_demo
 
     with _until_signalled():
         with (
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             running(Path(folder), free_port(), free_port(), quiet=True) as services,
         ):
-            run_demo(services, users)
+            run_demo(services, users, keep)
             if keep:
-                print_addresses(services)
                 services.processes.watch()
         screen.print("The services have stopped. To start services that stay: privateer up")
 

@@ -24,6 +24,12 @@ from privateer_lab.load.run import Interrupted, run_load
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")
 """Where ``privateer up`` leaves a key."""
+_RANGES: Final = {
+    "users": (1, 10**10),
+    "concurrency": (1, 1000),
+    "batch": (1, REPORTS_PER_BODY_MAX),
+    "seed": (0, 2**63 - 1),
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -88,25 +94,17 @@ def _population(options: argparse.Namespace, usual: dict[str, Any]) -> dict[str,
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:
-    for name, value, least, most in (
-        ("--users", options.users, 1, 10**10),
-        ("--concurrency", options.concurrency, 1, 1000),
-        ("--batch", options.batch, 1, REPORTS_PER_BODY_MAX),
-        ("--seed", options.seed, 0, 2**63 - 1),
-    ):
+    for name, (least, most) in _RANGES.items():
+        value = getattr(options, name)
         if value is not None and not least <= value <= most:
-            raise SpecError(f"must be {least} to {most}", field=name, remedy="choose another number")
+            raise SpecError(f"must be {least} to {most}", field=f"--{name}", remedy="choose another number")
     if options.sender_key is not None and not options.sender_key.is_file():
-        detail = f"there is no file {options.sender_key}"
-        raise SpecError(detail, field="--sender-key", remedy="name the key's file")
+        raise SpecError(f"there is no file {options.sender_key}", field="--sender-key", remedy="name the key's file")
     if options.batch is None:
         options.batch = _BATCH if options.sender_key else 1
     if options.batch > 1 and options.sender_key is None:
-        raise SpecError(
-            "several people's reports at once need a sender's key",
-            field="--batch",
-            remedy="name one with --sender-key, or give --batch 1",
-        )
+        detail, remedy = "several people's reports at once need a sender's key", "name one with --sender-key, or give 1"
+        raise SpecError(detail, field="--batch", remedy=remedy)
     return options
 
 
@@ -118,11 +116,10 @@ def main(arguments: list[str] | None = None) -> None:
     except PrivateerError as error:
         print(f"privateer: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
-    except Interrupted as stop:
-        print("privateer: interrupted; so far:", file=sys.stderr)
-        _show(stop.result, options.json)
-        sys.exit(130)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if isinstance(stop, Interrupted):
+            print("privateer: interrupted; so far:", file=sys.stderr)
+            _show(stop.result, options.json)
         sys.exit(130)
     _show(result, options.json)
 
@@ -135,27 +132,26 @@ def _load(options: argparse.Namespace) -> LoadResult:
 
 def _usual_population(options: argparse.Namespace) -> dict[str, Any]:
     """Return the population that fits the experiment, which its public facts describe."""
-    answer = _asked(options.url, f"/experiments/{quote(options.name, safe='')}")
-    if answer.status_code == httpx.codes.NOT_FOUND and "experiments" in read_object(
-        _asked(options.url, "/experiments").content
-    ):
+    page = f"{options.url.rstrip('/')}/experiments"
+    status, answer = _asked(f"{page}/{quote(options.name, safe='')}")
+    if status == httpx.codes.NOT_FOUND and "experiments" in _asked(page)[1]:
         raise NotFound("the server has no such experiment", field="NAME", remedy="see privateer list")
-    if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise Unavailable("the server cannot describe the experiment", field="--url", remedy="look at its log")
-    spec = read_object(answer.content).get("spec")
-    if not answer.is_success or not isinstance(spec, dict):
+    if status != httpx.codes.OK or not isinstance(answer.get("spec"), dict):
         remedy = "its public port is 8000 unless you changed it"
         raise NotFound("this is not a learning server", field="--url", remedy=remedy)
-    return {} if options.population else default_environment(parse_spec(spec))
+    return {} if options.population else default_environment(parse_spec(answer["spec"]))
 
 
-def _asked(server: str, page: str) -> httpx.Response:
+def _asked(url: str) -> tuple[int, dict[str, Any]]:
     try:
-        return httpx.get(f"{server.rstrip('/')}{page}", timeout=10)
+        answer = httpx.get(url, timeout=10)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise no_url("--url") from None
     except httpx.TransportError:
         raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
+    return answer.status_code, read_object(answer.content)
 
 
 def _show(result: LoadResult, as_json: bool) -> None:

@@ -16,8 +16,9 @@ from privateer.errors import InputError, Unavailable
 from privateer.verification import Limits
 from privateer_client.participation import Participation
 from privateer_lab.devices import arms_before, scaled, scaled_rewards
-from privateer_lab.environments import Environment, Played, default_environment, environment_for
+from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.wire import Wire
+from privateer_lab.score import Score
 
 LIMITS: Final = Limits(
     epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True
@@ -37,16 +38,13 @@ Progress: TypeAlias = Callable[[int], None]
 
 
 @dataclass
-class LoadResult:
+class LoadResult(Score):
     """What came of a load run.
 
     Attributes
     ----------
     people, accepted, refused
         People who took part, the reports that were counted, and the others by reason.
-    reward, regret, uniform_regret, best_constant_regret
-        Sums over what was chosen: rewards, and expected rewards lost against the best option by what was chosen, by
-        options at random, and by the best constant option. Expected rewards where a choice is made for everybody.
     versions, rounds
         Policies that people followed, and those that asked for reports.
     over
@@ -62,10 +60,6 @@ class LoadResult:
     people: int = 0
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    reward: float = 0.0
-    regret: float = 0.0
-    uniform_regret: float = 0.0
-    best_constant_regret: float = 0.0
     versions: int = 0
     rounds: int = 0
     over: bool = False
@@ -82,10 +76,12 @@ class LoadResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures for ``--json``."""
-        figures = {name: value for name, value in vars(self).items() if name != "facts"}
-        mean = self.reward / self.people if self.people else 0.0
-        more = {"refused": dict(self.refused), "reward_mean": mean, "people_per_second": self.people_per_second}
-        return figures | self.facts | more
+        figures = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
+        rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
+        mean = self.reward / max(1, self.played.times)
+        return figures | self.facts | {"refused": dict(self.refused), "reward_mean": mean} | {
+            name: getattr(self, name) for name in rates
+        }
 
 
 class Driver:
@@ -107,9 +103,7 @@ class Driver:
         self.wire, self.population, self.seed, self.cohort = wire, population, seed, cohort
         self.rng = np.random.default_rng([seed, 3])
         self.result = LoadResult()
-        self.best = 0.0
-        self.by_option: NDArray[np.float64] = np.zeros(0)
-        self.environment: Environment
+        self.environment: Environment | None = None
         self.closed = self.ended = False
 
     async def run(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> LoadResult:
@@ -122,7 +116,7 @@ class Driver:
                 await self._answer(part, self._groups(part, people, batch), concurrency, progress)
                 part = await self._after(part, people, self._answered() - answered)
         finally:
-            self._finish()
+            self.result.bytes_sent = self.wire.sent
         return self.result
 
     def _people(self, part: Participation, users: int | None) -> int:
@@ -178,15 +172,15 @@ class Driver:
 
     def _play(self, part: Participation, people: int) -> list[bytes]:
         """Have people choose and be rewarded; return their sealed reports, if the round asks for them."""
-        coins = part.coins(people)
-        raw = self.environment.contexts(self.result.people, people, self.rng)
+        environment, coins = self._environment(part), part.coins(people)
+        raw = environment.contexts(self.result.people, people, self.rng)
         contexts = scaled(raw, part.spec)
         decisions = self._decisions(part, contexts, coins)
-        rewards = self.environment.rewards(raw, decisions, self.rng)
+        rewards = environment.rewards(raw, decisions, self.rng)
         self.result.people += people
         if isinstance(decisions, Plays):
             return part.reports(contexts, coins, decisions, rewards) if part.asks else []
-        self._count(self.environment.play(decisions, raw), float(rewards.sum()))
+        self.result.add(environment.play(decisions, raw), float(rewards.sum()))
         values = scaled_rewards(rewards, part.spec)
         if not part.asks:
             return []
@@ -243,28 +237,19 @@ class Driver:
 
     def _join(self, body: bytes) -> Participation:
         part = Participation(body, self.wire.name, LIMITS, self.cohort)
+        environment = self._environment(part)
         self.result.versions += 1
         self.result.rounds += part.round.batch > 0
-        if self.result.versions == 1:
-            population = self.population or default_environment(part.spec)
-            self.environment = environment_for(part.spec, self.seed, population)
-            self.by_option = np.zeros(len(part.spec.options))
-        nobody = self.environment.contexts(self.result.people, 0, self.rng)
+        self.result.facts = environment.facts(part.policy)
+        nobody = environment.contexts(self.result.people, 0, self.rng)
         decisions = part.decide(scaled(nobody, part.spec), part.coins(0))
         if isinstance(decisions, Plays):
-            played = self.environment.play(decisions, nobody)
-            self._count(played, played.expected)
-        self.result.facts = self.environment.facts(part.policy)
+            played = environment.play(decisions, nobody)
+            self.result.add(played, played.expected)
         return part
 
-    def _count(self, played: Played, reward: float) -> None:
-        self.result.reward += reward
-        self.result.regret += played.best - played.expected
-        self.best += played.best
-        self.by_option += played.by_option
-
-    def _finish(self) -> None:
-        self.result.bytes_sent = self.wire.sent
-        if self.result.versions:
-            self.result.uniform_regret = self.best - float(self.by_option.mean())
-            self.result.best_constant_regret = self.best - float(np.max(self.by_option))
+    def _environment(self, part: Participation) -> Environment:
+        if self.environment is None:
+            population = self.population or default_environment(part.spec)
+            self.environment = environment_for(part.spec, self.seed, population)
+        return self.environment
