@@ -7,47 +7,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer.algorithms import algorithm
 from privateer.codec import decode, encode
-from privateer.contributions import CellSums, KeyedSums
-from privateer_server.schedule import Schedule
+from privateer.decisions import Plays
+from privateer.spec import Spec
+from privateer_server.schedule import Schedule, Step
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class Round:
-    """A closed round: what was published, what was released, what the learner knew afterwards."""
+    """A closed round: what was published, what was released, what the learner knew afterwards; and its first step."""
 
-    policy: PartitionPolicy
-    release: KeyedSums | CellSums
+    policy: Any
+    release: Any
     state: Any
+    step: Step
 
 
 def rounds(
-    spec: PartitionSpec, means: Means, seed: int, sample: Callable[..., NDArray[np.float64]] | None = None
+    spec: Spec, means: Means | None = None, seed: int = 1, sample: Callable[..., NDArray[np.float64]] | None = None
 ) -> Iterator[Round]:
-    """Play an experiment to its horizon; contexts are uniform, or drawn by ``sample(rng, n)``; rewards are 0 or 1.
+    """Play an experiment of any algorithm to its end.
 
-    State and policy pass through the codec between rounds, as they do on disk and on the wire.
+    Contexts are uniform, or drawn by ``sample(rng, n)``. Rewards of arms are 0 or 1, with ``means`` or those of
+    `bumps`; averages of actions vary around a mean of each action. State and policy pass through the codec between
+    rounds, as they do on disk and on the wire.
     """
     rng = np.random.default_rng(seed)
-    schedule = Schedule(spec)
+    schedule, kind = Schedule(spec), algorithm(spec.algorithm.name).policy
     step = schedule.open(int(rng.integers(2**63)))
     while step.batch:
         state = decode(encode(step.state), schedule.learner.state_type)
-        policy = decode(encode(step.policy), PartitionPolicy)
+        policy = decode(encode(step.policy), kind)
         policy.check(spec)
         contexts = sample(rng, step.batch) if sample else rng.random((step.batch, spec.dimension))
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions = policy.decide(contexts, coins)
-        rewards = (rng.random(step.batch) < means(contexts)[np.arange(step.batch), decisions.arms]).astype(float)
-        release = policy.mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
-        step = schedule.close(replace(step, state=state, policy=policy), release, int(rng.integers(2**63)))
-        yield Round(policy, release, step.state)
+        rewards = observed(spec, contexts, decisions, means or bumps(len(spec.options)), rng)
+        release = policy.terms.mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
+        opened = replace(step, state=state, policy=policy)
+        step = schedule.close(opened, release, int(rng.integers(2**63)))
+        yield Round(policy, release, step.state, opened)
+
+
+def observed(
+    spec: Spec, contexts: NDArray[np.float64], decisions: Any, means: Means, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw what people observe of what was decided for them."""
+    if isinstance(decisions, Plays):
+        around = spec.reward.middle + 0.5 * spec.reward.half_range * np.cos(decisions.actions)
+        return around + rng.normal(0, 0.2 * spec.reward.half_range, (len(contexts), len(around)))
+    likely = np.broadcast_to(means(contexts), (len(contexts), len(spec.options)))
+    return (rng.random(len(contexts)) < likely[np.arange(len(contexts)), decisions.arms]).astype(float)
 
 
 def bumps(arms: int) -> Means:
-    """Arm k is best around k / (arms - 1) along the first feature; Lipschitz with constant 1."""
+    """Arm k is best around k / (arms - 1) along the first feature, if there is one; Lipschitz with constant 1."""
     places = np.arange(arms) / (arms - 1)
-    return lambda contexts: 1.0 - np.abs(contexts[:, :1] - places)
+    return lambda contexts: 1.0 - np.abs((contexts[:, :1] if contexts.size else 0.3) - places)

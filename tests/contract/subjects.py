@@ -1,0 +1,273 @@
+"""What the batteries run over: every mechanism's instances, every algorithm's, and mechanisms as these calibrate them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.coins import UNIT as SHARES
+from privateer.coins import Layout
+from privateer.contributions import BoundedVectors, CellSums, KeyedValues, VectorSums
+from privateer.mechanisms import (
+    MECHANISMS,
+    BitVectors,
+    CentralSums,
+    CentralVectors,
+    GaussianVectors,
+    LaplaceCells,
+    SignedSymbol,
+    VectorSymbol,
+)
+from privateer.mechanisms.central_sums import UNIT as CENTRAL_UNIT
+from privateer.mechanisms.laplace_cells import UNIT as CELL_UNIT
+from privateer.spec import Spec
+from privateer_lab.noise import SeededNoise
+from tests.support.people import Round, rounds
+
+Array = NDArray[np.float64]
+MESSAGES_MAX = 2000
+"""Mechanisms of more messages a person are simulated only, since the real path would take hours."""
+
+
+def specs() -> dict[str, Spec]:
+    """Return every instance of every algorithm, by algorithm and name."""
+    return {
+        f"{name}-{instance}": spec
+        for name in ALGORITHMS
+        for instance, spec in algorithm(name).spec.instances().items()
+    }
+
+
+@cache
+def history(name: str) -> list[Round]:
+    """Return all rounds of an instance."""
+    return list(rounds(specs()[name], seed=1))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A mechanism as the battery tries it."""
+
+    mechanism: Any
+
+    @property
+    def keyed(self) -> bool:
+        return hasattr(self.mechanism, "layout")
+
+    def people(self, rng: np.random.Generator) -> Any:
+        """Return the contributions of the same people every time, with fresh coins."""
+        return self._with_keys(rng) if self.keyed else self._with_vectors(rng)
+
+    def _with_keys(self, rng: np.random.Generator) -> KeyedValues:
+        """A fifth have no key, values lean with the key."""
+        layout = self.mechanism.layout
+        count = 60 if isinstance(self.mechanism, LaplaceCells) else 300
+        keys = np.arange(count) % (layout.keys + 1) - 1
+        keys[: count // 5] = min(0, layout.keys - 1)
+        coins = rng.integers(0, 2**32, count, dtype=np.uint32)
+        groups, has = np.zeros(count, np.int64), keys >= 0
+        groups[has] = layout.group(layout.hashes(coins[has], keys[has]), keys[has])
+        return KeyedValues(coins, keys, groups, np.clip(0.9 - 0.25 * (keys % 4), 0, 1))
+
+    def _with_vectors(self, rng: np.random.Generator) -> BoundedVectors:
+        """Some vectors are beyond the ball."""
+        ball, count = self.mechanism.ball, max(60, getattr(self.mechanism, "least", 0))
+        angles = np.arange(count)[:, None] * (1 + np.arange(ball.coordinates))[None, :]
+        lengths = np.linspace(0, 1.6, count)[:, None]
+        coins = rng.integers(0, 2**32, count, dtype=np.uint32)
+        return BoundedVectors(coins, ball.bound * lengths * (0.3 + np.cos(angles)))
+
+    def reports(self, seed: int = 0) -> Any:
+        """Return one row a person, or a row of messages."""
+        return self.mechanism.randomize(self.people(np.random.default_rng(seed)), SeededNoise(seed))
+
+    def collected(self, rng: np.random.Generator, made: Any = None) -> Any:
+        """Return a release by the real path: randomize, send, parse, add, release."""
+        one, made = self.mechanism, self.people(rng) if made is None else made
+        rows = one.randomize(made, SeededNoise(int(rng.integers(2**63)))).tobytes()
+        return one.release(one.add(one.empty(), one.parse(rows)), SeededNoise(int(rng.integers(2**63))))
+
+    def simulated(self, rng: np.random.Generator, factor: float = 1.0) -> Any:
+        """Return a simulated release, by a mechanism with so much less noise."""
+        one = self.mechanism if factor == 1.0 else self.mechanism.weaker(factor)
+        return one.simulate(self.people(rng), rng)
+
+
+def instances() -> dict[str, Subject]:
+    """Return every mechanism's own instances."""
+    return {f"{kind.__name__}-{name}": Subject(one) for kind in MECHANISMS for name, one in kind.instances().items()}
+
+
+def calibrated(name: str) -> Subject:
+    """Return the mechanism of the last round of an instance that asks about several things.
+
+    Arms that are almost decided have so few coins that a sample of some hundred runs has no central limit: the shares
+    of groups are mixed with even ones.
+    """
+    asking = [one.policy.terms.mechanism for one in history(name)]
+    mechanism = ([one for one in asking if not hasattr(one, "layout") or one.layout.keys > 1] or asking)[-1]
+    if not hasattr(mechanism, "layout"):
+        return Subject(mechanism)
+    mixed = 0.7 * mechanism.layout.shares + 0.3 / mechanism.layout.groups
+    edges = np.minimum(np.rint(np.cumsum(mixed, axis=1)[:, :-1] * SHARES), SHARES).astype(np.uint32)
+    return Subject(msgspec.structs.replace(mechanism, layout=Layout(mechanism.layout.seed, edges)))
+
+
+def subjects() -> dict[str, Callable[[], Subject]]:
+    """Return all mechanisms: their own instances, and one of every instance of every algorithm."""
+    own = {name: (lambda subject=subject: subject) for name, subject in instances().items()}
+    return own | {name: (lambda name=name: calibrated(name)) for name in specs()}
+
+
+def numbers(release: Any) -> Array:
+    """Return everything random in a release, with sums over keys that show dependence between keys."""
+    arrays = [np.asarray(value, float) for value in vars(release).values() if isinstance(value, np.ndarray)]
+    joint = [np.array([a.sum(), (a.sum(axis=0) ** 2).sum()]) for a in arrays]
+    return np.concatenate([a.ravel() for a in arrays] + joint)
+
+
+def estimates(release: Any) -> Array:
+    """Return unbiased estimates that a release gives."""
+    if isinstance(release, CellSums):
+        return np.concatenate([release.rewards.ravel(), release.counts.ravel()])
+    return release.sums if isinstance(release, VectorSums) else (release.sums / release.gain).ravel()
+
+
+def truths(subject: Subject) -> Array:
+    """Return what `estimates` estimate: a sum of vectors; or sums over people of a key, by the shares of groups."""
+    if not subject.keyed:
+        made = subject.people(np.random.default_rng(0))
+        return np.asarray(subject.mechanism.ball.clip(made.values).sum(axis=0))
+    count, value, _ = _people_per_key(subject)
+    shares = subject.mechanism.layout.shares
+    if isinstance(subject.mechanism, LaplaceCells):
+        return np.concatenate([(shares * value).ravel(), (shares * count).ravel()])
+    return np.asarray((shares * (2 * value - count)).ravel())
+
+
+def _people_per_key(subject: Subject) -> tuple[Array, Array, Array]:
+    people = subject.people(np.random.default_rng(0))
+    has = people.keys >= 0
+    keys, values, size = people.keys[has], people.values[has], subject.mechanism.layout.keys
+    return (
+        np.bincount(keys, minlength=size)[:, None].astype(float),
+        np.bincount(keys, values, size)[:, None],
+        np.bincount(keys, (2 * values - 1) ** 2, size)[:, None],
+    )
+
+
+def _of_symbols(subject: Subject) -> Array:
+    count, _, squares = _people_per_key(subject)
+    shares, one = subject.mechanism.layout.shares, subject.mechanism
+    people, e = len(subject.people(np.random.default_rng(0))), np.exp(one.epsilon)
+    total = e + 2 * one.buckets + one.elsewhere - 1
+    own = (e + 1) / total
+    other = own / one.buckets + 2 / total * (1 - 1 / one.buckets)
+    without = 2 / total if one.elsewhere else 1 / one.buckets
+    hits = count * own + (count.sum() - count) * other + (people - count.sum()) * without
+    gain = (e - 1) / total
+    return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
+
+
+def _of_cells(subject: Subject) -> Array:
+    count, value, squares = _people_per_key(subject)
+    shares, people = subject.mechanism.layout.shares, len(subject.people(np.random.default_rng(0)))
+    noise = people * _laplace(subject.mechanism.scale) / CELL_UNIT**2
+    value_squares = (squares + 2 * (2 * value - count) + count) / 4
+    rewards = shares * value_squares - shares**2 * value_squares
+    return np.concatenate([(rewards + noise).ravel(), (shares * (1 - shares) * count + noise).ravel()])
+
+
+def _of_central_sums(subject: Subject) -> Array:
+    _, _, squares = _people_per_key(subject)
+    shares, one = subject.mechanism.layout.shares, subject.mechanism
+    noise = _laplace(one.scale * CENTRAL_UNIT) / CENTRAL_UNIT**2 if one.scale else one.standard_deviation**2
+    return np.asarray((shares * squares - shares**2 * squares + noise).ravel())
+
+
+def _laplace(scale: float) -> float:
+    """Return the variance of discrete Laplace noise."""
+    ratio = np.exp(-1 / scale)
+    return float(2 * ratio / (1 - ratio) ** 2)
+
+
+def _of_named_directions(subject: Subject) -> Array:
+    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    lengths = np.linalg.norm(one.ball.clip(values), axis=1) / one.ball.radius
+    return np.array([sum(one.variance(float(length)) for length in lengths) / one.ball.coordinates])
+
+
+def _of_noisy_vectors(subject: Subject) -> Array:
+    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    share = (one.ball.clip(values) / one.ball.step) % 1.0
+    draws = len(values) if isinstance(one, GaussianVectors) else 1
+    noise = draws * (one.standard_deviation**2 + 1 / 12) if one.standard_deviation else 0.0
+    return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * one.ball.step**2)
+
+
+def _of_bits(subject: Subject) -> Array:
+    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    share = ((one.ball.clip(values) + one.ball.bound) / one.unit) % 1.0
+    trials = len(values) * one.bits * one.probability * (1 - one.probability)
+    return np.asarray(((share * (1 - share)).sum(axis=0) + trials) * one.unit**2)
+
+
+EXACT: dict[type, Callable[[Subject], Array]] = {
+    SignedSymbol: _of_symbols,
+    LaplaceCells: _of_cells,
+    CentralSums: _of_central_sums,
+    VectorSymbol: _of_named_directions,
+    GaussianVectors: _of_noisy_vectors,
+    CentralVectors: _of_noisy_vectors,
+    BitVectors: _of_bits,
+}
+"""Exact variances of `estimates`, rounding included; or their average, where only that is known."""
+
+
+def variances(subject: Subject) -> Array:
+    return EXACT[type(subject.mechanism)](subject)
+
+
+class _Silence:
+    """Words that add no noise where a small word means noise."""
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.full(count, 2**64 - 1, np.uint64)
+
+
+Person = tuple[int, int, float] | float
+"""Key, group and value; or every coordinate of a vector, in bounds."""
+KEYED_PAIRS: list[tuple[Person, Person]] = [
+    ((0, 0, 1.0), (0, 0, 0.0)),
+    ((0, 1, 1.0), (1, 0, 1.0)),
+    ((1, 0, 0.0), (-1, 0, 0.0)),
+    ((0, 2, 0.5), (-1, 0, 1.0)),
+    ((2, 1, 1.0), (3, 0, 0.0)),
+]
+VECTOR_PAIRS: list[tuple[Person, Person]] = [(1.0, -1.0), (9.0, 0.0), (0.3, 0.2)]
+
+
+def _alike(mechanism: Any, person: Person, count: int) -> Any:
+    coins = np.full(count, 12_345, np.uint32)
+    if isinstance(person, float):
+        return BoundedVectors(coins, np.full((count, mechanism.ball.coordinates), person * mechanism.ball.bound))
+    key, group, value = person
+    return KeyedValues(coins, np.full(count, key), np.full(count, group), np.full(count, value))
+
+
+def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count: int, seed: int) -> NDArray[np.int64]:
+    """Return labels of a person's reports: the symbol, or where each cell lies between the pair's own values."""
+    reports = mechanism.randomize(_alike(mechanism, person, count), SeededNoise(seed))
+    if not isinstance(mechanism, LaplaceCells):
+        return np.asarray(reports["symbol"].astype(np.int64))
+    left, right = (mechanism.randomize(_alike(mechanism, one, 1), _Silence())[0] for one in pair)
+    label = np.zeros(count, np.int64)
+    for column in np.flatnonzero(left != right):
+        low, high = sorted((left[column], right[column]))
+        label = 3 * label + (reports[:, column] > low) + (reports[:, column] >= high)
+    return label
