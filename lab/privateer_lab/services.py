@@ -16,7 +16,7 @@ from typing import NoReturn
 import httpx
 
 from privateer.errors import SpecError, Unavailable
-from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
+from privateer.wire.keys import own_key, publish_key
 
 _START_SECONDS = 30.0
 _PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
@@ -197,8 +197,7 @@ def running(
 
 def _sender_key(data: Path) -> Path:
     path = data / "sender.key"
-    make_signing_key(path)
-    publish_key(read_signing_key(path, "--data"), data / "senders" / "sender.pub")
+    publish_key(own_key(path, "--data"), data / "senders" / "sender.pub")
     return path
 
 

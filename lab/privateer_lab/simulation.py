@@ -16,7 +16,7 @@ from privateer.terms import Terms
 from privateer.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
 from privateer_lab.devices import arms_before, scaled, scaled_rewards
-from privateer_lab.environments import Environment, Played, environment_for
+from privateer_lab.environments import Played, environment_for
 from privateer_lab.noise import SeededNoise
 from privateer_lab.parallel import Backend, each
 from privateer_server.schedule import Schedule, Step
