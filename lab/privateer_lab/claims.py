@@ -27,7 +27,7 @@ def _paper_1() -> list[dict[str, Any]]:
             "source": "the paper, eq. (11) and (12), with noise for every bin",
             "claimed_epsilon": 1.0,
             "true_epsilon": account(Pure(1.0)).epsilon(0.0),
-            "why": "the claim is true: Laplace noise of scale 4/epsilon hides two vectors that differ by 4 in L1. It is "
+            "why": "true: Laplace noise of scale 4/epsilon hides two vectors that differ by 4 in L1. It is "
             'what `calibration = "published"` runs',
         },
     ]

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 import httpx
 
 from privateer.errors import SpecError, Unavailable
-from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
+from privateer.wire.keys import own_key, publish_key
 
 _START_SECONDS = 30.0
 _PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
@@ -166,8 +166,7 @@ def running(
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     check_ports(dict(zip(_PORTS, ports, strict=True)))
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
-    make_signing_key(key)
-    publish_key(read_signing_key(key, "--data"), senders / "sender.pub")
+    publish_key(own_key(key, "--data"), senders / "sender.pub")
     at = Services(*(f"http://127.0.0.1:{port}" for port in ports), token, key, Processes(quiet))
     common = {"PRIVATEER_SENDER_KEYS": str(senders)}
     environments = {

@@ -8,7 +8,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import BatchRefused, Unavailable
-from privateer.wire.batch import BatchAnswer, sign_batch, sign_claim
+from privateer.wire.batch import BATCH, BatchAnswer, sign_claim
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.upstream import Upstream
@@ -59,7 +59,7 @@ class Forwarding:
     async def _deliver(self, batch: bytes, experiment: str, is_past: Callable[[], bool]) -> BatchAnswer | None:
         pause = _FIRST_PAUSE
         while True:
-            signature = await asyncio.to_thread(sign_batch, batch, self._key)  # it expires after some minutes
+            signature = await asyncio.to_thread(BATCH.sign, batch, self._key)  # it expires after some minutes
             try:
                 return await self._upstream.deliver(experiment, batch, signature)
             except Unavailable as error:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -159,4 +159,4 @@ async def test_a_shuffler_goes_on_with_the_restored_server(tmp_path: Path) -> No
 
 async def deliver(api: Api, publication: bytes, key: Ed25519PrivateKey) -> Any:
     body = body_of(publication, sealed_reports(publication, 100))
-    return await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: sign_batch(body, key)})
+    return await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, key)})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from privateer_lab.audit.seen import seen_cases
 
 from privateer.errors import TermsRefused
 from privateer.verification import Limits
@@ -12,7 +13,6 @@ from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.run import FALSE_ALARM, Finding, _attacked
-from privateer_lab.audit.seen import seen_cases
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
 

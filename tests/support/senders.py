@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.upload import SENDER_HEADER, sign_upload
+from privateer.wire.upload import UPLOAD
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 TRUSTED = (Path(__file__).with_name("sender.pub"),)
@@ -21,5 +21,5 @@ class Signing(httpx.Auth):
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         """Add the header."""
         if request.method == "POST" and request.url.path.endswith("/reports"):
-            request.headers[SENDER_HEADER] = sign_upload(request.content, KEY)
+            request.headers[UPLOAD.header] = UPLOAD.sign(request.content, KEY)
         yield request

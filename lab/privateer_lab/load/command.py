@@ -15,7 +15,7 @@ from privateer.spec import parse_spec
 from privateer.tables import apply_setting, read_tables
 from privateer.text import printable
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX
-from privateer.wire.keys import make_signing_key, publish_key, read_signing_key
+from privateer.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
 from privateer_lab.load.driver import USERS, LoadResult
 from privateer_lab.load.endpoint import no_url, read_object
@@ -72,8 +72,7 @@ def _sender_key() -> Path | None:
     if not named:
         return _KEY if _KEY.exists() else None
     if published:
-        make_signing_key(Path(named))
-        publish_key(read_signing_key(Path(named), "PRIVATEER_SENDER_KEY"), Path(published))
+        publish_key(own_key(Path(named), "PRIVATEER_SENDER_KEY"), Path(published))
     return Path(named)
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer.errors import NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer.wire.problem import slug_of
-from privateer.wire.upload import SENDER_HEADER, sign_upload
+from privateer.wire.upload import UPLOAD
 from privateer_client.answers import Answer
 from privateer_lab.load.counts import Counts
 from privateer_lab.load.endpoint import Waiting, meet, no_url
@@ -120,7 +120,7 @@ class Wire:
     def _headers(self, body: bytes, people: int) -> dict[str, str]:
         headers = {"Content-Type": MEDIA_TYPE}
         if self.sender is not None and people > 1:
-            headers[SENDER_HEADER] = sign_upload(body, self.sender)
+            headers[UPLOAD.header] = UPLOAD.sign(body, self.sender)
         return headers
 
     async def fetch(self, old: bytes | None) -> bytes | None:

@@ -14,7 +14,7 @@ from privateer.errors import PrivateerError
 from privateer.serving.bodies import Body, announced_upload, read_upload, unchanged
 from privateer.serving.budget import Budget, Reservation
 from privateer.serving.problems import MethodNotAllowed, problem_response
-from privateer.wire.batch import SIGNATURE_HEADER, changed_batch, check_signature, decode_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER, decode_batch
 from privateer.wire.envelope import Envelope, decode_envelope
 from privateer.wire.keys import TrustedKeys
 from privateer_server.accumulator import Delivery
@@ -109,10 +109,10 @@ class BatchesEndpoint(Endpoint):
 
     def _announced(self, request: Request) -> Body:
         signature = request.headers.get(SIGNATURE_HEADER, "")
-        return Body.signed(check_signature(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
+        return Body.signed(BATCH.check(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
 
     async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
-        whole = await room.read(unchanged(request.stream(), body.digest or b"", changed_batch()))
+        whole = await room.read(unchanged(request.stream(), body.digest or b"", BATCH.changed()))
         # A batch may be large: parsing it must not keep the event loop from others.
         return await asyncio.to_thread(decode_batch, whole)
 

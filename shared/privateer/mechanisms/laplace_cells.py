@@ -13,8 +13,8 @@ from privateer.contributions import CellSums, KeyedValues
 from privateer.errors import SpecError
 from privateer.mechanisms.base import Mechanism, check_range, whole
 from privateer.questions import KeyedMeans
-from privateer.sampling.discrete import DIGITS, discrete_laplace
 from privateer.sampling.entropy import NoiseSource
+from privateer.sampling.laplace import DiscreteLaplace
 from privateer.vectors import VectorTotal
 
 UNIT: Final = 256
@@ -22,9 +22,9 @@ UNIT: Final = 256
 _SENSITIVITY: Final = 4
 """L1 change of (rewards, counts) when a person is replaced: one cell of each loses up to 1, another gains up to 1."""
 _EPSILON_MIN: Final = 1e-3
-"""Below it the noise would not fit its digits."""
-_CLAMP: Final = (1 << DIGITS) - 2 * UNIT
-"""Reports are clamped well inside the noise's digits."""
+"""Below it the noise would not fit the clamp."""
+_CLAMP: Final = (1 << 30) - 2 * UNIT
+"""Reports are clamped, far beyond any noise that will ever be drawn."""
 
 
 class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
@@ -40,13 +40,12 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
     Raises
     ------
     SpecError
-        If epsilon is too small for the noise's digits.
+        If epsilon is so small that the noise would not fit the clamp.
 
     Notes
     -----
-    Privacy cost: epsilon-LDP per report: discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
-    between any two people is at most 4. On a grid, so nothing leaks through floating point; what drawing the noise may
-    add to delta is `privateer.sampling.discrete.LAPLACE_COST`, times 1 + e^epsilon, for each cell and quantity.
+    Privacy cost: epsilon-LDP per report, from discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
+    between any two people is at most 4. The noise is drawn exactly and on a grid, so floating point leaks nothing.
     """
 
     pure: ClassVar[bool] = True
@@ -67,9 +66,9 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
         return cls(question.layout, epsilon)
 
     @property
-    def scale(self) -> float:
-        """Scale of the noise, in grid units."""
-        return _SENSITIVITY * UNIT / self.epsilon
+    def scale(self) -> int:
+        """Scale of the noise, in grid units: 4/epsilon, rounded up to a whole number."""
+        return math.ceil(_SENSITIVITY * UNIT / self.epsilon)
 
     @property
     def report_size(self) -> int:
@@ -99,7 +98,7 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
         vectors[who, 0, keys, groups] = np.rint(contributions.values[who] * UNIT).astype(np.int64)
         vectors[who, 1, keys, groups] = UNIT
         flat = vectors.reshape(n, -1)
-        noisy = flat + discrete_laplace(flat.size, self.scale, noise).reshape(flat.shape)
+        noisy = flat + DiscreteLaplace(self.scale).draw(flat.size, noise).reshape(flat.shape)
         return np.asarray(np.clip(noisy, -_CLAMP, _CLAMP), dtype="<i4")
 
     def parse(self, rows: bytes) -> NDArray[np.int32]:

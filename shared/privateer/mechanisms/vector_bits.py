@@ -19,7 +19,7 @@ from privateer.accounting.published import published_bits
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import BatchRefused, SpecError
 from privateer.mechanisms.base import Mechanism, check_range, whole
-from privateer.sampling.discrete import binomial
+from privateer.sampling.binomial import binomial
 from privateer.sampling.entropy import NoiseSource
 from privateer.vectors import Array, Ball, VectorTotal
 

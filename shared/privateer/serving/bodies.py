@@ -12,7 +12,7 @@ from privateer.serving.budget import Reservation, too_large
 from privateer.serving.peer import peer
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.signature import Announcement
-from privateer.wire.upload import SENDER_HEADER, changed_upload, check_sender
+from privateer.wire.upload import UPLOAD
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def announced_upload(request: Request, most: int, senders: TrustedKeys, now: flo
     TooLarge
         If it has more than ``most`` bytes.
     """
-    signature = request.headers.get(SENDER_HEADER)
+    signature = request.headers.get(UPLOAD.header)
     if signature is None:
         return Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
-    return Body.signed(check_sender(signature, senders.by_id(), now), most)
+    return Body.signed(UPLOAD.check(signature, senders.by_id(), now), most)
 
 
 async def read_upload(request: Request, body: Body, room: Reservation) -> bytearray:
@@ -95,7 +95,7 @@ async def read_upload(request: Request, body: Body, room: Reservation) -> bytear
         As `Reservation.read`.
     """
     chunks = request.stream()
-    return await room.read(unchanged(chunks, body.digest, changed_upload()) if body.digest else chunks)
+    return await room.read(unchanged(chunks, body.digest, UPLOAD.changed()) if body.digest else chunks)
 
 
 async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: PrivateerError) -> AsyncIterator[bytes]:

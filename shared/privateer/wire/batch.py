@@ -9,11 +9,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from privateer.errors import BatchRefused
 from privateer.wire.envelope import Envelope
-from privateer.wire.signature import SECONDS_APART, Announcement, sign, verify
+from privateer.wire.signature import Announcement, Purpose
 
 SIGNATURE_HEADER: Final = "privateer-signature"
-_PURPOSE: Final = b"privateer/batch/2\0"
-_CLAIM: Final = b"privateer/claim/1\0"
+_REMEDY: Final = "give the server the shuffler's public key, and correct both clocks"
+BATCH: Final = Purpose(b"privateer/batch/2\0", SIGNATURE_HEADER, "batch", "shuffler", BatchRefused, _REMEDY)
+_CLAIM: Final = Purpose(b"privateer/claim/1\0", SIGNATURE_HEADER, "claim", "shuffler", BatchRefused, _REMEDY)
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
@@ -32,34 +33,9 @@ class BatchAnswer(msgspec.Struct, frozen=True):
     closed: bool
 
 
-def sign_batch(body: bytes, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """Return the signature header of an encoded envelope that holds a whole permuted batch.
-
-    Parameters
-    ----------
-    now
-        Seconds since 1970; default: by the system's clock.
-    """
-    return sign(_PURPOSE, body, key, now)
-
-
-def check_signature(text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-    """Return what a signature header says about the batch that follows.
-
-    Raises
-    ------
-    BatchRefused
-        If no trusted shuffler signed it, or not within five minutes of ``now``.
-    """
-    announced = verify(_PURPOSE, text, keys, now)
-    if announced is None:
-        raise _unsigned("batch")
-    return announced
-
-
 def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None) -> str:
     """Return the signature header of a shuffler's claim of an experiment: no other one then takes its reports."""
-    return sign(_CLAIM, experiment.encode(), key, now)
+    return _CLAIM.sign(experiment.encode(), key, now)
 
 
 def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
@@ -70,23 +46,10 @@ def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey]
     BatchRefused
         If no trusted shuffler signed the claim of this experiment, or not within five minutes of ``now``.
     """
-    announced = verify(_CLAIM, text, keys, now)
-    if announced is None or announced.digest != hashlib.sha256(experiment.encode()).digest():
-        raise _unsigned("claim")
+    announced = _CLAIM.check(text, keys, now)
+    if announced.digest != hashlib.sha256(experiment.encode()).digest():
+        raise _CLAIM.unsigned()
     return announced
-
-
-def _unsigned(what: str) -> BatchRefused:
-    return BatchRefused(
-        f"the {what} is not signed by a trusted shuffler within {SECONDS_APART} seconds",
-        field=SIGNATURE_HEADER,
-        remedy="give the server the shuffler's public key, and correct both clocks",
-    )
-
-
-def changed_batch() -> BatchRefused:
-    """Return the refusal of a body that is not the one that was signed."""
-    return BatchRefused("the batch is not the one that was signed", field=SIGNATURE_HEADER, remedy="send it again")
 
 
 def decode_batch(body: bytes | bytearray) -> Envelope:

@@ -21,7 +21,7 @@ def signing_key_id(key: Ed25519PublicKey) -> str:
 
 
 def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """Return the private key in a file that `make_signing_key` wrote.
+    """Return the private key in a file that `own_key` wrote.
 
     Raises
     ------
@@ -38,21 +38,16 @@ def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
         ) from None
 
 
-def make_signing_key(path: Path) -> None:
-    """Write a new private key (mode 0600), unless the file exists."""
-    if not path.exists():
-        _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
-
-
 def own_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """Return the private key in a file, and make it first if there is no file.
+    """Return the private key in a file. If there is no file, make one with a new key (mode 0600).
 
     Raises
     ------
     SpecError
         Naming ``field``, if the file cannot be read or holds no key.
     """
-    make_signing_key(path)
+    if not path.exists():
+        _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
     return read_signing_key(path, field)
 
 

@@ -10,6 +10,7 @@ from privateer.contributions import KeyedValues
 from privateer.errors import OutOfRange, SpecError
 from privateer.mechanisms import laplace_cells
 from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.sampling.laplace import DiscreteLaplace
 from privateer_lab.noise import SeededNoise
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536]], np.uint32)
@@ -42,25 +43,21 @@ def test_people_without_a_key_send_noise_alone():
     assert (np.abs(reports.mean(axis=0)) < 6 * math.sqrt(2) * mechanism.scale / 200).all()
 
 
-def test_the_l1_sensitivity_is_the_scales():
+def test_the_l1_sensitivity_is_the_scales(monkeypatch):
     """Two people differ by at most scale * epsilon on the grid: one cell each of rewards and counts, both ways."""
-
-    class Silence:
-        def words(self, count):
-            return np.full(count, 2**64 - 1, np.uint64)
-
+    monkeypatch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: np.zeros(count, np.int64))
     mechanism = cells(0.7)
-    left = mechanism.randomize(people(1, 0, 1, 1.0), Silence()).astype(int)
+    left = mechanism.randomize(people(1, 0, 1, 1.0), SeededNoise(1)).astype(int)
     worst = 0
     for key, group, value in [(0, 0, 1.0), (1, 1, 1.0), (0, 1, 0.0), (-1, 0, 1.0)]:
-        right = mechanism.randomize(people(1, key, group, value), Silence()).astype(int)
+        right = mechanism.randomize(people(1, key, group, value), SeededNoise(1)).astype(int)
         worst = max(worst, int(np.abs(left - right).sum()))
-    assert worst == pytest.approx(mechanism.scale * 0.7)
+    assert (mechanism.scale - 1) * 0.7 < worst <= mechanism.scale * 0.7
 
 
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 16.0])
-def test_the_tail_beyond_the_clamp_and_the_digits_is_negligible(epsilon):
-    """Noise of finitely many digits is not Laplace at its end: that must be out of reach, or epsilon refused."""
+def test_the_tail_beyond_the_clamp_is_negligible(epsilon):
+    """Clamped noise is not Laplace at its end: that must be out of reach, or epsilon refused."""
     try:
         scale = cells(epsilon).scale
     except SpecError:
@@ -69,15 +66,11 @@ def test_the_tail_beyond_the_clamp_and_the_digits_is_negligible(epsilon):
     assert math.exp(-laplace_cells._CLAMP / scale) < 1e-12
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_reports_are_clamped(epsilon):
-    class Loud:
-        def words(self, count):
-            words = np.zeros(count, np.uint64)
-            words[count // 2 :] = np.uint64(2**64 - 1)
-            return words
-
-    reports = cells(epsilon).randomize(people(3), Loud())
+@pytest.mark.parametrize("loud", [-(2**40), 2**40])
+def test_reports_are_clamped(monkeypatch, loud):
+    monkeypatch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: np.full(count, loud))
+    epsilon = 1.0
+    reports = cells(epsilon).randomize(people(3), SeededNoise(1))
     assert (np.abs(reports.astype(int)) <= laplace_cells._CLAMP).all()
     assert cells(epsilon).parse(reports.tobytes()).tolist() == reports.tolist()
 

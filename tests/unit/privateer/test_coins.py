@@ -1,4 +1,4 @@
-"""Slots: a bijective mix, uniform and independent signs, buckets and groups, exact thresholds."""
+"""Coins: a bijective mix, uniform and independent signs, buckets and groups, exact thresholds."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def flat_layout(keys: int, groups: int, seed: int = 7) -> Layout:
     return Layout(seed, np.tile(edges.astype(np.uint32), (keys, 1)))
 
 
-def draw_slots(count: int = DRAWS, seed: int = 1) -> np.ndarray:
+def draw_coins(count: int = DRAWS, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 2**32, count, dtype=np.uint32)
 
 
@@ -54,13 +54,13 @@ def test_mix_flips_half_of_the_bits():
 @pytest.mark.parametrize("buckets", [1, 2, 3, 8, 100, 1024])
 def test_buckets_are_uniform(buckets):
     layout = flat_layout(3, 2)
-    chosen = bucket(layout.hashes(draw_slots(), np.array([2])), buckets)
+    chosen = bucket(layout.hashes(draw_coins(), np.array([2])), buckets)
     assert fits(np.bincount(chosen, minlength=buckets), np.full(buckets, DRAWS / buckets))
 
 
 def test_signs_are_fair_at_every_key():
     layout = flat_layout(50, 2)
-    signs = sign(layout.hashes(draw_slots(20_000)[:, None], np.arange(50)[None, :]))
+    signs = sign(layout.hashes(draw_coins(20_000)[:, None], np.arange(50)[None, :]))
     assert set(np.unique(signs)) == {-1, 1}
     for column in signs.T:
         assert fits([(column > 0).sum(), (column < 0).sum()], [10_000, 10_000])
@@ -70,7 +70,7 @@ def test_groups_follow_their_shares():
     edges = np.array([[0, 1000, 40_000], [65_536, 65_536, 65_536], [1, 2, 65_535]], np.uint32)
     layout = Layout(11, edges)
     keys = np.arange(3)
-    groups = layout.group(layout.hashes(draw_slots()[:, None], keys[None, :]), keys[None, :])
+    groups = layout.group(layout.hashes(draw_coins()[:, None], keys[None, :]), keys[None, :])
     for key in keys:
         assert fits(np.bincount(groups[:, key], minlength=4), DRAWS * layout.shares[key])
 
@@ -95,7 +95,7 @@ def parts(hashes: np.ndarray, layout: Layout, key: int) -> dict[str, np.ndarray]
 
 def test_parts_of_a_hash_are_independent():
     layout = flat_layout(4, 3)
-    found = parts(layout.hashes(draw_slots(), np.array([3])), layout, 3)
+    found = parts(layout.hashes(draw_coins(), np.array([3])), layout, 3)
     assert independent(found["sign"], found["bucket"])
     assert independent(found["sign"], found["group"])
     assert independent(found["bucket"], found["group"])
@@ -104,8 +104,8 @@ def test_parts_of_a_hash_are_independent():
 @pytest.mark.parametrize(("left", "right"), [(0, 1), (0, 2), (1, 1024), (5, 4101), (3, 131_071)])
 def test_keys_are_independent(left, right):
     layout = flat_layout(131_072, 3)
-    a = parts(layout.hashes(draw_slots(), np.array([left])), layout, left)
-    b = parts(layout.hashes(draw_slots(), np.array([right])), layout, right)
+    a = parts(layout.hashes(draw_coins(), np.array([left])), layout, left)
+    b = parts(layout.hashes(draw_coins(), np.array([right])), layout, right)
     for one in a.values():
         for other in b.values():
             assert independent(one, other)
@@ -114,7 +114,7 @@ def test_keys_are_independent(left, right):
 def test_products_of_signs_over_three_keys_are_fair():
     """Pairwise independence is not enough: the product of three keys' signs would show a linear mix."""
     layout = flat_layout(64, 2)
-    signs = sign(layout.hashes(draw_slots(50_000)[:, None], np.arange(64)[None, :]))
+    signs = sign(layout.hashes(draw_coins(50_000)[:, None], np.arange(64)[None, :]))
     rng = np.random.default_rng(3)
     for _ in range(200):
         chosen = rng.choice(64, 3, replace=False)
@@ -124,11 +124,11 @@ def test_products_of_signs_over_three_keys_are_fair():
 
 def test_seeds_are_independent():
     layouts = flat_layout(4, 3, seed=2**63), flat_layout(4, 3, seed=2**63 + 2**40)
-    a, b = (parts(layout.hashes(draw_slots(), np.array([1])), layout, 1) for layout in layouts)
+    a, b = (parts(layout.hashes(draw_coins(), np.array([1])), layout, 1) for layout in layouts)
     assert all(independent(a[name], b[name]) for name in a)
 
 
-def test_consecutive_slots_are_independent():
+def test_consecutive_coins_are_independent():
     layout = flat_layout(4, 3)
     found = parts(layout.hashes(np.arange(DRAWS, dtype=np.uint32), np.array([1])), layout, 1)
     assert all(independent(labels[:-1], labels[1:]) for labels in found.values())
@@ -137,20 +137,20 @@ def test_consecutive_slots_are_independent():
 def test_keys_that_share_a_hash_are_caught():
     """Planted: a hash that ignores the key."""
     layout = flat_layout(4, 3)
-    hashes = layout.hashes(draw_slots(), np.array([1]))
+    hashes = layout.hashes(draw_coins(), np.array([1]))
     labels = parts(hashes, layout, 1)
     assert not independent(labels["sign"], labels["sign"])
 
 
-def test_a_small_table_of_slots_is_caught():
-    """Planted: 256 slots repeat their accidental correlations in every report."""
+def test_a_small_table_of_coins_is_caught():
+    """Planted: 256 coins repeat their accidental correlations in every report."""
     layout = flat_layout(40, 2)
-    few = draw_slots() % np.uint32(256)
+    few = draw_coins() % np.uint32(256)
     signs = (sign(layout.hashes(few[:, None], np.arange(40)[None, :])) + 1) // 2
     assert not all(independent(signs[:, 0], signs[:, key]) for key in range(1, 40))
 
 
-def test_the_whole_range_of_seeds_and_slots_works():
+def test_the_whole_range_of_seeds_and_coins_works():
     for seed in (0, 1, 2**64 - 1):
         layout = flat_layout(2, 2, seed)
         hashes = layout.hashes(np.array([0, 2**32 - 1], np.uint32), np.array([0, 1]))
@@ -166,9 +166,9 @@ def _error_of_sums(bits: int) -> float:
         layout = Layout(int(rng.integers(2**63)), np.full((keys_count, 1), UNIT // 2, np.uint32))
         mechanism = SignedSymbol(layout, 4.0, 1, False)
         keys = rng.integers(0, keys_count, people)
-        slots = rng.integers(0, 2**bits, people, dtype=np.uint32)
-        groups = layout.group(layout.hashes(slots, keys), keys)
-        told = KeyedValues(slots, keys, groups, np.full(people, 0.8))
+        drawn = rng.integers(0, 2**bits, people, dtype=np.uint32)
+        groups = layout.group(layout.hashes(drawn, keys), keys)
+        told = KeyedValues(drawn, keys, groups, np.full(people, 0.8))
         reports = mechanism.randomize(told, SeededNoise(int(rng.integers(2**62))))
         release = mechanism.release(mechanism.add(mechanism.empty(), reports), SeededNoise(0))
         truth = np.bincount(keys, minlength=keys_count)[:, None] * 0.5 * 0.6
@@ -176,7 +176,7 @@ def _error_of_sums(bits: int) -> float:
     return float(np.sqrt(np.mean(squares)))
 
 
-def test_fresh_slots_average_out_and_a_small_table_is_caught():
-    """768 nearly independent squares: six standard errors (chance 1e-9) are 0.15; 256 slots are at 1.7."""
+def test_fresh_coins_average_out_and_a_small_table_is_caught():
+    """768 nearly independent squares: six standard errors (chance 1e-9) are 0.15; 256 coins are at 1.7."""
     assert abs(_error_of_sums(32) - 1) < 0.15
     assert _error_of_sums(8) > 1.5

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer.wire.envelope import pieces
 from privateer.wire.publication import decode_publication
 from tests.support.phased import tables
@@ -30,7 +30,7 @@ async def test_one_persons_bad_messages(api: Api, shuffler_key: Ed25519PrivateKe
     messages = pieces(good, facts.sealed_size) + [BAD[reason](publication) for _ in range(facts.messages)]
     random.Random(3).shuffle(messages)
     body = body_of(publication, messages)
-    answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: sign_batch(body, shuffler_key)})
+    answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)})
     assert answer.json() == {"accepted": facts.batch - 1, "refused": {reason: 1}, "closed": True}
     told = await api.facts()
     assert (told["version"], told["status"], told["refused"]) == (2, "open", {reason: 1})

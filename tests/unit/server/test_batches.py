@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("shuffler_key")
 
 
 async def deliver(api: Api, body: bytes, key: Ed25519PrivateKey) -> httpx.Response:
-    return await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: sign_batch(body, key)})
+    return await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, key)})
 
 
 async def opened(api: Api) -> bytes:
@@ -138,7 +138,7 @@ async def test_unsigned_and_foreign_batches_are_refused(api: Api) -> None:
 async def test_changed_batches_are_refused(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
     first = await opened(api)
     body = body_of(first, sealed_reports(first, 100))
-    signature = sign_batch(body, shuffler_key)
+    signature = BATCH.sign(body, shuffler_key)
     changed = body[:-1] + bytes([body[-1] ^ 1])
     response = await api.client.post("/batches", content=changed, headers={SIGNATURE_HEADER: signature})
     assert_problem(response, 403, "batch-refused")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch, sign_claim
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer.wire.keys import signing_key_id
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
@@ -52,7 +52,7 @@ async def test_batches_of_another_shuffler_are_refused(
     await claim(api, shuffler_key)
     body = body_of(first, sealed_reports(first, 100))
     for key, status in ((other_key, 403), (shuffler_key, 202)):
-        headers = {SIGNATURE_HEADER: sign_batch(body, key)}
+        headers = {SIGNATURE_HEADER: BATCH.sign(body, key)}
         assert (await api.client.post("/batches", content=body, headers=headers)).status_code == status
 
 
@@ -83,7 +83,7 @@ async def test_the_first_batch_claims_and_old_rounds_are_nobodys(
     first = await api.publication()
     for seed, key, status in ((1, shuffler_key, 202), (2, other_key, 409)):
         body = body_of(first, sealed_reports(first, 100, seed))
-        headers = {SIGNATURE_HEADER: sign_batch(body, key)}
+        headers = {SIGNATURE_HEADER: BATCH.sign(body, key)}
         answer = await api.client.post("/batches", content=body, headers=headers)
         assert answer.status_code == status
     assert_problem(answer, 409, "round-closed")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
@@ -66,7 +66,7 @@ async def test_a_batch_that_could_not_be_delivered_still_counts(
     clock.time += 1000
     async with serve() as api:
         assert (await later(api))["version"] == 1
-        headers = {SIGNATURE_HEADER: sign_batch(body, shuffler_key)}
+        headers = {SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)}
         answer = await api.client.post("/batches", content=body, headers=headers)
         assert (answer.status_code, answer.json()["accepted"]) == (202, least)
         assert (await later(api))["status"] == "open"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.certificate import recompute
 from privateer.record_verification import read_certificates
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer.wire.publication import Round, decode_publication
 from privateer_server import rounds
 from privateer_server.accumulator import Accumulator
@@ -208,7 +208,7 @@ REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "privacy.min_bat
 async def deliver(api: Api, key: Ed25519PrivateKey, people: int, seed: int = 0) -> httpx.Response:
     publication = await api.publication()
     batch = body_of(publication, sealed_reports(publication, people, seed))
-    return await api.client.post("/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, key)})
+    return await api.client.post("/batches", content=batch, headers={SIGNATURE_HEADER: BATCH.sign(batch, key)})
 
 
 async def test_a_shuffled_phase_closes_with_its_batch(serve: Serving, shuffler_key: Ed25519PrivateKey) -> None:
@@ -265,7 +265,7 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
         reports[3] = bytes(facts.sealed_size) + reports[3][facts.sealed_size :]
         batch = body_of(publication, reports)
         answer = await api.client.post(
-            "/batches", content=batch, headers={SIGNATURE_HEADER: sign_batch(batch, shuffler_key)}
+            "/batches", content=batch, headers={SIGNATURE_HEADER: BATCH.sign(batch, shuffler_key)}
         )
         assert answer.json() == {"accepted": facts.batch, "refused": {"unopenable": 1}, "closed": True}
         assert (await api.facts())["version"] == 2

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
-from privateer.wire.upload import SENDER_HEADER, sign_upload
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer.wire.upload import UPLOAD
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -62,7 +62,7 @@ async def test_several_reports_need_a_trusted_sender(api: Api, key: Ed25519Priva
     await api.create(SMALL)
     publication = await api.publication()
     body = body_of(publication, sealed_reports(publication, 2))
-    headers = {SENDER_HEADER: sign_upload(body, key)} if key else {}
+    headers = {UPLOAD.header: UPLOAD.sign(body, key)} if key else {}
     answer = await api.client.post("/reports", content=body, headers=headers, auth=lambda request: request)
     assert_problem(answer, 403, "sender-refused")
     assert await api.metric('privateer_reports_refused_total{reason="sender-refused"}') == 1
@@ -74,12 +74,12 @@ async def test_signatures_are_for_one_upload_and_some_minutes(api: Api, change: 
     await api.create(SMALL)
     publication = await api.publication()
     body = body_of(publication, sealed_reports(publication, 2))
-    signature = sign_upload(body, KEY, time.time() - 400 if change == "old" else None)
+    signature = UPLOAD.sign(body, KEY, time.time() - 400 if change == "old" else None)
     if change == "of a batch":
-        signature = sign_batch(body, KEY)
+        signature = BATCH.sign(body, KEY)
     sent = {"body": body[:-1] + b"\0", "longer": body + b"\0"}.get(change, body)
     answer = await api.client.post(
-        "/reports", content=sent, headers={SENDER_HEADER: signature}, auth=lambda request: request
+        "/reports", content=sent, headers={UPLOAD.header: signature}, auth=lambda request: request
     )
     assert answer.status_code == (413 if change == "longer" else 403)
     assert (await api.facts())["accepted"] == 0
@@ -94,7 +94,7 @@ async def test_a_batch_is_refused_before_it_is_read(api: Api, shuffler_key: Ed25
         read.append(1)
         yield b"x"
 
-    for signature in ("", "0" * 128, sign_batch(b"x", KEY), sign_batch(b"x", shuffler_key, time.time() - 400)):
+    for signature in ("", "0" * 128, BATCH.sign(b"x", KEY), BATCH.sign(b"x", shuffler_key, time.time() - 400)):
         headers = {SIGNATURE_HEADER: signature}
         answer = await api.client.post("/batches", content=body(), headers=headers, auth=lambda request: request)
         assert_problem(answer, 403, "batch-refused")

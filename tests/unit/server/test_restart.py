@@ -17,7 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SpecError
-from privateer.wire.batch import SIGNATURE_HEADER, sign_batch
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer.wire.publication import decode_publication
 from privateer_lab.services import free_port
 from privateer_server.algorithms.partition.practical import PartitionLearner
@@ -120,7 +120,7 @@ async def test_failing_to_learn_keeps_a_batch(
         await api.create(SHUFFLED)
         first = await api.publication()
         body = body_of(first, [*sealed_reports(first, 99), os.urandom(70)])
-        headers = {SIGNATURE_HEADER: sign_batch(body, shuffler_key)}
+        headers = {SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)}
         with monkeypatch.context() as broken:
             broken.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
             first_answer = await client.post("/batches", content=body, headers=headers)

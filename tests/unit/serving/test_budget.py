@@ -8,7 +8,7 @@ import pytest
 from privateer.errors import TooLarge, Unavailable
 from privateer.serving.bodies import Body, unchanged
 from privateer.serving.budget import Budget, Reservation
-from privateer.wire.upload import changed_upload
+from privateer.wire.upload import UPLOAD
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
@@ -87,5 +87,5 @@ def test_what_is_announced_is_what_is_reserved() -> None:
 
 async def test_a_changed_body_is_told_at_its_end() -> None:
     room: Reservation = Budget(100).reserve(100, "a", is_trusted=True)
-    with pytest.raises(type(changed_upload())):
-        await room.read(unchanged(chunks(b"12"), bytes(32), changed_upload()))
+    with pytest.raises(type(UPLOAD.changed())):
+        await room.read(unchanged(chunks(b"12"), bytes(32), UPLOAD.changed()))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from privateer.wire.batch import check_signature
+from privateer.wire.batch import BATCH
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Header
 from privateer.wire.keys import own_key, signing_key_id
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of
@@ -27,7 +27,7 @@ async def test_a_full_batch_is_signed_delivered_and_forgotten(shuffler, settings
     assert sorted(shuffler.server.received()) == sorted(reports)
     key = own_key(settings.data / "shuffler.key", "PRIVATEER_DATA").public_key()
     (signature,) = shuffler.server.signatures
-    announced = check_signature(signature, {signing_key_id(key): key}, time.time())
+    announced = BATCH.check(signature, {signing_key_id(key): key}, time.time())
     assert announced.digest == hashlib.sha256(shuffler.server.attempts[0]).digest()
     assert await shuffler.metric("batches_forwarded_total") == 1
     assert await shuffler.metric("reports_forwarded_total") == 5

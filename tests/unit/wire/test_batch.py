@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import BatchRefused, SenderRefused
-from privateer.wire.batch import check_claim, check_signature, decode_batch, sign_batch, sign_claim
+from privateer.wire.batch import BATCH, check_claim, decode_batch, sign_claim
 from privateer.wire.envelope import Envelope, encode_envelope, header_of
 from privateer.wire.keys import signing_key_id
 from privateer.wire.publication import Round
 from privateer.wire.signature import SECONDS_APART
-from privateer.wire.upload import check_sender, sign_upload
+from privateer.wire.upload import UPLOAD
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
@@ -25,7 +25,7 @@ def trusted(*keys):
 
 
 def test_a_signature_announces_the_batch_with_any_trusted_key():
-    announced = check_signature(sign_batch(BODY, KEY, NOW), trusted(OTHER, KEY), NOW)
+    announced = BATCH.check(BATCH.sign(BODY, KEY, NOW), trusted(OTHER, KEY), NOW)
     assert announced.key_id == signing_key_id(KEY.public_key())
     assert (announced.length, announced.digest) == (len(BODY), hashlib.sha256(BODY).digest())
 
@@ -36,26 +36,26 @@ def test_a_batch_may_hold_more_reports_than_a_request():
 
 def test_the_signature_of_a_batch_is_good_for_nothing_else():
     with pytest.raises(BatchRefused):
-        check_signature(sign_upload(BODY, KEY, NOW), trusted(KEY), NOW)
+        BATCH.check(UPLOAD.sign(BODY, KEY, NOW), trusted(KEY), NOW)
     with pytest.raises(SenderRefused):
-        check_sender(sign_batch(BODY, KEY, NOW), trusted(KEY), NOW)
+        UPLOAD.check(BATCH.sign(BODY, KEY, NOW), trusted(KEY), NOW)
 
 
 @pytest.mark.parametrize("keys", [[], [OTHER]])
 def test_an_untrusted_signature_is_refused(keys):
     with pytest.raises(BatchRefused, match="not signed by a trusted shuffler"):
-        check_signature(sign_batch(BODY, KEY, NOW), trusted(*keys), NOW)
+        BATCH.check(BATCH.sign(BODY, KEY, NOW), trusted(*keys), NOW)
 
 
 @pytest.mark.parametrize("apart", [-SECONDS_APART - 1, SECONDS_APART + 1])
 def test_a_signature_of_another_time_is_refused(apart):
-    text = sign_batch(BODY, KEY, NOW)
+    text = BATCH.sign(BODY, KEY, NOW)
     with pytest.raises(BatchRefused, match="within 300 seconds"):
-        check_signature(text, trusted(KEY), NOW + apart)
-    assert check_signature(text, trusted(KEY), NOW + apart - apart // abs(apart))
+        BATCH.check(text, trusted(KEY), NOW + apart)
+    assert BATCH.check(text, trusted(KEY), NOW + apart - apart // abs(apart))
 
 
-SIGNED = sign_batch(BODY, KEY, NOW)
+SIGNED = BATCH.sign(BODY, KEY, NOW)
 
 
 @given(st.integers(0, len(SIGNED) - 1), st.sampled_from("0123456789abcdef.A٣ "))
@@ -63,13 +63,13 @@ def test_a_changed_announcement_is_refused(place, new):
     changed = SIGNED[:place] + new + SIGNED[place + 1 :]
     if changed != SIGNED:
         with pytest.raises(BatchRefused):
-            check_signature(changed, trusted(KEY), NOW)
+            BATCH.check(changed, trusted(KEY), NOW)
 
 
 @given(st.text() | st.binary(max_size=80).map(bytes.hex))
 def test_no_other_text_is_a_signature(text):
     with pytest.raises(BatchRefused):
-        check_signature(text, trusted(KEY), NOW)
+        BATCH.check(text, trusted(KEY), NOW)
 
 
 @given(st.binary(max_size=200))
@@ -84,7 +84,7 @@ def test_a_claim_names_its_signer_and_its_experiment():
     assert (claimed.key_id, claimed.signed_at) == (signing_key_id(KEY.public_key()), int(NOW))
     for experiment, signature in (
         ("summer", sign_claim("spring", KEY, NOW)),
-        ("spring", sign_batch(b"spring", KEY, NOW)),
+        ("spring", BATCH.sign(b"spring", KEY, NOW)),
         ("spring", sign_claim("spring", KEY, NOW - SECONDS_APART - 1)),
     ):
         with pytest.raises(BatchRefused):
