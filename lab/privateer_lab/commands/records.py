@@ -113,7 +113,11 @@ def ledger(
     if not 0 <= delta < 1:
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     payments, waiting = _held(path or default_path())
-    rows = [_jsonable(vars(one)) | {"waiting": one.experiment in waiting} for one in payments]
+    rows: list[dict[str, Any]] = [
+        {name: finite(value) if isinstance(value, float) else value for name, value in vars(one).items()}
+        | {"waiting": one.experiment in waiting}
+        for one in payments
+    ]
     by_server = {one.server: [other for other in payments if other.server == one.server] for one in payments}
     servers = {server: _sums(paid) for server, paid in by_server.items()}
     composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
@@ -152,10 +156,6 @@ def _date(day: int) -> str:
 def _sums(payments: list[Payment]) -> dict[str, float | None]:
     """Return the sums that the ledger's limits are compared with."""
     return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
-
-
-def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:
