@@ -1,4 +1,4 @@
-"""What the papers claim, beside what our accountant says."""
+"""Privacy claims of the papers, next to the results of our accountant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from privateer.accounting.published import published_bits
 
 
 def claims_of(paper: int) -> list[dict[str, Any]]:
-    """Claims of a paper, 1 to 5, each with its source and the truth; epsilons of None are infinite."""
+    """Return the claims of a paper, 1 to 5, each with its source and the truth. An epsilon of None is infinite."""
     return _CLAIMS[paper]()
 
 
@@ -20,15 +20,15 @@ def _paper_1() -> list[dict[str, Any]]:
             "source": "the authors' public code",
             "claimed_epsilon": 1.0,
             "true_epsilon": None,
-            "why": "noise is drawn only for bins on the person's own path: a report shows which bin that is",
+            "why": "noise is drawn only for bins on the person's own path, so a report shows which bin that is",
         },
         {
             "claim": "LDPMAB is epsilon-LDP",
             "source": "the paper, eq. (11) and (12), with noise for every bin",
             "claimed_epsilon": 1.0,
             "true_epsilon": account(Pure(1.0)).epsilon(0.0),
-            "why": "Laplace noise of scale 4/epsilon on two vectors that differ by at most 4 in L1: true, and what "
-            '`calibration = "published"` runs',
+            "why": "the claim is true: Laplace noise of scale 4/epsilon hides two vectors that differ by 4 in L1. It is "
+            'what `calibration = "published"` runs',
         },
     ]
 
@@ -42,7 +42,7 @@ def _classic(epsilon: float, delta: float, source: str) -> dict[str, Any]:
         "claimed_delta": delta,
         "true_delta": curve.delta(epsilon),
         "true_epsilon": curve.epsilon(delta),
-        "why": "the classic calibration is proved for epsilon below 1 alone",
+        "why": "the classic calibration is proved only for epsilon below 1",
     }
 
 
@@ -58,8 +58,8 @@ def _paper_3() -> list[dict[str, Any]]:
             "claimed_epsilon": 1.0,
             "claimed_delta": 1e-6,
             "true_epsilon": None,
-            "why": "S0 is thresholded without noise and the estimate's sensitivity is nowhere bounded: one person "
-            "at the threshold changes what is published with a chance near 1/2",
+            "why": "S0 is thresholded without noise, and the sensitivity of the estimate is not bounded: one person "
+            "at the threshold changes the publication with a probability near 1/2",
         }
     ]
 
@@ -71,7 +71,7 @@ def _paper_4() -> list[dict[str, Any]]:
             "source": "randomised epoch lengths and two noisy means use epsilon each",
             "claimed_epsilon": 1.0,
             "true_epsilon": account(Repeated(Pure(1.0), 3)).epsilon(0.0),
-            "why": "a replaced context moves the person from one bin to another: length and means of both change",
+            "why": "a replaced context moves the person to another bin, so the length and the means of both change",
         }
     ]
 
@@ -91,7 +91,7 @@ def _paper_5() -> list[dict[str, Any]]:
                 "true_epsilon_at_1e-6": curve.epsilon(1e-6),
                 "true_epsilon_at_1e-6_in_l2_by_the_normal_limit": gaussian_epsilon(1e-6, bits.standard_deviation),
                 "bits_per_person_and_coordinate": bits.bits,
-                "why": "true, and hundreds of times noisier than the promise needs",
+                "why": "the claim is true, but the noise is hundreds of times what the promise needs",
             }
         )
     return rows

@@ -1,18 +1,18 @@
-"""Time as a dependency, so that tests own it."""
+"""Clocks, so that tests can set the time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time of day, and the time that has passed."""
+    """A clock for the time of day, and one for the time that has passed."""
 
     def now(self) -> float:
-        """Seconds since the epoch. Somebody may set this clock, forwards or backwards."""
+        """Return seconds since 1970. Somebody may set this clock, forwards or backwards."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since a moment that stays the same while the process runs; nobody can set this clock."""
+        """Return seconds since a moment that stays the same while the process runs. Nobody can set this clock."""
         ...
 
 
@@ -20,9 +20,9 @@ class SystemClock:
     """The machine's clocks."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since 1970."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds since some moment before the process began."""
+        """Return seconds since some moment before the process began."""
         return time.monotonic()

@@ -1,4 +1,4 @@
-"""Frozen dataclasses with numpy arrays to msgpack and back: policies, learner states, totals and releases."""
+"""Dataclasses and structs with numpy arrays to msgpack and back: policies, learner states, totals and releases."""
 
 import math
 import re
@@ -11,10 +11,10 @@ from privateer.errors import Malformed
 
 T = TypeVar("T")
 _DTYPE: Final = re.compile(r"[<|][biuf]\d")
-"""Little-endian numbers and booleans; numpy would evaluate other strings, or make objects of them."""
+"""Little-endian numbers and booleans. Of other strings numpy might make objects."""
 _AXES_MAX: Final = 8
 _EMPTY_MAX: Final = 1 << 16
-"""Longest axis of an array without bytes: nothing is to be made for each of its rows."""
+"""Longest axis of an array without bytes, so that a few bytes cannot ask for many rows."""
 
 
 def _encode(value: Any) -> Any:
@@ -30,28 +30,28 @@ def _decode(kind: type, value: Any) -> Any:
 
 
 def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray[Any, Any]:
-    """An array whose shape is that of its bytes; the axes of an empty one are short."""
+    """Return an array, if its shape fits its bytes and the axes of an empty one are short."""
     if not _DTYPE.fullmatch(dtype):
-        raise ValueError("no such kind of array travels")
+        raise ValueError("arrays of this kind are not allowed")
     kind = np.dtype(dtype)
     longest = max(len(data), _EMPTY_MAX)
     if len(shape) > _AXES_MAX or not all(type(length) is int and 0 <= length <= longest for length in shape):
-        raise ValueError("no such shape")
+        raise ValueError("the shape is not possible")
     if math.prod(shape) * kind.itemsize != len(data):
-        raise ValueError("the bytes are not those of the shape")
+        raise ValueError("the bytes do not fit the shape")
     flat = np.frombuffer(data, dtype=kind)
     if kind == np.bool_ and flat.view(np.uint8).max(initial=0) > 1:
-        raise ValueError("truth is 0 or 1")
+        raise ValueError("a boolean is 0 or 1")
     return flat.reshape(shape)
 
 
 def encode(value: Any) -> bytes:
-    """Serialize a dataclass; arrays keep dtype and shape."""
+    """Serialize a dataclass or struct. Arrays keep dtype and shape."""
     return msgspec.msgpack.encode(value, enc_hook=_encode)
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """Parse what `encode` made of a ``kind``.
+    """Parse a ``kind`` that `encode` serialized.
 
     Raises
     ------
@@ -63,4 +63,4 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
-        raise Malformed(f"not a serialized {kind.__name__}", remedy="fetch it again") from error
+        raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error

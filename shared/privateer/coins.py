@@ -18,12 +18,12 @@ COIN_BITS: Final = 32
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
 _BLOCK: Final = 1 << 18
-"""(coins, key) pairs hashed at a time; keeps the working set in the processor's cache."""
+"""Number of (coins, key) pairs hashed at a time, so that the working set stays in the processor's cache."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finalizer (Steele, Lea and Flood 2014): a bijection of 64-bit words that spreads every bit."""
+    """Apply SplitMix64's finalizer (Steele, Lea and Flood 2014), a bijection of 64-bit words that spreads every bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
@@ -31,7 +31,7 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The public plan of a round's reports: keys, and how coins spread over the groups of each key.
+    """The public plan of a round's reports: its keys, and how coins spread over the groups of each key.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Layout:
         return np.diff(edges, axis=1) / UNIT
 
     def hashes(self, coins: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
-        """64 public bits per (coins, key); the arguments broadcast."""
+        """Return 64 public bits for each (coins, key). The arguments broadcast."""
         left = mix((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
         return mix(left ^ self._key_words[keys])
 
@@ -83,7 +83,7 @@ class Layout:
         return mix(np.arange(1, self.keys + 1, dtype=np.uint64) * _GOLDEN)
 
     def count(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """How many coins fall into each group of each key, shape (keys, groups)."""
+        """Count the coins that fall into each group of each key, shape (keys, groups)."""
         counts = np.zeros((self.keys, self.groups), np.int64)
         keys = np.arange(self.keys)
         step = max(1, _BLOCK // max(1, self.keys))
@@ -94,7 +94,7 @@ class Layout:
         return counts
 
     def group(self, hashes: NDArray[np.uint64], keys: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Group of each hash at its key."""
+        """Return the group of each hash at its key."""
         low = (hashes & np.uint64(UNIT - 1)).astype(np.uint32)
         group = np.zeros(np.broadcast_shapes(hashes.shape, keys.shape), dtype=np.int64)
         for column in range(self.groups - 1):
@@ -103,11 +103,11 @@ class Layout:
 
 
 def sign(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Public random sign, 1 or -1, of each hash."""
+    """Return the public random sign, 1 or -1, of each hash."""
     return 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)
 
 
 def bucket(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
-    """Public random bucket, 0..buckets-1, of each hash; bits apart from those of sign and group."""
+    """Return the public random bucket, 0..buckets-1, of each hash, from bits that sign and group do not use."""
     middle = (hashes >> np.uint64(24)) & np.uint64(0xFFFFFFFF)
     return ((middle * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)

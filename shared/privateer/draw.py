@@ -1,4 +1,4 @@
-"""Who is asked when: a public draw without replacement, which everybody can repeat from its seed."""
+"""The public draw of the people whom a round asks, without replacement. Everybody can repeat it from its seed."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,65 +37,38 @@ class Draw:
     places: int
 
     def asked(self) -> NDArray[np.int64]:
-        """Return the numbers of the people whom the round asks, shape (places,).
+        """Return the numbers of the people whom the round asks, shape (places,), in the order of their places.
 
         Raises
         ------
         SpecError
             If the population is smaller than ``start + places``.
         """
-        return drawn(self.seed, self.people, self.start, self.places)
+        end = self.start + self.places
+        if not 0 <= self.start <= end <= self.people:
+            detail = f"there are {self.people} people, but {end} are to be asked"
+            raise SpecError(detail, field="experiment.people", remedy="raise it")
+        return _order(self.seed, self.people)[self.start : end]
 
     def asks(self, number: int) -> bool:
-        """Whether the round asks the person of that number. A device finds this out by itself."""
-        return 0 <= place(self.seed, self.people, number) - self.start < self.places
-
-
-def drawn(seed: int, people: int, start: int, count: int) -> NDArray[np.int64]:
-    """The people at places ``start`` to ``start + count`` of a random order of 0 to ``people`` - 1, shape (count,).
-
-    One seed is one order: draws at places apart have no person in common, which parallel composition relies on.
-
-    Parameters
-    ----------
-    seed
-        Public, 64 bits.
-    people
-        At least ``start + count``.
-
-    Raises
-    ------
-    SpecError
-        If there are not so many people.
-    """
-    if not 0 <= start <= start + count <= people:
-        raise SpecError(
-            f"{people} people, {start + count} are to be asked", field="experiment.people", remedy="raise it"
-        )
-    return _order(seed, people)[start : start + count]
-
-
-def place(seed: int, people: int, number: int) -> int:
-    """The place of one person in that order: what a device finds out without putting everybody in order.
-
-    Parameters
-    ----------
-    number
-        Of the person, 0 to ``people`` - 1.
-    """
-    own = _hashes(seed, number, number + 1)[0]
-    starts = range(0, people, _BLOCK)
-    return sum(int(np.count_nonzero(_hashes(seed, start, min(people, start + _BLOCK)) < own)) for start in starts)
+        """Whether the round asks the person of that number, from 0. A device finds this out by itself."""
+        # It counts how many come before, which takes less memory than putting everybody in order.
+        own = _hashes(self.seed, number, number + 1)[0]
+        place = 0
+        for first in range(0, self.people, _BLOCK):
+            others = _hashes(self.seed, first, min(self.people, first + _BLOCK))
+            place += int(np.count_nonzero(others < own))
+        return self.start <= place < self.start + self.places
 
 
 @lru_cache(maxsize=4)
 def _order(seed: int, people: int) -> NDArray[np.int64]:
-    """People by their hashes."""
+    """Sort people by their hashes."""
     order = np.argsort(_hashes(seed, 0, people)).astype(np.int64)
     order.flags.writeable = False
     return order
 
 
 def _hashes(seed: int, first: int, end: int) -> NDArray[np.uint64]:
-    """Of the numbers from ``first`` up to ``end``; SplitMix64 is a bijection, so that no two are alike."""
+    """Hash the numbers from ``first`` to ``end`` - 1. SplitMix64 is a bijection, so no two hashes are equal."""
     return mix(np.arange(first, end, dtype=np.uint64) ^ mix(np.full(1, seed, np.uint64)))

@@ -1,33 +1,4 @@
-"""Every error that Privateer raises on purpose.
-
-::
-
-    PrivateerError
-    ├── SpecError            spec-invalid            a spec, setting or argument misses its constraint
-    ├── InputError           input-invalid           a context or reward that the device cannot use
-    ├── TermsRefused         terms-refused           a device will not take part on these terms
-    ├── BudgetExceeded       budget-exceeded         the device's ledger does not allow the report
-    ├── AlreadyReported      already-reported        this device has contributed to the experiment
-    ├── ReportRefused    (a report turned away at a door, counted by its slug)
-    │   ├── Malformed        malformed-report        not an envelope
-    │   ├── WrongSize        wrong-size              not a whole number of sealed reports of the round's size
-    │   ├── WrongKey         wrong-key               sealed to another key than the round's
-    │   ├── WrongDigest      wrong-digest            made for another publication of the same version
-    │   ├── RoundClosed      round-closed            the version no longer takes reports
-    │   ├── RoundUnknown     round-unknown           a version that was never published
-    │   ├── Unopenable       unopenable              decryption failed
-    │   ├── OutOfRange       out-of-range            opened, but no report of the round's mechanism
-    │   ├── DuplicateReport  duplicate-report        the report's id was counted before
-    │   ├── WrongDoor        wrong-endpoint              a report for the shuffler at the server, or the reverse
-    │   └── SenderRefused    sender-refused          several people's reports without a trusted sender's signature
-    ├── BatchRefused         batch-refused           a batch or claim that fails its signature, size, round or shuffler
-    ├── NotFound             not-found               no such experiment, version or page
-    ├── Conflict             conflict                another experiment has the name, or another shuffler the experiment
-    ├── Unauthorized         unauthorized            the admin token is missing or wrong
-    ├── BadRequest           bad-request             not a request that the service reads
-    ├── TooLarge             too-large               a body above the door's limit
-    │   └── HeadersTooLarge  headers-too-large       headers above the service's limit
-    └── Unavailable          unavailable             a service that cannot answer now; try again
+"""Every error that Privateer raises on purpose. docs/problems.md lists them with their remedies.
 
 A message names the field, its constraint and the remedy, and never carries a context, arm, reward or raw value.
 """
@@ -71,7 +42,7 @@ class SpecError(PrivateerError):
 
 
 class InputError(PrivateerError):
-    """A context or reward that the device cannot use; names the feature, never its value."""
+    """The device cannot use a context or reward. The message names the feature, never its value."""
 
     slug, title, status = "input-invalid", "Invalid input", 422
 
@@ -83,19 +54,19 @@ class TermsRefused(PrivateerError):
 
 
 class BudgetExceeded(PrivateerError):
-    """The report would overrun the device's budget; the message states spent, asked and limit."""
+    """The report would exceed the device's budget. The message states what is spent, the cost and the limit."""
 
     slug, title, status = "budget-exceeded", "Budget exceeded", 403
 
 
 class AlreadyReported(PrivateerError):
-    """The device has contributed to the experiment and will not do so again."""
+    """The device has reported to the experiment, and will not do so again."""
 
     slug, title, status = "already-reported", "Already reported", 409
 
 
 class ReportRefused(PrivateerError):
-    """A report turned away at a door; counted by its slug."""
+    """An endpoint refuses a report. It counts the refusal by its slug."""
 
     slug, title, status = "report-refused", "Report refused", 400
 
@@ -137,19 +108,19 @@ class RoundUnknown(ReportRefused):
 
 
 class Unopenable(ReportRefused):
-    """Decryption failed."""
+    """Decrypting the report failed."""
 
     slug, title, status = "unopenable", "Report does not open", 400
 
 
 class OutOfRange(ReportRefused):
-    """Opened, but not a report that the round's mechanism can produce."""
+    """The report opened, but the round's mechanism cannot produce it."""
 
     slug, title, status = "out-of-range", "Not a report of this mechanism", 400
 
 
 class DuplicateReport(ReportRefused):
-    """The report's id was counted before."""
+    """A report with this id was counted before."""
 
     slug, title, status = "duplicate-report", "Duplicate report", 409
 
@@ -161,19 +132,19 @@ class WrongEndpoint(ReportRefused):
 
 
 class SenderRefused(ReportRefused):
-    """Several people's reports in a body that no trusted sender signed."""
+    """A body has several people's reports, but no trusted sender signed it."""
 
     slug, title, status = "sender-refused", "Sender refused", 403
 
 
 class BatchRefused(PrivateerError):
-    """A batch or a claim that fails its signature, size, round or shuffler."""
+    """A batch or claim has a wrong signature, size, round or shuffler."""
 
     slug, title, status = "batch-refused", "Batch refused", 403
 
 
 class NotFound(PrivateerError):
-    """No such experiment, version or page."""
+    """There is no such experiment, version or page."""
 
     slug, title, status = "not-found", "Not found", 404
 
@@ -191,24 +162,24 @@ class Unauthorized(PrivateerError):
 
 
 class BadRequest(PrivateerError):
-    """Not a request that the service reads."""
+    """The service cannot read the request."""
 
     slug, title, status = "bad-request", "Bad request", 400
 
 
 class TooLarge(PrivateerError):
-    """A body above the door's limit."""
+    """The body is larger than the endpoint's limit."""
 
     slug, title, status = "too-large", "Body too large", 413
 
 
 class HeadersTooLarge(TooLarge):
-    """Headers above the service's limit."""
+    """The headers are larger than the service's limit."""
 
     slug, title, status = "headers-too-large", "Headers too large", 431
 
 
 class Unavailable(PrivateerError):
-    """A service that cannot answer now; the same request may succeed later."""
+    """The service cannot answer now. The same request may succeed later."""
 
     slug, title, status = "unavailable", "Unavailable", 503

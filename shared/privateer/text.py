@@ -1,6 +1,6 @@
-"""Text that others wrote, made fit for a screen."""
+"""Text from strangers, made safe for a terminal."""
 
 
 def printable(text: str) -> str:
-    """The text on one line, and without what would steer a terminal."""
+    """Return the text on one line, without characters that control a terminal."""
     return "".join(one if one.isprintable() else "?" for one in text)

@@ -1,4 +1,4 @@
-"""What the page on phased elimination tells to type works, through services."""
+"""What the page on phased elimination has readers type works, through services."""
 
 import json
 import os
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 
-from privateer.phased import PhasedSpec
+from privateer.algorithms.phased import PhasedSpec
 from privateer_lab.services import free_port, running
-from privateer_lab.specs import load_any_spec
+from privateer_lab.specs import load_spec
 from tests.docs.test_readme import blocks, execute, run_snippet
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_every_key_is_documented() -> None:
 
 
 def test_the_figures_of_the_page_are_those_of_the_example() -> None:
-    spec = load_any_spec(ROOT / "examples" / "stations.toml", [])
+    spec = load_spec(ROOT / "examples" / "stations.toml", [])
     assert isinstance(spec, PhasedSpec)
     asked = sum(spec.clients(phase) for phase in range(1, spec.phases + 1))
     assert f"{asked:,} people in {spec.phases} phases" in PAGE

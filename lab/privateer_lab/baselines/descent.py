@@ -25,14 +25,8 @@ class Descent(Baseline):
 
     Han, Liang, Wang and Zhang, *Generalized linear bandits with local differential privacy* (NeurIPS 2021), Algorithm
     2 with the update (6): after a warm start in which arms are dealt in turn, everybody plays the arm of the largest
-    estimate, and reports a gradient for every arm, which is 0 for those not played. Where we depart:
-
-    - their l2-ball mechanism sends each arm's gradient at epsilon/2. We send all arms' in one vector of the same
-      length at epsilon, by the library's best mechanism: far less noise for the same promise;
-    - a round's people share a model, and their gradients are summed;
-    - there is no elimination after the warm start (line 14), whose gap h nobody knows; their code has none either;
-    - steps are 1 / (lambda (people + 2000)), lambda = 1 / (4 arms (d + 1)): about the curvature of the loss for
-      uniform features, which the paper leaves open.
+    estimate, and reports a gradient for every arm, which is 0 for those not played. A round's people share a model,
+    and their gradients are summed. docs/baselines.md says where else we depart from the paper.
 
     Notes
     -----

@@ -2,23 +2,21 @@
 
 from typing import Any
 
-from rich.table import Table
-
-from privateer_lab.output import readable, screen
+from privateer_lab.output import print_rows, readable
 
 
 def print_baselines(result: dict[str, Any]) -> None:
     """Print a row for each of a simulation's ``baselines``, under one for the policy itself; nothing without them."""
-    rows = result.get("baselines")
-    if not rows:
-        return
-    table = Table(title="baselines", title_justify="left")
-    table.add_column("policy", style="bold")
-    for heading in ("regret", "95 % interval", "worst seed", "reward"):
-        table.add_column(heading, justify="right")
-    for name, row in {result["experiment"]: {**result, "leaks": False}, **rows}.items():
-        interval = "" if row["regret_ci95"] is None else f"± {readable(row['regret_ci95'])}"
-        label = f"{name} [red](leaks: not private)[/]" if row["leaks"] else name
-        figures = (readable(row["regret_mean"]), interval, readable(row["regret_worst"]), readable(row["reward_mean"]))
-        table.add_row(label, *figures)
-    screen.print(table)
+    if baselines := result.get("baselines"):
+        policies = {result["experiment"]: {**result, "leaks": False}, **baselines}
+        print_rows("baselines", [_row(name, figures) for name, figures in policies.items()])
+
+
+def _row(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "policy": f"{name} (leaks: not private)" if figures["leaks"] else name,
+        "regret": figures["regret_mean"],
+        "95 % interval": "" if figures["regret_ci95"] is None else f"± {readable(figures['regret_ci95'])}",
+        "worst seed": figures["regret_worst"],
+        "reward": figures["reward_mean"],
+    }

@@ -1,4 +1,4 @@
-"""``account``: what privacy costs. Calculators, and what papers claim beside what is true."""
+"""``account``: calculators of privacy, and the claims of papers next to the truth."""
 
 import math
 from enum import StrEnum
@@ -25,16 +25,16 @@ from privateer_lab.commands.experiments import Json
 from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_table, screen
 
-Epsilon = Annotated[float, typer.Option(help="The promise.")]
-Delta = Annotated[float, typer.Option(help="The promise.")]
-Sensitivity = Annotated[float, typer.Option(help="L2 distance of neighbours.")]
-Batch = Annotated[int, typer.Option(help="Reports shuffled together, the person's own included.")]
+Epsilon = Annotated[float, typer.Option(help="Epsilon of the promise.")]
+Delta = Annotated[float, typer.Option(help="Delta of the promise.")]
+Sensitivity = Annotated[float, typer.Option(help="L2 distance between neighbours.")]
+Batch = Annotated[int, typer.Option(help="Number of reports that are shuffled together.")]
 
-accounts = typer.Typer(help="What privacy costs: calculators, records and certificates.", no_args_is_help=True)
+accounts = typer.Typer(help="Calculate privacy, and check records and certificates.", no_args_is_help=True)
 
 
 class Bound(StrEnum):
-    """How a shuffled message is accounted."""
+    """Bounds for the privacy of a shuffled message."""
 
     CLONES = "clones"
     BINARY = "binary"
@@ -52,7 +52,7 @@ def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
 
 @accounts.command()
 def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
-    """The textbook calibration, private below epsilon 1 alone: what it truly gives."""
+    """Show the true privacy of the textbook's normal noise, which is proved only for epsilon below 1."""
     standard_deviation = classic_gaussian_standard_deviation(epsilon, delta, sensitivity)
     result = {
         "claimed_epsilon": epsilon,
@@ -60,14 +60,14 @@ def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 
         "standard_deviation": standard_deviation,
         "true_delta": gaussian_delta(epsilon, standard_deviation, sensitivity),
         "true_epsilon_at_delta": gaussian_epsilon(delta, standard_deviation, sensitivity),
-        "exact_deviation": gaussian_standard_deviation(epsilon, delta, sensitivity),
+        "exact_standard_deviation": gaussian_standard_deviation(epsilon, delta, sensitivity),
     }
     _show("classic Gaussian", result, as_json)
 
 
 @accounts.command()
 def gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
-    """The smallest normal noise that keeps a promise, exactly."""
+    """Compute the smallest normal noise that keeps a promise."""
     standard_deviation = gaussian_standard_deviation(epsilon, delta, sensitivity)
     curve = account(Gaussian(standard_deviation, sensitivity))
     result = {
@@ -86,12 +86,12 @@ def amplification(
     epsilon: Epsilon,
     delta: Delta,
     batch: Batch,
-    bound: Annotated[Bound, typer.Option(help="Any pure message, or k-ary randomized response.")] = Bound.CLONES,
-    symbols: Annotated[int, typer.Option(help="Alphabet, for k-ary.")] = 2,
-    limit: Annotated[float, typer.Option(help="Largest local epsilon.")] = 16.0,
+    bound: Annotated[Bound, typer.Option(help="clones: any pure message; others: randomized response.")] = Bound.CLONES,
+    symbols: Annotated[int, typer.Option(help="Size of the alphabet, for k-ary.")] = 2,
+    limit: Annotated[float, typer.Option(help="Largest local epsilon to consider.")] = 16.0,
     as_json: Json = False,
 ) -> None:
-    """The largest local epsilon of one message that a shuffled batch amplifies to a promise."""
+    """Compute the largest local epsilon of one message whose shuffled batch keeps a promise."""
     if bound is Bound.BINARY:
         symbols = 2
     _check_limit(epsilon, limit)
@@ -120,7 +120,9 @@ def amplification(
 
 def _check_limit(epsilon: float, limit: float) -> None:
     if not (0 < epsilon < math.inf and epsilon <= limit <= 16):
-        raise SpecError("must be above 0, and at most --limit, which is at most 16", field="--epsilon", remedy="lower")
+        raise SpecError(
+            "must be above 0 and at most --limit, which is at most 16", field="--epsilon", remedy="lower it"
+        )
 
 
 def _check_delta(delta: float) -> None:
@@ -132,18 +134,18 @@ def _check_delta(delta: float) -> None:
 def shuffled_bits(
     epsilon: Epsilon,
     delta: Delta,
-    coordinates: Annotated[int, typer.Option(min=1, help="Of the vector.")],
+    coordinates: Annotated[int, typer.Option(min=1, help="Number of coordinates of the vector.")],
     batch: Batch,
-    levels: Annotated[int, typer.Option(min=1, help="Steps of one coordinate.")] = 10,
-    honest_fraction: Annotated[float, typer.Option(help="Share of the batch that the noise counts on.")] = 1.0,
+    levels: Annotated[int, typer.Option(min=1, help="Number of steps of one coordinate.")] = 10,
+    honest_fraction: Annotated[float, typer.Option(help="Share of the batch whose noise counts.")] = 1.0,
     as_json: Json = False,
 ) -> None:
-    """Bits that hide a shuffled sum of vectors, per person and in all, beside paper 5's."""
+    """Compute the bits that hide a shuffled sum of vectors, for each person and in all, next to paper 5's."""
     if not 0 < honest_fraction <= 1:
         raise SpecError("must be above 0 and at most 1", field="--honest-fraction", remedy="0.9 is usual")
     honest = math.floor(honest_fraction * batch)
     if honest < 1:
-        raise SpecError("no honest report", field="--batch", remedy="raise it")
+        raise SpecError("leaves no honest report", field="--batch", remedy="raise it")
     total = shuffled_bits_trials(epsilon, delta, levels, coordinates)
     bits = math.ceil(total / honest)
     probability = 0.5 if bits > 1 else shuffled_bits_probability(epsilon, delta, levels, coordinates, honest)
@@ -154,7 +156,7 @@ def shuffled_bits(
         "noise_bits_total": total,
         "bits_per_person": bits,
         "probability": probability,
-        "noise_deviation": standard_deviation,
+        "noise_standard_deviation": standard_deviation,
         "against_analytic_gaussian": standard_deviation / exact,
         "bits_sent_per_person": coordinates * (levels + bits),
         "published_bits_per_person": theirs.bits if theirs else None,
@@ -167,11 +169,11 @@ def shuffled_bits(
 
 @accounts.command()
 def compose(
-    file: Annotated[Path, typer.Argument(help="An event, or a list of them, as JSON or TOML (key events).")],
-    delta: Annotated[list[float], typer.Option(help="Deltas to report epsilon at.")] = [1e-6],  # noqa: B006 - typer's
+    file: Annotated[Path, typer.Argument(help="JSON or TOML file with an event, or a list (TOML: key events).")],
+    delta: Annotated[list[float], typer.Option(help="Delta at which to report epsilon. Repeat it for more.")] = [1e-6],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
-    """The privacy of events on the same record, in sequence; see docs/accounting.md for their names."""
+    """Compute the privacy of events on the same record, in sequence. docs/accounting.md names the events."""
     value = read_document(file)
     events = value.get("events") if isinstance(value, dict) and set(value) == {"events"} else value
     event = read_event({"event": "sequential", "events": events} if isinstance(events, list) else value)
@@ -186,15 +188,16 @@ def compose(
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON takes it: infinity is None."""
+    """Return a number for JSON, which has no infinity: None stands for it."""
     return value if math.isfinite(value) else None
 
 
 @accounts.command()
 def published(
-    paper: Annotated[int, typer.Argument(min=1, max=5, help="1 to 5, as in the README.")], as_json: Json = False
+    paper: Annotated[int, typer.Argument(min=1, max=5, help="Its number in the README.")],
+    as_json: Json = False,
 ) -> None:
-    """What a paper claims, and what is true."""
+    """Show what a paper claims, and what is true."""
     rows = claims_of(paper)
     if as_json:
         print_json({"paper": paper, "claims": rows})

@@ -150,6 +150,6 @@ def lines(
     """
     for colour, (facts, label) in zip(COLOURS, groups, strict=False):
         at, (middle, half) = rows.where(**facts).curve(fact)
-        axis.plot(at, middle, style, color=colour, label=label if style == "-" else None)
+        axis.plot(at, middle, style, color=colour, label=label if style.endswith("-") else None)
         if band:
             axis.fill_between(at, middle - half, middle + half, color=colour, alpha=0.12, linewidth=0)

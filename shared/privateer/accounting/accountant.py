@@ -1,4 +1,4 @@
-"""From an event to its curve: delta for every epsilon, and what proves it."""
+"""The accountant: it computes the curve of an event, delta for every epsilon, and names the proof."""
 
 import math
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from privateer.accounting.events import (
 )
 from privateer.accounting.gaussian import gaussian_delta
 from privateer.accounting.loss import Composition, from_curve
+from privateer.accounting.numerics import check
 from privateer.errors import SpecError
 
 _GRID: Final = 600
@@ -33,17 +34,17 @@ _GRID: Final = 600
 _EPSILON_DIGITS: Final = 1e-9
 _ROUNDING: Final = 1 + 1e-9
 _LEAST: Final = 1e-9
-"""Bounds of shuffled messages are for epsilon above 0."""
+"""Smallest epsilon for the bounds of shuffled messages, which do not hold at 0."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Privacy of an event.
+    """The privacy of an event.
 
     Attributes
     ----------
     exact
-        Whether `delta` is exact (up to floating point, rounded up), or a certified upper bound.
+        Whether `delta` is exact (up to floating point, rounded up). Otherwise it is a certified upper bound.
     proof
         Why it holds.
     """
@@ -53,27 +54,25 @@ class Curve:
     _delta: Callable[[float], float]
 
     def delta(self, epsilon: float) -> float:
-        """Delta at ``epsilon``, at least 0.
+        """Return delta at ``epsilon``, at least 0.
 
         Raises
         ------
         SpecError
             If ``epsilon`` is out of range.
         """
-        if not 0 <= epsilon <= EPSILON_MAX:
-            raise SpecError(f"must be 0 to {EPSILON_MAX:g}", field="epsilon", remedy="choose another value")
+        check("epsilon", epsilon, 0 <= epsilon <= EPSILON_MAX, f"0 to {EPSILON_MAX:g}")
         return self._delta(epsilon)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon at ``delta``, rounded up; infinite if no epsilon up to 64 reaches it.
+        """Return the smallest epsilon at ``delta``, rounded up, or infinity if no epsilon up to 64 reaches it.
 
         Raises
         ------
         SpecError
             If ``delta`` is not in [0, 1).
         """
-        if not 0 <= delta < 1:
-            raise SpecError("must be at least 0 and below 1", field="delta", remedy="choose another value")
+        check("delta", delta, 0 <= delta < 1, "at least 0 and below 1")
         if self._delta(0.0) <= delta:
             return 0.0
         if self._delta(EPSILON_MAX) > delta:
@@ -86,18 +85,18 @@ class Curve:
 
 
 def account(event: Event) -> Curve:
-    """The curve of an event.
+    """Compute the curve of an event.
 
     Raises
     ------
     SpecError
-        If anything in it is unknown or out of range: nothing is computed then.
+        If anything in the event is unknown or out of range.
     """
     check_event(event)
     return _curve(event)
 
 
-def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
+def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of event
     match event:
         case Pure(epsilon):
             proof = "worst pair of pure epsilon: randomized response (Kairouz, Oh and Viswanath 2015)"
@@ -131,11 +130,11 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case a kind of event
             return _composed(_flattened(of) * count)
         case Sequential():
             return _composed(_flattened(event))
-    raise SpecError("an event of no known kind", field="event", remedy="see docs/accounting.md")
+    raise SpecError("the kind of the event is not known", field="event", remedy="see docs/accounting.md")
 
 
 def _shuffled(bound: Callable[..., float], epsilon: float, local_epsilon: float, *facts: int) -> float:
-    """A bound for epsilon above 0, capped by what the message promises alone."""
+    """Evaluate a bound that holds above epsilon 0, and cap it by the promise of the message alone."""
     alone = _pure_delta(epsilon, local_epsilon)
     # A curve falls by at most as much as e^epsilon grows.
     below = math.expm1(_LEAST) if epsilon < _LEAST else 0.0
@@ -143,7 +142,8 @@ def _shuffled(bound: Callable[..., float], epsilon: float, local_epsilon: float,
 
 
 def _pure_delta(epsilon: float, pure: float) -> float:
-    """Of randomized response, which dominates whatever has pure epsilon: (e^pure - e^epsilon)_+ / (e^pure + 1)."""
+    """Return delta of randomized response, which dominates everything of the same pure epsilon."""
+    # (e^pure - e^epsilon)_+ / (e^pure + 1)
     return 0.0 if epsilon >= pure else min(1.0, _ROUNDING * -math.expm1(epsilon - pure) / (1 + math.exp(-pure)))
 
 
@@ -162,7 +162,7 @@ def _flattened(event: Event) -> list[Event]:
 
 
 def _composed(events: list[Event]) -> Curve:
-    """Adaptive sequential composition: exact for normal noise, by loss distributions else."""
+    """Compose events adaptively: exactly for normal noise, otherwise by loss distributions."""
     if len(events) == 1:
         return _curve(events[0])
     normal = [event for event in events if isinstance(event, Gaussian)]
@@ -183,7 +183,8 @@ def _composed(events: list[Event]) -> Curve:
 
 
 def _pure_epsilon(event: Event) -> float:
-    """Pure epsilon of an event, infinite if it has none: simple sums hold whatever a grid loses."""
+    """Return the pure epsilon of an event, or infinity if it has none."""
+    # Their sum is a bound, too, and does not suffer from a grid.
     match event:
         case Pure(epsilon):
             return epsilon
@@ -197,7 +198,7 @@ def _pure_epsilon(event: Event) -> float:
 
 
 def _loss_of(counted: list[tuple[Event, int]]) -> Composition:
-    """The composed loss of dominating pairs, one a kind of event, on one grid."""
+    """Return the composed loss of dominating pairs on one grid, a pair for each kind of event."""
     curves = [(_curve(one), count) for one, count in counted]
     reaches = [_reach(curve) for curve, _ in curves]
     step = max(reaches) / _GRID
@@ -206,6 +207,6 @@ def _loss_of(counted: list[tuple[Event, int]]) -> Composition:
 
 
 def _reach(curve: Curve) -> float:
-    """An epsilon beyond which a curve has next to nothing; what is left there counts as infinite loss."""
+    """Return an epsilon beyond which a curve is almost 0. The rest counts as infinite loss."""
     least = curve.delta(EPSILON_MAX)
     return max(1e-6, min(curve.epsilon(least + 1e-16), EPSILON_MAX))

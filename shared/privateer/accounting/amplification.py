@@ -9,14 +9,15 @@ import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
 from scipy.special import betainc
 
+from privateer.accounting.numerics import binomial_range, largest_local_epsilon
 from privateer.errors import SpecError
 
 _TAIL: Final = 1e-20
-"""Probability that truncation drops on each side; it is added to delta."""
+"""Probability that truncation drops on either side. It is added to delta."""
 _ROUNDING: Final = 1 + 1e-5
 """Covers what floating point loses in differences of binomial tails (measured: below 2e-7)."""
 _WELL_BELOW: Final = 0.9
-"""A bound for fewer people stands for a larger batch if rounding cannot lift it to delta."""
+"""A bound for fewer people may serve for a larger batch if rounding cannot lift it to delta."""
 _BUCKETS: Final = 32
 """Intervals into which the number of blanket messages is rounded down."""
 _RESOLUTION: Final = 1e-3
@@ -24,16 +25,16 @@ _RESOLUTION: Final = 1e-3
 
 
 def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
-    """Delta at ``epsilon`` of a shuffled batch of k-ary randomized responses with public random slots.
+    """Return delta at ``epsilon`` of a shuffled batch of k-ary randomized responses with public coins.
 
-    A certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and Nissim
-    (CRYPTO 2019, Lemma 5.3) with all rounding towards a larger delta. For two symbols it is the lemma's value, which is
-    an upper bound itself: the lemma shows the adversary which of the others' messages are the blanket's.
+    This is a certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and
+    Nissim (CRYPTO 2019, Lemma 5.3) with all rounding towards a larger delta. For two symbols it is the lemma's value,
+    which is an upper bound itself: the lemma shows the adversary which of the others' messages are the blanket's.
 
-    A message is (slot, symbol). The slot is uniform and independent of the data; the symbol is randomized response
-    around a true symbol that slot and data determine. With probability symbols / (e^local_epsilon + symbols - 1) a
-    message is uniform over both whatever the data: the blanket. The worst neighbours differ in their true symbol in
-    every slot, and relabelling the symbols slot by slot maps them to plain randomized response.
+    A message is (coins, symbol). The coins are uniform and independent of the data; the symbol is randomized response
+    around a true symbol that coins and data determine. With probability symbols / (e^local_epsilon + symbols - 1) a
+    message is uniform over both whatever the data are: the blanket. The worst neighbours differ in their true symbol
+    for all coins, and relabelling the symbols for each value of the coins maps them to plain randomized response.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: in
     symbols
         Size of the alphabet, >= 2.
     batch
-        Reports that the amplification counts on, the person's own included, >= 1.
+        Reports that the amplification relies on, the person's own included, >= 1.
 
     Notes
     -----
@@ -69,24 +70,16 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: in
     return min(1.0, delta * _ROUNDING)
 
 
-def _range(trials: int, probability: float) -> tuple[int, int]:
-    """Closed range that holds a binomial but for the tails, by Bernstein's inequality."""
-    log = -math.log(_TAIL)
-    width = math.sqrt(2 * trials * probability * (1 - probability) * log) + log
-    mean = trials * probability
-    return max(0, math.floor(mean - width)), min(trials, math.ceil(mean + width))
-
-
 def _exact(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The points of a binomial without its tails, and their probabilities."""
-    low, high = _range(trials, probability)
+    """Return the points of a binomial without its tails, and their probabilities."""
+    low, high = binomial_range(trials, probability, _TAIL)
     points = np.arange(low, high + 1, dtype=np.float64)
     return points, np.asarray(scipy.stats.binom.pmf(points, trials, probability))
 
 
 def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A binomial rounded down to the lower ends of at most ``_BUCKETS`` intervals: points and their mass."""
-    low, high = _range(trials, probability)
+    """Round a binomial down to the lower ends of at most ``_BUCKETS`` intervals; return points and their masses."""
+    low, high = binomial_range(trials, probability, _TAIL)
     points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
     below = scipy.stats.binom.cdf(points - 1, trials, probability)
     below[0] = 0.0
@@ -96,7 +89,7 @@ def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64],
 def _excess(
     pairs: NDArray[np.float64], messages: NDArray[np.float64], epsilon: float, local_epsilon: float, symbols: int
 ) -> NDArray[np.float64]:
-    """E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
+    """Return E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
     e, l = math.exp(epsilon), math.exp(local_epsilon)  # noqa: E741
     more = math.expm1(local_epsilon)
     slope = more * (1 + e)
@@ -108,7 +101,8 @@ def _excess(
 
 
 def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(Bin(trials, 1/2) >= at_least), elementwise; ``bdtrc`` would lose three digits at the centre of 1e7 trials."""
+    """Return P(Bin(trials, 1/2) >= at_least), elementwise."""
+    # ``bdtrc`` would lose three digits at the centre of 1e7 trials.
     inside = (at_least >= 1) & (at_least <= trials)
     tail = betainc(np.where(inside, at_least, 1.0), np.where(inside, trials - at_least + 1, 1.0), 0.5)
     return np.where(inside, tail, np.where(at_least < 1, 1.0, 0.0))
@@ -121,7 +115,7 @@ def _delta_of(epsilon: float, local_epsilon: float, symbols: int, batch: int) ->
 
 @lru_cache(maxsize=4096)
 def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: int, limit: float) -> float:
-    """Largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
+    """Return the largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
 
     Parameters
     ----------
@@ -130,9 +124,9 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: i
     symbols
         Size of the alphabet, >= 2.
     batch
-        Reports that the amplification counts on.
+        Reports that the amplification relies on.
     limit
-        What the local epsilon must not exceed; protects a person if shuffler and server collude.
+        The local epsilon must not exceed it. It protects a person if shuffler and server collude.
 
     Returns
     -------
@@ -145,22 +139,13 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: i
         If ``batch`` is below 1.
     """
     if batch < 1:
-        raise SpecError("the amplification counts on no report", field="privacy.honest_fraction", remedy="raise it")
+        raise SpecError("the amplification relies on no report", field="privacy.honest_fraction", remedy="raise it")
     least = min(epsilon, limit)
-    # More people never harm, so what fewer of them reach needs no new computation; large batches live on this.
+    # More people never harm, so a delta that fewer people reach needs no new computation. Large batches rely on this.
     fewer = 1 << (batch.bit_length() - 1)
     if _delta_of(epsilon, limit, symbols, fewer) <= _WELL_BELOW * delta:
         return limit
 
-    def margin(local_epsilon: float) -> float:
-        return math.log(shuffled_delta(epsilon, local_epsilon, symbols, batch)) - math.log(delta)
-
-    if margin(limit) <= 0:
-        return limit
-    if margin(least + _RESOLUTION) >= 0:
-        return least
-    found = float(scipy.optimize.brentq(margin, least + _RESOLUTION, limit, xtol=_RESOLUTION / 4))
-    steps = math.floor(found / _RESOLUTION)
-    while steps * _RESOLUTION > least and margin(steps * _RESOLUTION) > 0:
-        steps -= 1
-    return max(least, steps * _RESOLUTION)
+    return largest_local_epsilon(
+        lambda local_epsilon: shuffled_delta(epsilon, local_epsilon, symbols, batch), delta, least, limit, _RESOLUTION
+    )

@@ -1,6 +1,6 @@
-"""What happens to a person's record, as data: events describe, the accountant computes.
+"""Events: what happens to a person's record, as data for the accountant.
 
-Events read and write as JSON (``{"event": "gaussian", "standard_deviation": 2.0, "sensitivity": 1.0}``), so a
+Events read and write as JSON (``{"event": "gaussian", "standard_deviation": 2.0, "sensitivity": 1.0}``), so that a
 certificate can hold them. Neighbours differ in one person's whole record (replacement).
 """
 
@@ -8,11 +8,12 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from privateer.accounting.numerics import check
 from privateer.errors import SpecError
 
 EPSILON_MAX: Final = 64.0
 COUNT_MAX: Final = 100_000
-"""Events of a composition, repetitions multiplied out."""
+"""Most events that a composition may have, repetitions included."""
 DEPTH_MAX: Final = 32
 
 
@@ -21,7 +22,7 @@ class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
 
 class Pure(_Event, frozen=True, tag="pure"):
-    """Any message or release of pure epsilon: randomized response, subset selection, Laplace noise in any dimension."""
+    """A message or release of pure epsilon: randomized response, subset selection, Laplace noise in any dimension."""
 
     epsilon: float
 
@@ -34,14 +35,14 @@ class Gaussian(_Event, frozen=True, tag="gaussian"):
 
 
 class Laplace(_Event, frozen=True, tag="laplace"):
-    """A release of one number with Laplace noise of a scale; for several numbers use `Pure`, which dominates."""
+    """A release of one number with Laplace noise. For several numbers use `Pure`, which dominates."""
 
     scale: float
     sensitivity: float = 1.0
 
 
 class ShuffledResponse(_Event, frozen=True, tag="shuffled-response"):
-    """One k-ary randomized response among ``honest`` shuffled ones, its slot public."""
+    """One k-ary randomized response among ``honest`` shuffled ones, with public coins."""
 
     local_epsilon: float
     symbols: int
@@ -56,7 +57,7 @@ class ShuffledMessage(_Event, frozen=True, tag="shuffled-message"):
 
 
 class ShuffledBits(_Event, frozen=True, tag="shuffled-bits"):
-    """Integers of 0..levels in each coordinate, hidden by Bin(trials, chance) fair or unfair bits of honest people."""
+    """Integers of 0..levels in each coordinate, hidden by Bin(trials, probability) bits of honest people."""
 
     trials: int
     probability: float
@@ -65,27 +66,27 @@ class ShuffledBits(_Event, frozen=True, tag="shuffled-bits"):
 
 
 class Approximate(_Event, frozen=True, tag="approximate"):
-    """Something of which no more is known than that it is (epsilon, delta)-private."""
+    """Something that is (epsilon, delta)-private; nothing else is known about it."""
 
     epsilon: float
     delta: float
 
 
 class Sequential(_Event, frozen=True, tag="sequential"):
-    """Events on the same record; what one computes may depend on the results before, its parameters may not."""
+    """Events on the same record. What one computes may depend on earlier results, but its parameters may not."""
 
     events: tuple["Event", ...]
 
 
 class Repeated(_Event, frozen=True, tag="repeated"):
-    """One kind of event on the same record, ``count`` times; a later one may depend on the results before."""
+    """One kind of event on the same record, ``count`` times. A later one may depend on earlier results."""
 
     of: "Event"
     count: int
 
 
 class Parallel(_Event, frozen=True, tag="parallel"):
-    """Events on disjoint groups of people, each person in one; the groups must not depend on the records."""
+    """Events on disjoint groups of people, each person in one. The groups must not depend on the records."""
 
     events: tuple["Event", ...]
 
@@ -105,23 +106,23 @@ Event: TypeAlias = (
 
 
 def read_event(value: Any) -> Event:
-    """An event from what JSON or TOML makes of it.
+    """Return the event that parsed JSON or TOML describes.
 
     Raises
     ------
     SpecError
-        If it is not an event, an event of no known kind, or its numbers are out of range.
+        If it is not an event, its kind is not known, or its numbers are out of range.
     """
     try:
         event: Event = msgspec.convert(value, Event)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
-        raise SpecError(f"not an event: {error}", field="event", remedy="see docs/accounting.md") from None
+        raise SpecError(f"this is not an event: {error}", field="event", remedy="see docs/accounting.md") from None
     check_event(event)
     return event
 
 
 def check_event(event: Event) -> None:
-    """Refuse an event that holds an unknown kind, a number out of range or too much to compute, anywhere in it.
+    """Refuse an event with an unknown kind, a number out of range or too much to compute anywhere in it.
 
     Raises
     ------
@@ -132,11 +133,11 @@ def check_event(event: Event) -> None:
 
 
 def _check(event: Event, depth: int) -> int:
-    """Checks an event, and tells how many a composition makes of it."""
+    """Check an event, and return how many events of a composition it counts as."""
     if not isinstance(event, Event):
-        raise SpecError("an event of no known kind", field="event", remedy="see docs/accounting.md")
+        raise SpecError("the kind of the event is not known", field="event", remedy="see docs/accounting.md")
     if depth > DEPTH_MAX:
-        raise SpecError(f"nested more than {DEPTH_MAX} deep", field="event", remedy="flatten it")
+        raise SpecError(f"events are nested more than {DEPTH_MAX} deep", field="event", remedy="flatten it")
     match event:
         case Repeated(of, count):
             _check_number("count", count)
@@ -151,7 +152,7 @@ def _check(event: Event, depth: int) -> int:
             for field in msgspec.structs.fields(event):
                 _check_number(field.name, getattr(event, field.name))
     if size > COUNT_MAX:
-        raise SpecError(f"composes {size:g} events, at most {COUNT_MAX} can be", field="count", remedy="lower it")
+        raise SpecError(f"this composes {size:g} events, and the most is {COUNT_MAX}", field="count", remedy="lower it")
     return size
 
 
@@ -174,11 +175,10 @@ _RANGES: Final = {
 
 def _check_parts(events: tuple[Event, ...], depth: int) -> list[int]:
     if not 1 <= len(events) <= COUNT_MAX:
-        raise SpecError(f"must be 1 to {COUNT_MAX} events", field="events", remedy="list them")
+        raise SpecError(f"must be a list of 1 to {COUNT_MAX} events", field="events", remedy="list them")
     return [_check(event, depth + 1) for event in events]
 
 
 def _check_number(name: str, value: float) -> None:
     low, high = _RANGES[name]
-    if not low <= value <= high:
-        raise SpecError(f"must be {low:g} to {high:g}", field=name, remedy="choose another value")
+    check(name, value, low <= value <= high, f"{low:g} to {high:g}")

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism, exactly (Balle and Wang, ICML 2018), and the classic calibration that papers use."""
+"""The exact privacy of normal noise (Balle and Wang, ICML 2018), and the classic calibration that papers use."""
 
 import math
 from typing import Final
@@ -6,29 +6,29 @@ from typing import Final
 import scipy  # loads its parts when they are first used
 from scipy.special import log_ndtr
 
-from privateer.errors import SpecError
+from privateer.accounting.numerics import check
 
 _ROUNDING: Final = 1e-9
-"""Relative margin that covers what floating point loses."""
+"""Relative margin that covers the losses of floating point."""
 _LAST_DIGITS: Final = 2.0**-49
 """Relative error of a logarithm of a normal tail, its argument's rounding included."""
 _LOG_MIN: Final = -700.0
-"""Smaller tails are taken for e^-700: normal noise is private with no epsilon at delta 0."""
+"""Smaller tails count as e^-700: with delta 0, normal noise is private at no epsilon."""
 DELTA_MIN: Final = 1e-15
-"""Below it nothing is certified."""
+"""No smaller delta is certified."""
 
 
 def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float = 1.0) -> float:
-    """Delta at ``epsilon`` of adding normal noise, exact up to last digits, which are rounded up; above 0 always.
+    """Return delta at ``epsilon`` of adding normal noise (Balle and Wang 2018, Theorem 8).
 
-    Balle and Wang 2018, Theorem 8.
+    It is exact up to the last digits, which are rounded up, and always above 0.
 
     Parameters
     ----------
     epsilon
         At least 0.
-    deviation
-        Standard deviation of the noise, > 0.
+    standard_deviation
+        Of the noise, > 0.
     sensitivity
         L2 distance of the values of two neighbours, > 0.
 
@@ -39,13 +39,12 @@ def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float
 
     Notes
     -----
-    With D the sensitivity and s the deviation: Phi(D/2s - epsilon s/D) - e^epsilon Phi(-D/2s - epsilon s/D), computed
-    from logarithms so that small values keep their digits. Their difference loses digits where the noise is huge; by as
-    much it is rounded up.
+    With D the sensitivity and s the standard deviation, delta is Phi(D/2s - epsilon s/D) - e^epsilon
+    Phi(-D/2s - epsilon s/D). It is computed from logarithms, so that small values keep their digits. The difference of
+    the two terms loses digits if the noise is huge, and is rounded up by as much.
     """
-    _check("epsilon", epsilon, least=0.0)
-    _check("standard_deviation", standard_deviation)
-    _check("sensitivity", sensitivity)
+    check("epsilon", epsilon, 0 <= epsilon < math.inf, "at least 0 and finite")
+    _check_positive(standard_deviation=standard_deviation, sensitivity=sensitivity)
     half, slope = sensitivity / (2 * standard_deviation), epsilon * standard_deviation / sensitivity
     own, other = float(log_ndtr(half - slope)), float(log_ndtr(-half - slope))
     difference = min(0.0, epsilon + other - own) - _LAST_DIGITS * (epsilon + abs(other) + abs(own))
@@ -53,7 +52,10 @@ def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float
 
 
 def gaussian_epsilon(delta: float, standard_deviation: float, sensitivity: float = 1.0) -> float:
-    """Smallest epsilon at ``delta`` of adding normal noise, rounded up by one part in 10^9; arguments as above."""
+    """Return the smallest epsilon at ``delta`` of adding normal noise, rounded up by one part in 10^9.
+
+    The arguments are those of `gaussian_delta`.
+    """
     _check_delta(delta)
     if gaussian_delta(0.0, standard_deviation, sensitivity) <= delta:
         return 0.0
@@ -66,16 +68,15 @@ def gaussian_epsilon(delta: float, standard_deviation: float, sensitivity: float
 
 
 def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Smallest deviation whose noise is (epsilon, delta)-private, rounded up by one part in 10^9.
+    """Return the smallest standard deviation that is (epsilon, delta)-private, rounded up by one part in 10^9.
 
     Raises
     ------
     SpecError
-        If epsilon is not above 0 or delta not in [1e-15, 0.5]; with delta 0 no normal noise is private.
+        If epsilon is not above 0 or delta not in [1e-15, 0.5]. With delta 0 no normal noise is private.
     """
-    _check("epsilon", epsilon)
     _check_delta(delta)
-    _check("sensitivity", sensitivity)
+    _check_positive(epsilon=epsilon, sensitivity=sensitivity)
     low, high = 1e-3, 1.0
     while gaussian_delta(epsilon, high) > delta:
         low, high = high, 2 * high
@@ -86,27 +87,21 @@ def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float
 
 
 def classic_gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """The textbook deviation sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon (Dwork and Roth 2014, Theorem A.1).
+    """Return the textbook's standard deviation, sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon.
 
-    It is (epsilon, delta)-private for epsilon < 1 alone; papers use it beyond, and then it is not.
+    It is proved to be (epsilon, delta)-private only for epsilon < 1 (Dwork and Roth 2014, Theorem A.1). Papers use it
+    for larger epsilon, too, where it is not private enough.
     """
-    _check("epsilon", epsilon)
     _check_delta(delta)
-    _check("sensitivity", sensitivity)
+    _check_positive(epsilon=epsilon, sensitivity=sensitivity)
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
-def _check(field: str, value: float, least: float | None = None) -> None:
-    good = value > 0 if least is None else value >= least
-    if not (good and math.isfinite(value)):
-        bound = "above 0" if least is None else f"at least {least:g}"
-        raise SpecError(f"must be {bound} and finite", field=field, remedy="choose another value")
+def _check_positive(**values: float) -> None:
+    for field, value in values.items():
+        check(field, value, 0 < value < math.inf, "above 0 and finite")
 
 
 def _check_delta(delta: float) -> None:
-    if not DELTA_MIN <= delta <= 0.5:
-        raise SpecError(
-            f"must be {DELTA_MIN:g} to 0.5: normal noise is private with delta above 0 alone",
-            field="delta",
-            remedy="choose 1e-6, or a mechanism of pure epsilon",
-        )
+    allowed = f"{DELTA_MIN:g} to 0.5, since normal noise is never private with delta 0"
+    check("delta", delta, DELTA_MIN <= delta <= 0.5, allowed)

@@ -1,8 +1,8 @@
-"""Privacy loss distributions on a grid, composed with themselves: certified upper bounds of delta.
+"""Privacy loss distributions on a grid, and their compositions: certified upper bounds of delta.
 
-A pair of neighbouring output laws P and Q becomes atoms (loss log P/Q, mass under P). Between two grid points an atom
-is shared out so that its mass under P and under Q stay: merging the two parts is post-processing, so the pair on the
-grid dominates the pair itself (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, PoPETs 2022, 'connect the dots').
+A pair of neighbouring output distributions P and Q becomes atoms (loss log P/Q, mass under P). An atom between two grid
+points is split so that its masses under P and under Q stay. Merging the two parts is post-processing, so the pair on
+the grid dominates the pair itself (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, PoPETs 2022, 'connect the dots').
 """
 
 import math
@@ -20,9 +20,9 @@ from scipy.special import logsumexp
 Array = NDArray[np.float64]
 
 _FFT_ERROR: Final = 64 * 2.0**-53
-"""Times (compositions + log2 length): bounds what a transform of total mass 1 loses in any point."""
+"""Times (compositions + log2 length), this bounds the error of a transform of total mass 1 in any point."""
 _REACH: Final = 14.0
-"""Half width of the window that is kept, in standard deviations of the tilted sum."""
+"""Half the width of the window that is kept, in standard deviations of the tilted sum."""
 _TILT_MAX: Final = 400.0
 """Largest exponent that tilting may give an atom, in either direction."""
 
@@ -40,7 +40,7 @@ class LossDistribution:
     mass
         Shape (points,): mass under P of each loss.
     infinite
-        Mass under P where Q has none, and whatever was cut off: it counts towards delta whole.
+        Mass under P where Q has none, and everything that was cut off. All of it counts towards delta.
     """
 
     step: float
@@ -54,16 +54,16 @@ class LossDistribution:
         return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
 
     def delta(self, epsilon: float) -> float:
-        """Delta at ``epsilon`` of the pair by itself, by direct summation."""
+        """Return delta at ``epsilon`` of this pair alone, by direct summation."""
         above = self.losses > epsilon
         return self.infinite + float(-np.expm1(epsilon - self.losses[above]) @ self.mass[above])
 
     def cumulant(self, tilt: float) -> float:
-        """Logarithm of the mean of exp(tilt * loss) under P, infinite losses apart."""
+        """Return the logarithm of the mean of exp(tilt * loss) under P, without infinite losses."""
         return float(logsumexp(self._logs + tilt * self.losses))
 
     def tilted(self, tilt: float) -> Array:
-        """Masses in proportion to mass * exp(tilt * loss), of sum 1."""
+        """Return masses in proportion to mass * exp(tilt * loss), with sum 1."""
         return np.asarray(np.exp(self._logs + tilt * self.losses - self.cumulant(tilt)), dtype=np.float64)
 
     @cached_property
@@ -76,7 +76,7 @@ class LossDistribution:
 
 @dataclass(frozen=True)
 class Composition:
-    """Losses of one grid, each composed with itself a number of times; adaptive composition is covered.
+    """Losses on one grid, each composed with itself a number of times. Composition may be adaptive.
 
     Attributes
     ----------
@@ -100,13 +100,11 @@ class Composition:
         return sum(count for _, count in self.parts)
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound of delta at ``epsilon``.
-
-        Masses are tilted by exp(tilt * loss) so that the composed sum centres at ``epsilon``, convolved by the fast
-        Fourier transform within a window, and tilted back: the transform's error is then small against delta itself.
-        What it may have lost is added, as is Chernoff's bound of the mass above the window; mass below the window
-        wraps to larger losses, which is on the safe side.
-        """
+        """Return an upper bound of delta at ``epsilon``."""
+        # Masses are tilted by exp(tilt * loss) so that the composed sum centres at epsilon, convolved by the fast
+        # Fourier transform within a window, and tilted back: then the transform's error is small against delta itself.
+        # We add a bound of that error, and Chernoff's bound of the mass above the window. Mass below the window wraps
+        # to larger losses, which is on the safe side.
         tilt = self._tilt(epsilon)
         tilted = [(part.tilted(tilt), count) for part, count in self.parts]
         start, length, top = _window(tilted)
@@ -127,7 +125,7 @@ class Composition:
         return sum(count * part.cumulant(tilt) for part, count in self.parts)
 
     def _tilt(self, epsilon: float) -> float:
-        """The exponent at which the composed sum has mean ``epsilon``; 0 if it has more without."""
+        """Return the exponent at which the composed sum has mean ``epsilon``, or 0 if its mean is larger already."""
 
         def excess(tilt: float) -> float:
             return sum(count * float(part.tilted(tilt) @ part.losses) for part, count in self.parts) - epsilon
@@ -138,14 +136,14 @@ class Composition:
         return largest if excess(largest) <= 0 else float(scipy.optimize.brentq(excess, 0.0, largest, rtol=1e-6))
 
     def _above(self, top: int) -> float:
-        """Chernoff's bound of the mass of composed indices above ``top``."""
+        """Return Chernoff's bound of the mass of composed indices above ``top``."""
         threshold = (self._first + top) * self.step
         tilt = self._tilt(threshold)
         return math.exp(min(0.0, self._cumulant(tilt) - tilt * threshold))
 
 
 def _window(tilted: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
-    """First index, length and, if it cuts anything, last index of the composed sum that is kept."""
+    """Return the first index and the length of the kept part of the sum, and its last index if it cuts anything."""
     support, mean, variance = 1, 0.0, 0.0
     for masses, count in tilted:
         points = np.arange(len(masses))
@@ -161,7 +159,7 @@ def _window(tilted: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
 
 
 def _convolved(tilted: list[tuple[Array, int]], length: int) -> Array:
-    """Circular convolution of length ``length``."""
+    """Return the circular convolution of a length."""
     product = np.ones(length // 2 + 1, np.complex128)
     for masses, count in tilted:
         product *= rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)) ** count
@@ -169,7 +167,7 @@ def _convolved(tilted: list[tuple[Array, int]], length: int) -> Array:
 
 
 def on_grid(losses: Array, masses: Array, step: float, infinite: float) -> LossDistribution:
-    """Atoms of losses and masses under P, shape (atoms,), shared out to a grid so that the pair dominates."""
+    """Split atoms of losses and masses under P, shape (atoms,), onto a grid so that the result dominates the pair."""
     below = np.floor(losses / step)
     offset = losses - below * step
     up = np.clip(np.expm1(-offset) / math.expm1(-step), 0.0, 1.0)
@@ -181,7 +179,7 @@ def on_grid(losses: Array, masses: Array, step: float, infinite: float) -> LossD
 
 
 def from_curve(delta: Callable[[float], float], step: float, reach: float) -> LossDistribution:
-    """A pair that dominates everything whose delta is at most ``delta(epsilon)`` in both directions.
+    """Return a pair that dominates everything whose delta is at most ``delta(epsilon)`` in both directions.
 
     Parameters
     ----------
@@ -190,14 +188,13 @@ def from_curve(delta: Callable[[float], float], step: float, reach: float) -> Lo
     step
         Distance of grid points.
     reach
-        Epsilon up to which the curve is followed; its value there counts as infinite loss.
+        Largest epsilon at which the curve is evaluated. Its value there counts as infinite loss.
 
     Notes
     -----
-    Between grid points the bound is at most the chord in e^epsilon, since a true curve is convex there; for the same
-    reason the convex hull of the points still is a bound. Below 0 the other direction decides:
-    delta(-epsilon) = 1 - e^-epsilon (1 - delta(epsilon)). Slopes of the hull are the masses of Q, from which those of
-    P follow.
+    A true curve is convex in e^epsilon, so between grid points it is at most the chord, and the convex hull of the
+    points still is a bound. Below 0 the other direction decides: delta(-epsilon) = 1 - e^-epsilon (1 - delta(epsilon)).
+    The slopes of the hull are the masses of Q, from which those of P follow.
     """
     points = max(1, math.ceil(reach / step))
     epsilons = np.arange(-points, points + 1) * step
@@ -210,13 +207,13 @@ def from_curve(delta: Callable[[float], float], step: float, reach: float) -> Lo
     mass = np.zeros(len(epsilons))
     mass[np.rint(np.log(x) / step).astype(np.int64) + points] = np.maximum(masses, 0.0) * x
     infinite = max(0.0, float(y[-1]))
-    # Slopes near -1 lose digits, all of them below loss 0: what mass of P is lost there is counted at 0.
+    # Slopes near -1 lose digits, all of them below loss 0. The mass of P that is lost there counts at loss 0.
     mass[points] += max(0.0, 1 - infinite - float(mass.sum()))
     return LossDistribution(step, -points, mass, infinite)
 
 
 def _hull(x: Array, y: Array) -> tuple[Array, Array]:
-    """Lower convex hull of points sorted by x."""
+    """Return the lower convex hull of points sorted by x."""
     kept: list[int] = []
     for i in range(len(x)):
         while len(kept) > 1:

@@ -1,4 +1,4 @@
-"""Discrete Laplace and binomial noise from random words: chances are multiples of 2^-64, or exact."""
+"""Discrete Laplace and binomial noise from random words: probabilities are multiples of 2^-64, or exact."""
 
 import math
 from decimal import Decimal, localcontext
@@ -12,23 +12,23 @@ from privateer.errors import SpecError
 from privateer.sampling.entropy import NoiseSource
 
 DIGITS: Final = 30
-"""Binary digits of a discrete Laplace number's two magnitudes."""
+"""Number of binary digits of the two magnitudes of a discrete Laplace number."""
 SCALE_MAX: Final = (1 << DIGITS) / 80
-"""Largest scale: beyond the digits lies e^-80 of a magnitude's mass."""
+"""Largest scale. Beyond the digits lies e^-80 of a magnitude's mass."""
 LAPLACE_COST: Final = 2.0**-59
-"""Total variation of one drawn number from the discrete Laplace law: 60 digits, each within 2^-65, and the rest.
+"""Total variation between one drawn number and the distribution: 60 digits, each within 2^-65, and the rest.
 
-A mechanism that adds ``count`` of them and is epsilon-private with exact noise is (epsilon, delta)-private as drawn,
-with delta = (1 + e^epsilon) * count * LAPLACE_COST.
+A mechanism that adds ``count`` of them and is epsilon-private with exact noise is (epsilon, delta)-private with the
+noise drawn here, with delta = (1 + e^epsilon) * count * LAPLACE_COST.
 """
 _WORD: Final = 1 << 64
 
 
 def discrete_laplace(count: int, scale: float, noise: NoiseSource) -> NDArray[np.int64]:
-    """``count`` integers with probability proportional to exp(-|k| / scale), shape (count,).
+    """Draw ``count`` integers with probability proportional to exp(-|k| / scale), shape (count,).
 
-    A difference of two geometrics of ratio exp(-1 / scale), whose binary digits are independent: digit i is 1 with
-    chance 1 / (1 + exp(2^i / scale)). The law is met within `LAPLACE_COST`.
+    Each is a difference of two geometric numbers of ratio exp(-1 / scale). Their binary digits are independent: digit i
+    is 1 with probability 1 / (1 + exp(2^i / scale)). The distribution is met within `LAPLACE_COST`.
 
     Raises
     ------
@@ -46,34 +46,36 @@ def discrete_laplace(count: int, scale: float, noise: NoiseSource) -> NDArray[np
 
 @lru_cache(maxsize=256)
 def _digit_thresholds(scale: float) -> tuple[int, ...]:
-    """Words below the i-th make digit i a 1: 2^64 / (1 + exp(2^i / scale)) to the nearest whole number.
+    """Return thresholds: words below the i-th one make digit i a 1.
 
-    In decimals of 60 digits, since floating point would be off by 2^-53 of a chance.
+    They are 2^64 / (1 + exp(2^i / scale)), rounded to whole numbers.
     """
+    # Decimals of 60 digits, since floating point would err by 2^-53 of a probability.
     with localcontext() as context:
         context.prec = 60
-        # Beyond 100 the chance is below 2^-144.
+        # Beyond 100 the probability is below 2^-144.
         rates = [min(Decimal(100), Decimal(1 << i) / Decimal(scale)) for i in range(DIGITS)]
         return tuple(round(_WORD / (1 + rate.exp())) for rate in rates)
 
 
 def binomial(count: int, trials: int, probability: float, noise: NoiseSource) -> NDArray[np.int64]:
-    """``count`` draws of Bin(trials, chance), shape (count,).
+    """Draw ``count`` numbers of Bin(trials, probability), shape (count,).
 
-    Fair bits are counted in words, 64 at a time, and exact. Others compare a word each with ``chance`` * 2^64, rounded
-    up: exact too for a chance of 2^-11 or more, and else up to 2^-64 fairer than claimed, which hides more.
+    Fair bits are counted in words, 64 at a time, and exact. For others each trial compares a word with
+    ``probability`` * 2^64, rounded up. That is exact, too, for a probability of 2^-11 or more. Below, a bit is up to
+    2^-64 fairer than claimed, which hides more.
 
     Parameters
     ----------
     trials
         At least 0.
-    chance
+    probability
         In (0, 1/2].
 
     Raises
     ------
     SpecError
-        If ``chance`` is out of range.
+        If ``probability`` is out of range.
     """
     if not 0 < probability <= 0.5:
         raise SpecError("must be above 0 and at most 0.5", field="probability", remedy="use what the calibration gives")

@@ -1,4 +1,4 @@
-"""Where randomness comes from: the operating system on every real path."""
+"""Sources of randomness. Outside simulations and tests it is the operating system."""
 
 import os
 from typing import Protocol
@@ -11,7 +11,7 @@ class NoiseSource(Protocol):
     """A source of independent uniform 64-bit words."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """``count`` uniform words, shape (count,)."""
+        """Return ``count`` uniform words, shape (count,)."""
         ...
 
 
@@ -19,5 +19,5 @@ class SecureNoise:
     """The operating system's entropy. It has no seed, and no session accepts another source."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """``count`` uniform words from ``os.urandom``, shape (count,)."""
+        """Return ``count`` uniform words from ``os.urandom``, shape (count,)."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)

@@ -1,8 +1,8 @@
-"""Normal noise on a grid of integers, from random words: nothing leaks through floating point.
+"""Normal noise on a grid of integers, from random words: floating point leaks nothing.
 
 A mechanism that adds noise to an integer and rounds the sum is post-processing of the Gaussian mechanism, and
-rounding (x + noise) is x plus rounded noise. So the exact curve of the Gaussian holds for integers drawn from the law
-of a rounded normal variable; what is left is how well a sampler meets that law, which `sampling_cost` bounds.
+rounding (x + noise) is x plus rounded noise. So the exact curve of the Gaussian holds for integers with the
+distribution of a rounded normal variable. A sampler meets that distribution up to `sampling_cost`.
 """
 
 import math
@@ -19,24 +19,24 @@ from privateer.errors import SpecError
 from privateer.sampling.entropy import NoiseSource
 
 STANDARD_DEVIATION_MIN: Final = 256.0
-"""In grid units; above it the series for the rounded law is exact to the last digit."""
+"""In grid units. Above it the series for the rounded distribution is exact to the last digit."""
 _STANDARD_DEVIATION_MAX: Final = 2.0**40
 REACH: Final = 11.3
-"""Deviations up to which noise is drawn, but for the rest of a bin; beyond lies 2^-95 of the mass."""
+"""Noise is drawn up to so many standard deviations, and to the end of a bin. Beyond lies 2^-95 of the mass."""
 EPSILON_MAX: Final = 30.0
-"""Promises up to which `sampling_cost` is certified."""
+"""Largest epsilon for which `sampling_cost` is certified."""
 _COST: Final = 2.0**-47
 _SPARE_BITS: Final = 29
-"""Bits of the second word that neither place nor sign uses; they extend the third."""
+"""Bits of the second word that neither place nor sign uses. They extend the third word."""
 
 
 def sampling_cost(count: int) -> float:
-    """What drawing ``count`` numbers adds to the delta of exact rounded normal noise, whatever the epsilon up to 30.
+    """Return what drawing ``count`` numbers adds to the delta of exact rounded normal noise, for epsilon up to 30.
 
     Notes
     -----
-    Let P, Q be the exact laws of the noisy numbers for two neighbours, P', Q' those drawn, and S the set where
-    P' > e^epsilon Q'. Drawn noise z (in deviations) has its exact probability times 1 + r(z), |r(z)| <=
+    Let P, Q be the exact distributions of the noisy numbers for two neighbours, P', Q' the drawn ones, and S the set
+    where P' > e^epsilon Q'. Drawn noise z (in standard deviations) has its exact probability times 1 + r(z), |r(z)| <=
     (1.5 z^2 + 23.5) 2^-53 (floating point; see `RoundedNormal`), up to `REACH`. So P'(S) - e^epsilon Q'(S) exceeds
     P(S) - e^epsilon Q(S) <= delta by at most: e^epsilon 2^-95 a number for the tail; the mean of r under P, 25 * 2^-53
     a number; and e^epsilon times Q's sum of |r| over S, where e^epsilon Q is at most P, so the mean of r under P at
@@ -53,21 +53,21 @@ class RoundedNormal:
 
     Parameters
     ----------
-    deviation
+    standard_deviation
         Of the normal variable, in grid units, 256 to 2^40.
 
     Raises
     ------
     SpecError
-        If ``deviation`` is out of range.
+        If ``standard_deviation`` is out of range.
 
     Notes
     -----
-    Rejection from bins of a power of two of integers: a word picks a bin of magnitudes, another the place in the bin
-    and the sign, a third, with the bits left of the second, accepts. Bins are picked with chances that are whole
-    multiples of 2^-64, and acceptance divides by these very chances, so rounding them costs nothing. What is left is
-    relative: of a weight, whose exponent z^2/2 is off by 1.5 z^2 2^-53, and some last digits, 11 * 2^-53; as much
-    again, on average, in the sum of all weights. How many words are drawn depends on the noise alone.
+    The sampler rejects from bins, each a power of two of integers: a word picks a bin of magnitudes, another the place
+    in the bin and the sign, and a third, with the bits left of the second, accepts. The probabilities of bins are whole
+    multiples of 2^-64, and acceptance divides by these very numbers, so rounding them costs nothing. The error that
+    remains is relative: in a weight, whose exponent z^2/2 is off by 1.5 z^2 2^-53, and in some last digits, 11 * 2^-53;
+    as much again, on average, in the sum of all weights. The number of words drawn depends only on the noise.
     """
 
     standard_deviation: float
@@ -81,7 +81,7 @@ class RoundedNormal:
             )
 
     def draw(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
-        """``count`` integers, shape (count,)."""
+        """Draw ``count`` integers, shape (count,)."""
         drawn = np.empty(count, np.int64)
         missing = np.arange(count)
         while len(missing):
@@ -103,18 +103,18 @@ class RoundedNormal:
 
     @cached_property
     def _width(self) -> int:
-        """Integers of a bin: a power of two, between 1/128 and 1/64 of a deviation."""
+        """Integers in a bin: a power of two, between 1/128 and 1/64 of a standard deviation."""
         return 1 << max(0, math.floor(math.log2(self.standard_deviation / 64)))
 
     @cached_property
     def _heads(self) -> NDArray[np.float64]:
-        """Largest weight in each bin, that of its least magnitude."""
+        """The largest weight in each bin, that of its least magnitude."""
         bins = math.ceil(REACH * self.standard_deviation / self._width)
         return self._weight(np.arange(bins, dtype=np.int64) * self._width)
 
     @cached_property
     def _words(self) -> list[int]:
-        """How many of the 2^64 words pick each bin: in proportion to its head, rounded up; the first has the rest."""
+        """How many of the 2^64 words pick each bin: in proportion to its head, rounded up. The first has the rest."""
         exact = [Fraction(float(head)) for head in self._heads]
         total = sum(exact)
         later = [math.ceil((1 << 64) * head / total) for head in exact[1:]]
@@ -122,25 +122,24 @@ class RoundedNormal:
 
     @cached_property
     def _edges(self) -> NDArray[np.uint64]:
-        """Words below the i-th pick bin i or an earlier one; the last bin needs none."""
+        """Words below the i-th edge pick bin i or an earlier one. The last bin needs no edge."""
         return np.array(list(accumulate(self._words))[:-1], dtype=np.uint64)
 
     @cached_property
     def _scales(self) -> NDArray[np.float64]:
-        """What a weight of each bin is multiplied by to be its chance of acceptance: below 1 for all of them."""
+        """Factors that turn the weights of each bin into probabilities of acceptance, all below 1."""
         words = np.array(self._words, dtype=np.float64)
         return np.asarray(float(np.min(words / self._heads)) * (1 - 2.0**-40) / words)
 
     def _ratio(self, bins: NDArray[np.int64], magnitudes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Chance of accepting a magnitude of a bin."""
+        """Return the probability of accepting a magnitude of a bin."""
         return self._weight(magnitudes) * self._scales[bins]
 
     def _weight(self, magnitudes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Probability of an integer, up to a constant.
-
-        The density's average over an interval of length 1 is the density times 1 + He2/24 + He4/1920 + He6/322560 + ...
-        in units of the deviation s: He_n(x) / s^n, x = k / s; the next term is below 1e-19 for the deviations allowed.
-        """
+        """Return the probabilities of integers, up to a constant."""
+        # The density's average over an interval of length 1 is the density times 1 + He2/24 + He4/1920 + He6/322560 +
+        # ..., in units of the standard deviation s: He_n(x) / s^n, x = k / s. The next term is below 1e-19 for the
+        # standard deviations allowed.
         s = self.standard_deviation
         x = magnitudes / s
         y = x * x
@@ -153,7 +152,7 @@ class RoundedNormal:
 def below(
     words: NDArray[np.uint64], spare: NDArray[np.uint64], probabilities: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """True with these chances, each below 1 and met within 2^-93: spare bits decide where a word ties."""
+    """Return true with these probabilities, each below 1 and met within 2^-93. Spare bits decide where a word ties."""
     scaled = probabilities * 2.0**64
     whole = np.floor(scaled)
     part = ((scaled - whole) * 2.0**_SPARE_BITS).astype(np.uint64)

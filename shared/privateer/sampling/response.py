@@ -1,4 +1,4 @@
-"""Randomized response and subset selection with certified rounding: what randomizes is what debiases."""
+"""Randomized response and subset selection with certified rounding: the same numbers randomize and debias."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SYMBOLS_MAX: Final = 1 << 15
 
 @dataclass(frozen=True)
 class RandomizedResponse:
-    """Keep the true symbol with a fixed probability, else send a uniform one.
+    """Keeps the true symbol with a fixed probability, and otherwise sends a uniform one.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class RandomizedResponse:
 
     Notes
     -----
-    Privacy cost: epsilon-LDP for the true symbol, exactly. A 64-bit word decides whether to keep and another picks the
-    uniform symbol by multiplication, so every probability is a multiple of 2^-128; `threshold` is the largest for
+    Privacy cost: epsilon-LDP for the true symbol, exactly. A 64-bit word decides whether to keep it, and another picks
+    the uniform symbol by multiplication, so every probability is a multiple of 2^-128. `threshold` is the largest for
     which the ratio of the most to the least likely cause of any symbol, in exact rational arithmetic, is at most
     e^epsilon.
     """
@@ -57,7 +57,7 @@ class RandomizedResponse:
 
     @property
     def truth(self) -> float:
-        """Probability that the true symbol is sent."""
+        """Probability of sending the true symbol."""
         return self.other + self.gain
 
     @property
@@ -67,11 +67,11 @@ class RandomizedResponse:
 
     @property
     def gain(self) -> float:
-        """Probability of sending the true symbol less that of any other: what debiasing divides by."""
+        """Probability of the true symbol less that of any other one. Debiasing divides by it."""
         return self.threshold / _WORD
 
     def randomize(self, truth: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
-        """Symbols to send for true symbols ``truth`` (n,); -1 stands for no true symbol and sends a uniform one."""
+        """Return symbols to send for true symbols ``truth`` (n,). For -1, no true symbol, it is a uniform one."""
         words = noise.words(2 * len(truth))
         keep = (words[: len(truth)] < np.uint64(self.threshold)) & (truth >= 0)
         return np.where(keep, truth, uniform_below(self.symbols, words[len(truth) :])).astype(np.uint16)
@@ -79,7 +79,7 @@ class RandomizedResponse:
 
 @dataclass(frozen=True)
 class SubsetResponse:
-    """Send one of a person's own symbols, uniformly, with a fixed probability, else a uniform one of all.
+    """Sends one of a person's own symbols, uniformly, with a fixed probability, and otherwise a uniform one of all.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class SubsetResponse:
     symbols
         Size of the alphabet, 2 to 32768.
     own
-        How many symbols are a person's own, at least 1 and fewer than all.
+        Number of symbols that are a person's own, at least 1 and fewer than all.
 
     Raises
     ------
@@ -97,8 +97,9 @@ class SubsetResponse:
 
     Notes
     -----
-    Privacy cost: epsilon-LDP for the set of own symbols, exactly: subset selection (Ye and Barg 2018) for sets that
-    need not be all of their size. Randomized response is the case of one; probabilities are certified as there.
+    Privacy cost: epsilon-LDP for the set of own symbols, exactly. This is subset selection (Ye and Barg 2018), but not
+    every set of that size must be somebody's. With one own symbol it is `RandomizedResponse`, and its probabilities are
+    certified in the same way.
     """
 
     epsilon: float
@@ -108,7 +109,7 @@ class SubsetResponse:
     def __post_init__(self) -> None:
         RandomizedResponse(self.epsilon, self.symbols)
         if not 1 <= self.own < self.symbols:
-            raise SpecError("must be at least 1, and fewer than symbols", field="own", remedy="choose fewer")
+            raise SpecError("must be at least 1 and less than symbols", field="own", remedy="choose fewer")
 
     @cached_property
     def threshold(self) -> int:
@@ -117,11 +118,11 @@ class SubsetResponse:
 
     @property
     def gain(self) -> float:
-        """Probability of choosing among the own symbols alone: what debiasing divides by."""
+        """Probability of choosing only among the own symbols. Debiasing divides by it."""
         return self.threshold / _WORD
 
     def randomize(self, own: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
-        """Symbols to send for people whose own symbols are the rows of ``own`` (n, own)."""
+        """Return symbols to send for people whose own symbols are the rows of ``own`` (n, own)."""
         words = noise.words(3 * len(own)).reshape(3, len(own))
         picked = np.take_along_axis(own, uniform_below(self.own, words[1])[:, None], axis=1)[:, 0]
         keep = words[0] < np.uint64(self.threshold)
@@ -137,7 +138,7 @@ def uniform_below(limit: int, words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4096)
 def _threshold(epsilon: float, symbols: int, own: int = 1) -> int:
-    """Largest keep-threshold whose realised ratio is at most e^epsilon, floor-rounded with a proof by fractions."""
+    """Return the largest threshold whose ratio of probabilities is at most e^epsilon, by exact fractions."""
     # expm1 and exp are good to an ulp or two; four ulps down is below the true value.
     e = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
     least = Fraction(_WORD // symbols, _WORD)

@@ -54,7 +54,9 @@ def test_four_lines(ledger: Path) -> None:
     session = client(service, ledger).join("test")
     arm = session.choose(CONTEXT)
     assert arm in ("arm-0", "arm-1", "arm-2")
+    assert session.asked
     assert session.report(1.0) is Outcome.ACCEPTED
+    assert not session.asked
     ((url, body),) = service.sent
     assert url == "http://s/reports"
     assert decode_envelope(body).header.experiment == "test"
@@ -74,6 +76,7 @@ def test_a_second_report_is_refused_after_a_restart_too(ledger: Path) -> None:
     service = Service(published(make_spec()))
     for attempt in range(2):
         session = client(service, ledger).join("test")
+        assert session.asked == (attempt == 0)
         session.choose(CONTEXT)
         if attempt:
             with pytest.raises(AlreadyReported):
@@ -126,6 +129,7 @@ def test_a_late_report_is_an_outcome_and_no_exception(ledger: Path) -> None:
 def test_a_finished_experiment_chooses_and_costs_nothing(ledger: Path) -> None:
     service = Service(published(shuffle_spec(), **OVER))
     session = client(service, ledger, shuffler="http://m").join("test")
+    assert not session.asked
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
     assert session.report(1.0) is Outcome.NOT_ASKED
     assert not service.sent
@@ -148,6 +152,7 @@ def test_it_is_one_cohorts_turn(ledger: Path) -> None:
     """Others choose, and pay and send nothing."""
     service = Service(published(make_spec({"sources": [SOURCE]})))
     session = client(service, ledger).join("test")
+    assert not session.asked
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
     assert session.report(1.0) is Outcome.NOT_ASKED
     later = Service(published(make_spec({"sources": [SOURCE]}), policy={"cohort": ""}))
@@ -201,6 +206,8 @@ def test_errors_before_anything_is_sent(ledger: Path) -> None:
     with pytest.raises(NotFound):
         device.join("other")
     session = device.join("test")
+    with pytest.raises(InputError, match="x1: missing"):
+        session.choose()
     with pytest.raises(InputError, match="choose an arm first"):
         session.report(1.0)
     session.choose(CONTEXT)

@@ -11,7 +11,7 @@ from privateer.wire.envelope import binding
 from privateer.wire.publication import decode_publication, encode_publication
 from privateer_client.participation import Participation
 from tests.support.publications import KEY, published, shuffle_spec
-from tests.support.specs import make_spec
+from tests.support.specs import SHUFFLE, make_spec
 
 
 def test_honest_terms_are_accepted_under_both_models() -> None:
@@ -56,6 +56,17 @@ def test_a_mechanism_of_another_trust_model_is_refused() -> None:
     record = msgspec.msgpack.decode(curated.policy)["terms"]["mechanism"]
     with pytest.raises(PrivateerError):
         Participation(published(shuffle_spec(), terms={"mechanism": record}), "test", Limits())
+
+
+@pytest.mark.parametrize("model", [{"privacy.model": "central", "privacy.delta": 1e-6}, SHUFFLE])
+def test_reports_keyed_by_bin_are_refused_where_arms_are_seen(model: dict[str, object]) -> None:
+    """The coins of a choice would travel with the report, and tell its arm."""
+    hidden = published(make_spec(model | {"privacy.arms": "hidden"}), shown=make_spec(model))
+    with pytest.raises(PrivateerError):
+        Participation(hidden, "test", Limits(curator=True))
+    seen = published(make_spec(model), shown=make_spec(model | {"privacy.arms": "hidden"}))
+    with pytest.raises(PrivateerError):
+        Participation(seen, "test", Limits(curator=True, arms="hidden"))
 
 
 def test_a_local_report_that_costs_more_than_promised_is_refused() -> None:

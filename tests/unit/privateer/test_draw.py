@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 from privateer import draw
-from privateer.draw import Draw, drawn, place
+from privateer.draw import Draw
 from privateer.errors import SpecError
 from tests.support.statistics import fits
 
 
-def test_places_apart_have_nobody_in_common():
+def drawn(seed, people, start, count):
+    return Draw(seed, people, start, count).asked()
+
+
+def test_draws_whose_places_do_not_overlap_have_nobody_in_common():
     parts = [drawn(11, 1000, start, count) for start, count in ((0, 3), (3, 400), (403, 597))]
     assert np.sort(np.concatenate(parts)).tolist() == list(range(1000))
 
@@ -21,10 +25,11 @@ def test_the_draw_is_a_function_of_its_seed():
         drawn(5, 100, 0, 10)[0] = 3
 
 
-def test_everybody_finds_their_own_place(monkeypatch):
+def test_everybody_finds_out_whether_a_round_asks_them(monkeypatch):
     monkeypatch.setattr(draw, "_BLOCK", 7)
-    order = drawn(9, 50, 0, 50).tolist()
-    assert [order[place(9, 50, number)] for number in range(50)] == list(range(50))
+    for start, places in ((0, 1), (10, 15), (49, 1), (0, 50), (20, 0)):
+        asked = Draw(9, 50, start, places)
+        assert [number for number in range(50) if asked.asks(number)] == sorted(asked.asked().tolist())
 
 
 def test_nobody_is_favoured():
@@ -44,10 +49,3 @@ def test_nobody_is_favoured():
 def test_more_people_than_there_are(start, count):
     with pytest.raises(SpecError, match="people"):
         drawn(1, 10, start, count)
-
-
-def test_a_round_asks_the_people_of_its_places():
-    draw_of_round = Draw(seed=9, people=50, start=10, places=15)
-    asked = draw_of_round.asked().tolist()
-    assert asked == drawn(9, 50, 10, 15).tolist()
-    assert [number for number in range(50) if draw_of_round.asks(number)] == sorted(asked)

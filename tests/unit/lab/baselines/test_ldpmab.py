@@ -63,7 +63,7 @@ def test_the_better_arm_is_favoured_as_the_authors_do():
 def test_arms_are_dropped_by_single_radii():
     """Estimates .9 and .1 with radii .3: apart by single radii, not by twice the radius as eq. (16) says."""
     spec = make_spec({"experiment.horizon": 80_000, "privacy.epsilon": 8.0})
-    state = AuthorsLearner(spec).start()
+    state = AuthorsLearner(spec).start(0)
     state = type(state)(**{**vars(state), "depths": np.array([6]), "people": np.array([[10_000]])})
     mean, radius = np.array([[0.9, 0.1, 0.6]]), np.full((1, 3), 0.3)
     assert AuthorsLearner(spec)._surviving(state, mean, radius).tolist() == [[True, False, True]]

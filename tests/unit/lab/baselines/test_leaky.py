@@ -1,4 +1,4 @@
-"""The published code's distribution: noise for the bins that people are in and no other, and close to the published figures."""
+"""The published code: noise for the bins that people are in and no other, and regret close to the published figures."""
 
 import numpy as np
 import pytest
