@@ -10,7 +10,6 @@ from privateer.errors import SpecError
 
 _SIZE_MAX: Final = 64 << 20
 """Bytes of a file."""
-_DEPTH_MAX: Final = 100
 
 
 def read_document(file: Path) -> Any:
@@ -19,8 +18,7 @@ def read_document(file: Path) -> Any:
     Raises
     ------
     SpecError
-        If the file cannot be read, is too large or nested too deep, has a key twice, or has a number that is not
-        finite.
+        If the file cannot be read, is too large, has a key twice, or has a number that is not finite.
     """
     try:
         with file.open("rb") as opened:
@@ -31,15 +29,11 @@ def read_document(file: Path) -> Any:
     except (OSError, UnicodeDecodeError):
         raise _refused(f"cannot read {file}", "give the path of a JSON or TOML file") from None
     try:
-        value = tomllib.loads(text) if file.suffix == ".toml" else _read_json(text)
+        if file.suffix == ".toml":
+            return tomllib.loads(text)
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError):
         raise _refused(f"{file} is neither JSON nor TOML", "see docs/accounting.md") from None
-    _check_depth(value)
-    return value
-
-
-def _read_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_number, parse_float=_number)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -56,21 +50,6 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise _refused("a number is NaN or infinite", "write finite numbers, or null")
     return number
-
-
-def _check_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(_DEPTH_MAX):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return
-    raise _refused(f"nested more than {_DEPTH_MAX} deep", "flatten it")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def _refused(detail: str, remedy: str) -> SpecError:

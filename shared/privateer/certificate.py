@@ -110,9 +110,8 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     # A round that reveals the record leaves nothing to claim, whatever the other rounds reveal.
     if not row.promises or len(seen) < len(events):
         return [_nothing_claimed(row.reader)]
-    claim = _claim(
-        row.reader, privacy.bound, _delta(privacy, terms), seen, max(one.mechanism.sampling for one in terms)
-    )
+    sampling = max(one.mechanism.sampling for one in terms)
+    claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, sampling)
     if row.batched or row.curated or not any(one.mechanism.coins_choose for one in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.

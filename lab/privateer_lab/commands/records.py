@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.table import Table
 
 from privateer.accounting.accountant import account
 from privateer.accounting.events import Approximate, Sequential
@@ -18,9 +17,10 @@ from privateer.record_verification import read_certificates
 from privateer_client.account import Payment
 from privateer_client.ledger import COSTS, Ledger, default_path
 from privateer_lab.commands.account import accounts, finite
-from privateer_lab.commands.experiments import URL, Json, Url, claimed
+from privateer_lab.commands.experiments import claimed
+from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.documents import read_document
-from privateer_lab.output import print_json, print_table, print_titled, readable, screen
+from privateer_lab.output import print_json, print_rows, print_table, screen
 from privateer_lab.rest import ask
 
 _ROUNDS_SHOWN = 20
@@ -56,16 +56,13 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
 
 
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
-    """Print a table of an experiment's last rounds; it shows the parameters of their mechanism that are numbers."""
-    shown, mechanism = rounds[-_ROUNDS_SHOWN:], rounds[-1]["mechanism"]
-    parameters = [key for key, value in mechanism.items() if isinstance(value, int | float)]
-    table = Table()
-    for key in [*_COLUMNS, *parameters]:
-        table.add_column(key.replace("_", " "), justify="right")
-    for row in shown:
-        values = [row[key] for key in _COLUMNS] + [row["mechanism"].get(key) for key in parameters]
-        table.add_row(*map(readable, values))
-    print_titled(f"the last {len(shown)} of {len(rounds)} rounds: {mechanism['type']}", table)
+    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers."""
+    shown = [
+        {key: row[key] for key in _COLUMNS}
+        | {key: value for key, value in row["mechanism"].items() if isinstance(value, int | float)}
+        for row in rounds[-_ROUNDS_SHOWN:]
+    ]
+    print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)
 
 
 def verify(
@@ -113,7 +110,11 @@ def ledger(
     if not 0 <= delta < 1:
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     payments, waiting = _held(path or default_path())
-    rows = [_jsonable(vars(one)) | {"waiting": one.experiment in waiting} for one in payments]
+    rows: list[dict[str, Any]] = [
+        {name: finite(value) if isinstance(value, float) else value for name, value in vars(one).items()}
+        | {"waiting": one.experiment in waiting}
+        for one in payments
+    ]
     by_server = {one.server: [other for other in payments if other.server == one.server] for one in payments}
     servers = {server: _sums(paid) for server, paid in by_server.items()}
     composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
@@ -152,10 +153,6 @@ def _date(day: int) -> str:
 def _sums(payments: list[Payment]) -> dict[str, float | None]:
     """Return the sums that the ledger's limits are compared with."""
     return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
-
-
-def _jsonable(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def _composed(payments: list[Payment], delta: float) -> float | None:
