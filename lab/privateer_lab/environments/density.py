@@ -209,17 +209,19 @@ class AtomsDensity(Density):
 
     def masses(self, low: Array, high: Array) -> Array:
         """Return the parts of volumes and of points inside, shape (boxes,)."""
-        inside = np.array([self._inside(a, b).mean() for a, b in zip(low, high, strict=True)])
+        places = self.places(low.shape[1])
+        inside = np.array([_inside(places, a, b).mean() for a, b in zip(low, high, strict=True)])
         return np.asarray((1 - self.share) * np.prod(high - low, axis=1) + self.share * inside)
 
     def quadrature(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return even points for the uniform part, then the points inside where people are."""
-        here = self.places(len(low))[self._inside(low, high)]
+        places = self.places(len(low))
+        here = places[_inside(places, low, high)]
         even = net(low, high)
         each = (1 - self.share) * float(np.prod(high - low)) / len(even), self.share / self.points
         return np.concatenate([even, here]), np.repeat(each, (len(even), len(here)))
 
-    def _inside(self, low: Array, high: Array) -> NDArray[np.bool_]:
-        places = self.places(len(low))
-        below = (places < high) | (high == 1.0)
-        return np.asarray(((places >= low) & below).all(axis=1))
+
+def _inside(places: Array, low: Array, high: Array) -> NDArray[np.bool_]:
+    below = (places < high) | (high == 1.0)
+    return np.asarray(((places >= low) & below).all(axis=1))
