@@ -150,9 +150,7 @@ class VariedDensity(Density):
     seed: Seed = 0
 
     def _probabilities(self, features: int) -> Array:
-        levels = self.ratio ** np.linspace(0.0, 1.0, self.side**features)
-        levels = np.random.default_rng([self.seed, 6]).permutation(levels)
-        return np.asarray(levels / levels.sum())
+        return _varied(self.ratio, self.side**features, self.seed)
 
     def sample(self, people: int, features: int, rng: np.random.Generator) -> Array:
         """Draw a cell, and a point of the cell; shape (n, d)."""
@@ -176,6 +174,12 @@ class VariedDensity(Density):
         features = points.shape[1]
         cells = np.ravel_multi_index(tuple((points * self.side).astype(np.int64).T), [self.side] * features)
         return np.asarray(self._probabilities(features)[cells])
+
+
+@lru_cache
+def _varied(ratio: float, cells: int, seed: int) -> Array:
+    levels = np.random.default_rng([seed, 6]).permutation(ratio ** np.linspace(0.0, 1.0, cells))
+    return np.asarray(levels / levels.sum())
 
 
 class AtomsDensity(Density):
