@@ -37,9 +37,7 @@ MESSAGES_MAX = 2000
 def specs() -> dict[str, Spec]:
     """Return every instance of every algorithm, by algorithm and name."""
     return {
-        f"{name}-{instance}": spec
-        for name in ALGORITHMS
-        for instance, spec in algorithm(name).spec.instances().items()
+        f"{name}-{instance}": spec for name in ALGORITHMS for instance, spec in algorithm(name).spec.instances().items()
     }
 
 
