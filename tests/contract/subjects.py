@@ -1,4 +1,4 @@
-"""What the batteries run over: every mechanism's instances, every algorithm's, and mechanisms as these calibrate them."""
+"""What the batteries run over: instances of mechanisms and algorithms, and mechanisms as algorithms calibrate them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
