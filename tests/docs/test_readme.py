@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from privateer import errors
-from privateer.experiment import Spec, parse_spec
+from privateer.algorithms.partition import PartitionSpec
+from privateer.spec import parse_spec
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import make_spec
 
@@ -88,7 +89,7 @@ def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None
 
 def test_every_key_of_the_spec_is_documented() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text()
-    for section, field in Spec.model_fields.items():
+    for section, field in PartitionSpec.model_fields.items():
         kind = field.annotation
         for key in getattr(kind, "model_fields", {}):
             assert f"`{section}.{key}" in text or f"`{key}`" in text or f"`.{key}`" in text, f"{section}.{key}"
