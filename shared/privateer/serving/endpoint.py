@@ -1,7 +1,7 @@
 """Endpoints for sealed reports: plain ASGI, since a framework costs as much as opening or storing a report."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -96,7 +96,7 @@ class UploadEndpoint(Endpoint):
         return Body.signed(UPLOAD.check(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
 
     async def _read(self, request: Request, body: Body, room: Reservation) -> Envelope:
-        chunks = request.stream()
+        chunks: AsyncIterator[bytes] = request.stream()
         if body.digest:
             chunks = unchanged(chunks, body.digest, UPLOAD.changed())
         return decode_envelope(await room.read(chunks))
