@@ -58,7 +58,7 @@ def bench_pipeline(users: int, batch: int) -> dict[str, Any]:
             spec = demo_spec(each, name=name, round_size=min(5000, each), round_growth=0.2)
             create(at.admin, spec, at.token)
         started = time.perf_counter()
-        how = {"users": each, "batch": batch, "seed": 1, "sender_key": at.sender_key}
+        how: dict[str, Any] = {"users": each, "batch": batch, "seed": 1, "sender_key": at.sender_key}
         loads = [drivers.submit(run_load, name, at.server, at.shuffler, **how) for name in names]
         results = [load.result() for load in loads]
         seconds = time.perf_counter() - started

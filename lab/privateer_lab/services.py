@@ -167,7 +167,8 @@ def running(
     check_ports(dict(zip(_PORTS, ports, strict=True)))
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
     publish_key(own_key(key, "--data"), senders / "sender.pub")
-    at = Services(*(f"http://127.0.0.1:{port}" for port in ports), token, key, Processes(quiet))
+    server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
+    at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
     common = {"PRIVATEER_SENDER_KEYS": str(senders)}
     environments = {
         "server": {

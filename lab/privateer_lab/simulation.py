@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ class Simulation:
     def __init__(self, spec: Spec, seed: int, one_by_one: bool = False) -> None:
         self.spec, self.seed = spec, seed
         self.environment = environment_for(spec, seed)
-        self.sources = {source.name: environment_for(spec, seed, source.population) for source in spec.sources}
+        self.sources = {one.name: (one, environment_for(spec, seed, one.population)) for one in spec.sources}
         self.rng = np.random.default_rng([seed, 1])
         self.schedule = Schedule(spec)
         self.step = self.schedule.open(self._seed())
@@ -155,7 +155,7 @@ class Simulation:
 
     def release(self, step: Step) -> Any:
         """Draw the release of a round."""
-        policy, mechanism = step.policy, step.policy.terms.mechanism
+        policy, mechanism = step.policy, cast(Any, step.policy.terms.mechanism)
         if policy.draw is not None:
             # People and noise are drawn apart, round by round, so that trust models are compared on the same people.
             people, noise = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
@@ -179,7 +179,7 @@ class Simulation:
 
     def recall(self, policy: Any, people: int, rng: np.random.Generator, seen: int) -> Any:
         """Return what the next people of a source contribute about arms that they played before."""
-        source, environment = self.spec.source(policy.cohort), self.sources[policy.cohort]
+        source, environment = self.sources[policy.cohort]
         raw = environment.contexts(seen, people, rng)
         arms = arms_before(source, len(self.spec.options), people, rng)
         rewards = scaled_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)

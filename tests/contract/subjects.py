@@ -1,4 +1,4 @@
-"""What the batteries run over: every mechanism's instances, every algorithm's, and mechanisms as these calibrate them."""
+"""What the batteries run over: instances of mechanisms and algorithms, and mechanisms as algorithms calibrate them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,9 +37,7 @@ MESSAGES_MAX = 2000
 def specs() -> dict[str, Spec]:
     """Return every instance of every algorithm, by algorithm and name."""
     return {
-        f"{name}-{instance}": spec
-        for name in ALGORITHMS
-        for instance, spec in algorithm(name).spec.instances().items()
+        f"{name}-{instance}": spec for name in ALGORITHMS for instance, spec in algorithm(name).spec.instances().items()
     }
 
 

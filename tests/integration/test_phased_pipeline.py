@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from privateer.certificate import recompute
-from privateer.spec import Spec
 from privateer.record_verification import read_certificates
+from privateer.spec import Spec
 from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.load.command import main

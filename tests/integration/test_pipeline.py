@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from privateer.certificate import recompute
-from privateer.spec import Spec
 from privateer.record_verification import read_certificates
+from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
 from privateer_client import Client, Ledger, Outcome
 from privateer_lab.load import LoadResult, run_load

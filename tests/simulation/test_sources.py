@@ -89,9 +89,7 @@ def test_context_arm_and_reward_together_stay_within_epsilon(model):
         slots = np.full(60_000, slot, np.uint32)
         symbols = []
         for seed, (place, arm, reward) in enumerate(people):
-            told = policy.recall(
-                np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward)
-            )
+            told = policy.recall(np.full((60_000, 2), place), slots, np.full(60_000, arm), np.full(60_000, reward))
             symbols.append(policy.mechanism.randomize(told, SeededNoise(seed))["symbol"])
         for one in range(len(people)):
             for other in range(one):

@@ -1,7 +1,7 @@
 """Trees without privacy: adaptively binned successive elimination (ABSE; Perchet and Rigollet 2013, Policy 3)."""
 
 import math
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,6 @@ from privateer.spec import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.bins import Bins
 
-_BURST: Final = 0.5
-"""A bin bursts when its radius is below this share of its side."""
-
 
 class Tree(Baseline):
     """ABSE with Hoeffding's radii: every cube eliminates arms, and bursts into 2^d cubes of half its side.
@@ -20,13 +17,21 @@ class Tree(Baseline):
     With s pulls of every active arm and T = n |B|^d people expected in a cube of side |B|, arms 2 U(s, T) below the
     best are dropped, and an undecided cube bursts when U(s, T) <= 2 c_0 |B|, at most k_0 times. Arms are drawn at
     random rather than in turn, since a round is played at once. U is Hoeffding's for rewards in [0, 1],
-    sqrt(log(T/s) / (2 s)), and the constant of bursting was chosen on two problems: `Abse` has the authors' own, for
-    which 80,000 people are far too few.
+    sqrt(log(T/s) / (2 s)), and c_0 was chosen on two problems. `Abse` has the authors' constants, for which 80,000
+    people are far too few.
+
+    Attributes
+    ----------
+    width, burst
+        U(s, T) = sqrt(width log(T/s) / s), and 2 c_0.
 
     Notes
     -----
     Privacy: the server sees everybody's context, arm and reward.
     """
+
+    width: ClassVar[float] = 0.5
+    burst = 0.5
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -64,16 +69,12 @@ class Tree(Baseline):
 
     def radius(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return U(s, T) at this many pulls of every arm in each cube, both shape (bins,)."""
-        return np.asarray(np.sqrt(self.logarithm(pulls) / (2 * pulls)))
-
-    def logarithm(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return log(T/s), at least 1."""
         expected = self.spec.experiment.horizon * 0.5**self.bins.depths
-        return np.maximum(1.0, np.log(expected / pulls))
+        return np.asarray(np.sqrt(self.width * np.maximum(1.0, np.log(expected / pulls)) / pulls))
 
     def tolerance(self) -> NDArray[np.float64]:
         """Return the radius at which each cube is known well enough to burst, shape (bins,)."""
-        return np.asarray(_BURST * 0.5**self.bursts)
+        return np.asarray(self.burst * 0.5**self.bursts)
 
     def _burst(self, which: NDArray[np.int64]) -> None:
         for feature in range(self.spec.dimension if len(which) else 0):
@@ -90,11 +91,8 @@ class Abse(Tree):
     U(s, T) = 2 sqrt(2 log(T/s) / s) and c_0 = 2 L sqrt(d), with L the spec's ``algorithm.lipschitz``, else 1.
     """
 
-    def radius(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return U(s, T) at this many pulls of every arm in each cube, both shape (bins,)."""
-        return np.asarray(2 * np.sqrt(2 * self.logarithm(pulls) / pulls))
+    width = 8.0
 
-    def tolerance(self) -> NDArray[np.float64]:
-        """Return the radius at which each cube is known well enough to burst, shape (bins,)."""
-        lipschitz = float(getattr(self.spec.algorithm, "lipschitz", 1.0))
-        return np.asarray(4 * lipschitz * math.sqrt(self.spec.dimension) * 0.5**self.bursts)
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+        super().__init__(spec, seed)
+        self.burst = 4 * float(getattr(spec.algorithm, "lipschitz", 1.0)) * math.sqrt(spec.dimension)

@@ -21,7 +21,7 @@ from privateer.accounting.gaussian import (
 from privateer.accounting.published import published_bits
 from privateer.errors import SpecError
 from privateer_lab.claims import claims_of
-from privateer_lab.commands.experiments import Json
+from privateer_lab.commands.options import Json
 from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_table, screen
 

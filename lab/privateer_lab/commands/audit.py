@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer.errors import SpecError
-from privateer_lab.commands.experiments import Json
+from privateer_lab.commands.options import Json
 from privateer_lab.output import print_json, progress, readable, screen
 
 if TYPE_CHECKING:

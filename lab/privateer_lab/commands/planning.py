@@ -88,7 +88,7 @@ def _print(result: dict[str, Any], what: str) -> None:
     screen.print(table)
     first = result["outcomes"][0]
     screen.print(
-        f"Every run has {first['people']:,} {what}. The uniformly random policy loses {readable(first['uniform_regret'])}.\n"
+        f"Every run has {first['people']:,} {what}. The random policy loses {readable(first['uniform_regret'])}.\n"
         "The gain is the share of what the best policy earns above the best constant option, over the whole run.\n"
         f'"{what} to 50%" says after how many {what} the policy earns half of that; "more" means not within this run.'
     )

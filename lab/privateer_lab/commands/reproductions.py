@@ -39,7 +39,8 @@ def reproduce(
     from privateer_lab.reproductions.registry import REPRODUCTIONS
 
     if name == "list":
-        _list(list(REPRODUCTIONS.values()), as_json)
+        known = [{"name": one.name, "title": one.title} for one in REPRODUCTIONS.values()]
+        print_json(known) if as_json else screen.print("\n".join(f"{one['name']:20} {one['title']}" for one in known))
         return
     if name not in REPRODUCTIONS:
         raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
@@ -50,13 +51,14 @@ def reproduce(
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = Rows(row for row in found if row is not None), found[-1] is None
     verdict, paths = _finished(made, rows, whole, out)
-    (out / f"{name}.json").write_text(json.dumps({"name": name, "quick": quick, "verdict": verdict, "rows": rows}))
     (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
+    document = {"name": name, "quick": quick, "verdict": verdict, "rows": rows}
+    (out / f"{name}.json").write_text(json.dumps(document))
+    files = [str(path) for path in paths or [out / f"{name}.json"]]
     if as_json:
-        print_json({"name": name, "verdict": verdict, "files": [str(path) for path in paths], "rows": rows})
+        print_json({**document, "files": files})
     else:
-        files = ", ".join(str(path) for path in paths or [out / f"{name}.json"])
-        screen.print(f"{made.title}\n\n{verdict}\n\n{files}", soft_wrap=True)
+        screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(files)}", soft_wrap=True)
     if not whole:
         raise typer.Exit(130)
 
@@ -72,11 +74,3 @@ def _finished(made: "Reproduction", rows: "Rows", whole: bool, out: Path) -> tup
             raise
         return f"Interrupted after {len(rows)} rows, too few for a verdict.", []
     return ("" if whole else "Interrupted; the runs until then show: ") + verdict, save(figure, out / made.name)
-
-
-def _list(made: "list[Reproduction]", as_json: bool) -> None:
-    if as_json:
-        print_json([{"name": one.name, "title": one.title} for one in made])
-        return
-    for one in made:
-        screen.print(f"{one.name:20} {one.title}")

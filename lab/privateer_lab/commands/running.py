@@ -118,4 +118,6 @@ def bench(
     from privateer_lab.bench import bench_pipeline
 
     result = bench_pipeline(users, batch)
-    print_json(result) if as_json else print_table("report path", [(key.replace("_", " "), value) for key, value in result.items()])
+    print_json(result) if as_json else print_table(
+        "report path", [(key.replace("_", " "), value) for key, value in result.items()]
+    )

@@ -150,9 +150,7 @@ class VariedDensity(Density):
     seed: Seed = 0
 
     def _probabilities(self, features: int) -> Array:
-        levels = self.ratio ** np.linspace(0.0, 1.0, self.side**features)
-        levels = np.random.default_rng([self.seed, 6]).permutation(levels)
-        return np.asarray(levels / levels.sum())
+        return _varied(self.ratio, self.side**features, self.seed)
 
     def sample(self, people: int, features: int, rng: np.random.Generator) -> Array:
         """Draw a cell, and a point of the cell; shape (n, d)."""
@@ -176,6 +174,12 @@ class VariedDensity(Density):
         features = points.shape[1]
         cells = np.ravel_multi_index(tuple((points * self.side).astype(np.int64).T), [self.side] * features)
         return np.asarray(self._probabilities(features)[cells])
+
+
+@lru_cache
+def _varied(ratio: float, cells: int, seed: int) -> Array:
+    levels = np.random.default_rng([seed, 6]).permutation(ratio ** np.linspace(0.0, 1.0, cells))
+    return np.asarray(levels / levels.sum())
 
 
 class AtomsDensity(Density):
@@ -209,17 +213,19 @@ class AtomsDensity(Density):
 
     def masses(self, low: Array, high: Array) -> Array:
         """Return the parts of volumes and of points inside, shape (boxes,)."""
-        inside = np.array([self._inside(a, b).mean() for a, b in zip(low, high, strict=True)])
+        places = self.places(low.shape[1])
+        inside = np.array([_inside(places, a, b).mean() for a, b in zip(low, high, strict=True)])
         return np.asarray((1 - self.share) * np.prod(high - low, axis=1) + self.share * inside)
 
     def quadrature(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return even points for the uniform part, then the points inside where people are."""
-        here = self.places(len(low))[self._inside(low, high)]
+        places = self.places(len(low))
+        here = places[_inside(places, low, high)]
         even = net(low, high)
         each = (1 - self.share) * float(np.prod(high - low)) / len(even), self.share / self.points
         return np.concatenate([even, here]), np.repeat(each, (len(even), len(here)))
 
-    def _inside(self, low: Array, high: Array) -> NDArray[np.bool_]:
-        places = self.places(len(low))
-        below = (places < high) | (high == 1.0)
-        return np.asarray(((places >= low) & below).all(axis=1))
+
+def _inside(places: Array, low: Array, high: Array) -> NDArray[np.bool_]:
+    below = (places < high) | (high == 1.0)
+    return np.asarray(((places >= low) & below).all(axis=1))

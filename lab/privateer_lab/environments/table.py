@@ -130,7 +130,7 @@ class Table:
             from pyarrow import compute
             from pyarrow import csv as arrow
         except ImportError:
-            raise refused("CSV files need pyarrow, which is not here", "install privateer-lab[workbench]") from None
+            raise refused("pyarrow, which reads CSV files, is missing", "install privateer-lab[workbench]") from None
         read = arrow.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=self.header)
         read.skip_rows_after_names = 0 if self._headless else 1
         # Of all rows, only remarks still have another width.

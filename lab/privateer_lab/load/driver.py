@@ -79,9 +79,12 @@ class LoadResult(Score):
         figures = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
         rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
         mean = self.reward / max(1, self.played.times)
-        return figures | self.facts | {"refused": dict(self.refused), "reward_mean": mean} | {
-            name: getattr(self, name) for name in rates
-        }
+        return (
+            figures
+            | self.facts
+            | {"refused": dict(self.refused), "reward_mean": mean}
+            | {name: getattr(self, name) for name in rates}
+        )
 
 
 class Driver:

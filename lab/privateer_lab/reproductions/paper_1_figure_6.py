@@ -1,7 +1,7 @@
 """Paper 1, Figure 6: without, with good and with weak auxiliary data, on the whole and at one point."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,6 +11,7 @@ from privateer_lab.plots import COLOURS, from_zero, panels
 from privateer_lab.reproductions.base import Effort, Reproduction, Row, Rows, lines
 from privateer_lab.reproductions.paper_1 import instance, source
 from privateer_lab.simulation import simulate_once
+from privateer_server.schedule import Step
 
 _POINT: Final = np.array([[1 / 3, 1 / 3]])
 _PEOPLE: Final = 1000
@@ -26,9 +27,10 @@ def _rows(effort: Effort) -> Iterator[Row]:
     for setting, sources in _SETTINGS.items():
         spec = instance(_PEOPLE, 1.0, sources)
         for seed in range(effort.seeds):
-            policies: list[PartitionPolicy] = []
-            path = simulate_once(spec, seed, watch=policies.append).path
-            for (people, regret, *_), policy in zip(path, policies[-len(path) :], strict=True):
+            steps: list[Step] = []
+            path = simulate_once(spec, seed, watch=steps.append).path
+            for (people, regret, *_), step in zip(path, steps[-len(path) :], strict=True):
+                policy = cast(PartitionPolicy, step.policy)
                 shares = policy.shares[policy.locate(_POINT)[0]]
                 arms = {f"arm_{place}": float(share) for place, share in enumerate(shares)}
                 yield {"setting": setting, "seed": seed, "people": people, "regret": regret / people, **arms}

@@ -26,8 +26,8 @@ def _rows(effort: Effort) -> Iterator[Row]:
     people = (2000,) if effort.quick else (10_000, 80_000)
     yield from run(
         [
-            *(_case("kappa", n, *point, 0.2, kappa) for *point, kappa in product(sizes, _AUX["kappa"], kappas)),
-            *(_case("gamma", n, *point, 1.0) for point in product(sizes, _AUX["gamma"], gammas)),
+            *(_case("kappa", n, *point) for point in product(sizes, _AUX["kappa"], (0.2,), kappas)),
+            *(_case("gamma", n, *point) for point in product(sizes, _AUX["gamma"], gammas, (1.0,))),
             *(_ordered(*case) for case in product(people, (1.0, 2.0), _ORDERS, (OURS, "honest"))),
         ],
         effort,
@@ -85,8 +85,8 @@ def _verdict(rows: Rows) -> str:
     for panel, words in (("kappa", "arms played alike (kappa 1) or not (kappa 0)"), ("gamma", "shifted people")):
         ours, paper = (_span(rows.where(panel=panel, policy=policy), panel) for policy in (OURS, PAPER))
         told.append(f"With {words} our regret is {ours}" + (f", the published {paper}." if paper else "."))
-    ours = rows.where(panel="order", policy=OURS)
-    last, first = (ours.where(order=order).by("n", "epsilon") for order in ("first_inf", "first_sup"))
+    ordered = rows.where(panel="order", policy=OURS)
+    last, first = (ordered.where(order=order).by("n", "epsilon") for order in ("first_inf", "first_sup"))
     gaps = [last[cell].mean()[0] / first[cell].mean()[0] - 1 for cell in first]
     told.append(
         f"The order of sources changes it by {min(gaps):+.0%} to {max(gaps):+.0%}: the better one begins, "

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer.spec import Spec, parse_spec
+from privateer.algorithms.phased import PhasedSpec
+from privateer.sections import parse_section
 from privateer_lab.parallel import each
 from privateer_lab.plots import COLOURS, in_thousands, panels
 from privateer_lab.reproductions.base import Effort, Reproduction, Row, Rows, lines
@@ -28,34 +29,32 @@ _POINTS: Final = 60
 
 def section_7(
     model: str, calibration: str = "tight", epsilon: float | None = None, delta: float | None = None, **algorithm: Any
-) -> Spec:
+) -> PhasedSpec:
     """Return the instance of Section 7 under a trust model; ``algorithm`` has further keys of that section."""
     promise = {} if epsilon is None else {"epsilon": epsilon, "delta": delta, "calibration": calibration}
     shuffled = {"min_batch": 2, "honest_fraction": 1.0} if model == "shuffle" else {}
-    return parse_spec(
-        {
-            "experiment": {"name": "dpe", "horizon": 1_000_000, "people": 100_000},
-            "actions": {"count": 1000, "dimension": 20, "seed": 1},
-            "reward": {"low": -1.0, "high": 1.0},
-            "privacy": {"model": model, **promise, **shuffled},
-            "algorithm": {"name": "phased", "alpha": 0.8, "client_deviation": 0.1, **algorithm},
-            "population": {"name": "linear"},
-        }
-    )
+    data = {
+        "experiment": {"name": "dpe", "horizon": 1_000_000, "people": 100_000},
+        "actions": {"count": 1000, "dimension": 20, "seed": 1},
+        "reward": {"low": -1.0, "high": 1.0},
+        "privacy": {"model": model, **promise, **shuffled},
+        "algorithm": {"name": "phased", "alpha": 0.8, "client_deviation": 0.1, **algorithm},
+        "population": {"name": "linear"},
+    }
+    return parse_section(PhasedSpec, data)
 
 
 def variants(effort: Effort, deltas: Sequence[float], epsilons: Sequence[float]) -> Iterator[tuple[Row, Run]]:
     """Give the runs of every trust model, calibration and promise as they come, with what rows say of them."""
     tasks = []
-    for model, calibration in _VARIANTS:
-        promises = [(None, None)] if model == "none" else product(deltas, epsilons)
-        for (delta, epsilon), seed in product(promises, range(effort.seeds)):
+    for seed, (model, calibration) in product(range(effort.seeds), _VARIANTS):
+        for delta, epsilon in [(None, None)] if model == "none" else product(deltas, epsilons):
             facts = {"model": model, "calibration": calibration, "epsilon": epsilon, "delta": delta, "seed": seed}
             tasks.append((facts, section_7(model, calibration, epsilon, delta)))
     yield from each(_play, tasks, effort.jobs, effort.backend)
 
 
-def _play(facts: Row, spec: Spec) -> tuple[Row, Run]:
+def _play(facts: Row, spec: PhasedSpec) -> tuple[Row, Run]:
     return facts, simulate_once(spec, facts["seed"])
 
 
@@ -100,7 +99,7 @@ def fixed_clients(effort: Effort) -> Iterator[tuple[Row, Run]]:
             yield {"algorithm": name, "numbers_sent": _cost(runs), "seed": run.seed}, run
 
 
-def _runs(spec: Spec, effort: Effort) -> list[Run]:
+def _runs(spec: PhasedSpec, effort: Effort) -> list[Run]:
     return list(each(simulate_once, [(spec, seed) for seed in range(effort.seeds)], effort.jobs, effort.backend))
 
 
@@ -179,6 +178,8 @@ def verdict(rows: Rows) -> str:
             f"central and {shuffle / uniform:.2f} of what a uniform choice loses, local {local / shuffle:.1f} times as "
             f"much as shuffle; {kept}."
         )
+    if not told:
+        raise LookupError("no shuffled runs")
     return " ".join(told)
 
 

@@ -100,9 +100,7 @@ def test_create_sends_no_simulated_people(
     )
     (tmp_path / "spec.toml").write_text(f"{Path(SPEC).read_text()}\n[[sources]]\n{source}\n")
     sent: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        "privateer_lab.rest.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"}
-    )
+    monkeypatch.setattr("privateer_lab.rest.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"})
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
     assert sent[0]["sources"]
     assert "population" not in json.dumps(sent[0])

@@ -86,7 +86,10 @@ def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], t
     table = tmp_path / "dpe.csv"
     vary = ("--vary", "algorithm.alpha=0.5,0.8", "--seeds", "1", "--jobs", "1", "--out", str(table))
     assert run(capsys, "sweep", DPE, *SMALL, *vary)[0] == 0
-    assert {(row["algorithm.alpha"], row["best_action_kept"]) for row in rows(table)} == {("0.5", "1.0"), ("0.8", "1.0")}
+    assert {(row["algorithm.alpha"], row["best_action_kept"]) for row in rows(table)} == {
+        ("0.5", "1.0"),
+        ("0.8", "1.0"),
+    }
 
 
 VARY = ("--vary", "privacy.epsilon=1,4", "--set", "experiment.horizon=1000", "--seeds", "2", "--jobs", "1")

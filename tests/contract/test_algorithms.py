@@ -1,0 +1,271 @@
+"""One battery for every algorithm under every trust model and calibration that it has: policies, learners, rounds."""
+
+import json
+import math
+from copy import deepcopy
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pytest
+
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.codec import decode, encode
+from privateer.decisions import Arms, Plays
+from privateer.errors import InputError, TermsRefused
+from privateer.result import Result, decode_result, encode_result
+from privateer.spec import parse_spec
+from privateer.trust import TRUST
+from privateer.verification import Limits, verify
+from privateer.wire.publication import Round
+from privateer_lab.noise import SeededNoise
+from privateer_server.algorithms import learner_for
+from privateer_server.schedule import Schedule
+from tests.contract.subjects import MESSAGES_MAX, history, specs
+from tests.support.partitions import same
+from tests.support.people import bumps, observed
+
+SPECS = specs()
+WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)
+
+
+@pytest.fixture(params=SPECS)
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def spec(name):
+    return SPECS[name]
+
+
+@pytest.fixture
+def played(name):
+    """All rounds of the experiment."""
+    return history(name)
+
+
+def kind_of(spec):
+    return algorithm(spec.algorithm.name).policy
+
+
+def people_of(spec, policy, count, seed=3, coins=None):
+    """Contexts, coins, decisions and rewards of so many people."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((count, spec.dimension))
+    coins = rng.integers(0, 2**32, count, dtype=np.uint32) if coins is None else coins
+    decisions = policy.decide(contexts, coins)
+    return contexts, coins, decisions, observed(spec, contexts, decisions, bumps(len(spec.options)), rng)
+
+
+def facts_of(spec, step):
+    """A round as the server publishes it."""
+    terms = step.policy.terms
+    return Round(
+        experiment=spec.name,
+        version=step.policy.version,
+        model=spec.privacy.model,
+        batch=step.batch,
+        sealed_size=64 + terms.mechanism.report_size,
+        public_key=bytes(32),
+        messages=terms.messages,
+        least=step.least,
+        deadline=step.seconds,
+    )
+
+
+@pytest.mark.parametrize("algorithm_name", ALGORITHMS)
+def test_there_are_instances_of_every_trust_model_and_calibration(algorithm_name):
+    kind = algorithm(algorithm_name).spec
+    has = {(spec.privacy.model, spec.privacy.calibration) for spec in kind.instances().values()}
+    published = {(row.name, "published") for row in TRUST.values() if row.serves[kind.question].published}
+    assert has == {(model, "tight") for model in TRUST} | published
+    assert all(type(spec) is kind for spec in kind.instances().values())
+
+
+def test_specs_round_trip(spec):
+    assert parse_spec(msgspec.json.decode(spec.model_dump_json())) == spec
+    assert parse_spec(spec.without_people().model_dump(mode="json", exclude_none=True)) == spec.without_people()
+    assert spec.cohorts[-1] == ""
+    assert spec.options
+
+
+def test_state_and_policy_round_trip(spec, played):
+    learner = learner_for(spec)
+    states = [learner.start(5), *(one.state for one in played)]
+    for value, kind in [(state, learner.state_type) for state in states] + [
+        (one.policy, kind_of(spec)) for one in played
+    ]:
+        assert type(value) is kind
+        assert same(decode(encode(value), kind), value)
+
+
+def test_decoded_values_learn_alike_and_nothing_changes_in_place(spec, played):
+    learner, last = learner_for(spec), played[-1]
+    before = deepcopy((last.step.state, last.policy, last.release))
+    expected = learner.learn(last.step.state, last.policy, last.release)
+    assert same(expected, last.state)
+    assert all(map(same, (last.step.state, last.policy, last.release), before))
+    back = [decode(encode(value), type(value)) for value in (last.step.state, last.policy)]
+    assert same(learner_for(spec).learn(*back, last.release), expected)
+
+
+def test_rounds_are_a_function_of_state_and_seed(spec, played):
+    learner = learner_for(spec)
+    state = played[len(played) // 2].state
+    assert same(learner.next(state, 7, 5), learner.next(state, 7, 5))
+    assert learner.next(state, 7, 5).policy.version == 7
+    first, again, other = (encode(Schedule(spec).open(seed).policy) for seed in (5, 5, 6))
+    assert first == again != other
+
+
+def test_every_rounds_policy_checks_and_its_terms_verify(spec, played):
+    assert len(played) > 1
+    for one in played:
+        one.policy.check(spec)
+        assert one.policy.terms.batch == one.step.batch > 0
+        facts = facts_of(spec, one.step)
+        if spec.privacy.calibration == "tight":
+            verify(one.policy.terms, spec, one.policy.cohort, facts, WIDE)
+            assert one.policy.terms.holds
+        else:
+            with pytest.raises(TermsRefused):
+                verify(one.policy.terms, spec, one.policy.cohort, facts, WIDE)
+    for before, after in pairwise(played):
+        assert after.policy.version == before.policy.version + 1
+
+
+def test_nobody_is_asked_more_than_once(spec, played):
+    """The promise of a round is the promise of the experiment."""
+    everybody = getattr(spec.experiment, spec.people_key)
+    draws = [one.policy.draw for one in played]
+    if draws[0] is None:
+        assert sum(one.step.batch for one in played) <= everybody
+        assert [one.step.seen for one in played] == [sum(r.step.batch for r in played[:i]) for i in range(len(played))]
+    else:
+        asked = np.concatenate([draw.asked() for draw in draws])
+        assert len(set(asked.tolist())) == len(asked)
+        assert all(
+            draw.people == everybody and draw.places >= one.step.batch for draw, one in zip(draws, played, strict=True)
+        )
+
+
+def test_the_final_policy_asks_nobody(spec, played):
+    step = learner_for(spec).next(played[-1].state, 99, 9)
+    assert step.batch == step.policy.terms.batch == 0
+    step.policy.check(spec)
+    assert same(decode(encode(step.policy), kind_of(spec)), step.policy)
+
+
+def test_a_missed_round_is_followed_by_one_that_checks(spec, played):
+    schedule, step = Schedule(spec), played[0].step
+    for again in (False, True):
+        after = schedule.miss(step, 9, again=again)
+        after.policy.check(spec)
+        assert after.policy.version == step.policy.version + 1
+        assert after.batch == 0 if schedule.failed(after) else after.batch > 0
+        assert schedule.miss(step, 9, 40, again=again).policy.version == 40
+
+
+def test_what_is_said_about_an_experiment_is_json(spec, played):
+    learner = learner_for(spec)
+    for one in (played[0], played[-1]):
+        json.dumps(learner.describe(one.state), allow_nan=False)
+        json.dumps(one.policy.describe(spec), allow_nan=False)
+        assert all(isinstance(value, int | float) for value in learner.figures(one.state).values())
+    json.dumps(learner.describe(learner.start(5)), allow_nan=False)
+    assert all(isinstance(words, str) for words in learner.growth)
+
+
+def test_results_round_trip(spec, played):
+    learner = learner_for(spec)
+    for state in (learner.start(5), played[0].state, played[-1].state):
+        result = learner.result(state)
+        assert result is None or (isinstance(result, Result) and decode_result(encode_result(result)) == result)
+
+
+def test_no_round_is_larger_than_the_learner_says(spec, played):
+    bulk = learner_for(spec).bulk(played[0].step)
+    assert max(one.step.batch for one in played) <= max(most.people for most in bulk)
+    sent = [one.step.batch * one.policy.terms.messages for one in played]
+    assert max(sent) <= max(most.people * most.messages for most in bulk)
+
+
+def test_contributions_answer_the_question(spec, played):
+    for one in played:
+        made = one.policy.contribute(*people_of(spec, one.policy, 20))
+        assert len(made) == 20
+        assert hasattr(one.policy.terms.mechanism, "layout") is hasattr(made, "keys")
+        assert "0." not in repr(made), "it carries what people observed"
+
+
+def test_reports_have_one_size_whatever_people_do(spec, played):
+    one = played[-1]
+    mechanism = one.policy.terms.mechanism
+    if mechanism.messages > MESSAGES_MAX:
+        pytest.skip("too many messages a person")
+    made = one.policy.contribute(*people_of(spec, one.policy, 20))
+    rows = mechanism.randomize(made, SeededNoise(1))
+    assert {len(row.tobytes()) for row in rows} == {mechanism.report_size * mechanism.messages}
+
+
+def test_what_people_are_shown_is_json_and_what_they_answer_is_read(spec, played):
+    for one in played:
+        contexts, coins, decisions, _ = people_of(spec, one.policy, 1)
+        shown = one.policy.shown(spec, decisions)
+        json.dumps(shown, allow_nan=False)
+        assert isinstance(decisions, Arms | Plays)
+        assert (
+            shown in spec.options if isinstance(decisions, Arms) else {str(row) for row in shown} <= set(spec.options)
+        )
+        rewards, clipped = one.policy.read(spec, answer(decisions, spec.reward.middle))
+        assert not clipped
+        one.policy.contribute(contexts, coins, decisions, rewards)
+
+
+def answer(decisions, reward):
+    """What an application reports: a number, or one for each action."""
+    return reward if isinstance(decisions, Arms) else dict.fromkeys(decisions.actions.tolist(), reward)
+
+
+def test_rewards_far_beyond_their_bounds_say_the_same(spec, played):
+    policy = played[-1].policy
+    batch = policy.terms.batch
+    contexts, coins, decisions, _ = people_of(spec, policy, batch)
+    for side in (1, -1):
+        assert not policy.read(spec, answer(decisions, spec.reward.middle + side * spec.reward.half_range))[1]
+        releases = []
+        for times in (50, 5000):
+            read, clipped = policy.read(
+                spec, answer(decisions, spec.reward.middle + side * times * spec.reward.half_range)
+            )
+            assert clipped
+            made = policy.contribute(contexts, coins, decisions, np.repeat(read, batch, axis=0))
+            releases.append(policy.terms.mechanism.simulate(made, np.random.default_rng(3)))
+        assert same(*releases)
+
+
+@pytest.mark.parametrize("bad", ["0.123456", None, [0.123456], {}, {"a": 0.123456}, float("nan"), True, 10**400])
+def test_what_is_not_a_reward_is_refused_without_an_echo(spec, played, bad):
+    for reward in (bad, answer(played[0].policy.decide(np.zeros((1, spec.dimension)), np.zeros(1, np.uint32)), bad)):
+        with pytest.raises(InputError) as refused:
+            played[0].policy.read(spec, reward)
+        assert "0.123" not in str(refused.value)
+
+
+def test_boxes_count_everybody_once(spec, played):
+    """Where a policy treats everybody in a box of contexts alike, the simulator counts people by boxes."""
+    for policy in (played[0].policy, played[-1].policy):
+        if not hasattr(policy, "edges"):
+            pytest.skip("no boxes")
+        lower, upper = policy.edges()
+        assert lower.shape == upper.shape == (len(policy.names()), spec.dimension)
+        assert len(set(policy.names())) == len(policy.names())
+        assert np.prod(upper - lower, axis=1).sum() == pytest.approx(1)
+        assert policy.shares.shape == (len(lower), len(spec.options))
+        assert policy.shares.sum(axis=1) == pytest.approx(1)
+        people = np.random.default_rng(2).integers(0, 5, (*policy.shares.shape, 2)) * (policy.shares > 0)[..., None]
+        counts, without = policy.count(people)
+        layout = policy.terms.mechanism.layout
+        assert counts.shape == (layout.keys, layout.groups, 2)
+        assert counts.sum() + without == people.sum()
