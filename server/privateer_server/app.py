@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.clock import Clock, SystemClock
+from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
@@ -27,7 +28,6 @@ from privateer_server.experiments import open_experiments
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.settings import Settings, read_settings
-from privateer_server.upkeep import Upkeep
 
 _PROBLEM: Final[dict[str, Any]] = {"model": Problem, "description": "A problem document (RFC 9457)"}
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
@@ -70,16 +70,17 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     """
     metrics, clock = Metrics(), clock or SystemClock()
     data, experiments = open_experiments(settings, clock)
-    intake = Intake(data, experiments, metrics, clock)
-    tasks = (intake, Deadlines(experiments, intake, clock), Upkeep(data))
+    intake, background = Intake(data, experiments, metrics, clock), Background()
+    deadlines = Deadlines(experiments, intake, clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for task in tasks:
-            task.start()
+        intake.start()
+        background.start(deadlines.run())
+        background.start(data.clean())
         yield
-        for task in reversed(tasks):
-            await task.stop()
+        await background.stop()
+        await intake.stop()
         data.close()
 
     control = FastAPI(

@@ -1,5 +1,6 @@
 """The data folder of a running server: its database, its journal and the keys of its open rounds."""
 
+import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from privateer_server.store.sqlite import SqliteStore
 
 _JOURNAL: Final = "journal.db"
 _KEYS: Final = "keys"
+_CLEAN_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,17 @@ class Data:
     store: SqliteStore
     journal: Journal
     keys: RoundKeys
+
+    async def clean(self) -> None:
+        """Clean up once a second, until the task is cancelled.
+
+        Whoever takes the disk finds the last moments of a round at most: earlier states of the database go, and keys
+        that could not be erased before.
+        """
+        while True:
+            await asyncio.sleep(_CLEAN_SECONDS)
+            await asyncio.to_thread(self.store.tidy)
+            await asyncio.to_thread(self.keys.retry)
 
     def close(self) -> None:
         """Let go of the files; nothing here is used again."""

@@ -34,19 +34,9 @@ class Deadlines:
         self._started = clock.monotonic()
         self._before = {experiment.current.digest for experiment in experiments}
         self._late: dict[bytes, tuple[float, int]] = {}
-        self._watch: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._watch = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        """Look no more."""
-        if self._watch:
-            self._watch.cancel()
-            await asyncio.wait([self._watch])
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Look until the task is cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(_LOOK_SECONDS)

@@ -65,12 +65,13 @@ class Experiment:
             return "open"
         return "failed" if self.current.schedule.failed(self.current.step) else "finished"
 
-    def described(self) -> dict[str, Any]:
-        """Describe what the learner knew when it made the policy; once for every version."""
-        current = self.current
-        if self._described[0] != current.digest:
-            self._described = current.digest, current.schedule.learner.describe(current.step.state)
-        return self._described[1]
+    def described(self, current: OpenRound) -> dict[str, Any]:
+        """Describe what the learner knew when it made a round's policy; once for every version."""
+        digest, description = self._described
+        if digest != current.digest:
+            description = current.schedule.learner.describe(current.step.state)
+            self._described = current.digest, description
+        return description
 
     def advance(self, current: OpenRound, change: Change) -> None:
         """Follow a committed change."""

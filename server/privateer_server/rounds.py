@@ -213,7 +213,7 @@ def restore(schedule: Schedule, stored: RoundRecord, find: Callable[[bytes], Ope
 
     ``find`` has the opener of a public key, if there still is one.
     """
-    blank = _without_sums(schedule, stored)
+    blank = restore_lost(schedule, stored)
     if not blank.round.batch:
         return blank
     opener = find(blank.round.public_key)
@@ -221,22 +221,18 @@ def restore(schedule: Schedule, stored: RoundRecord, find: Callable[[bytes], Ope
     if total is None:
         return None
     sums = decode(total, type(blank.total))
-    return replace(blank, received=stored.received, total=sums, taken=stored.taken)
+    return replace(blank, total=sums, taken=stored.taken)
 
 
 def restore_lost(schedule: Schedule, stored: RoundRecord) -> OpenRound:
-    """Return a round whose reports are lost or must not be used, so that it can be given up."""
-    return replace(_without_sums(schedule, stored), received=stored.received)
-
-
-def _without_sums(schedule: Schedule, stored: RoundRecord) -> OpenRound:
+    """Return a round without its sums, which are lost or must not be used, so that it can be given up."""
     publication = decode_publication(stored.publication)
     policy, facts = read_policy(schedule.spec, publication), publication.round
     state = decode(stored.state, schedule.learner.state_type)
     seconds = schedule.spec.round_seconds if facts.deadline else 0
     step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
     total = policy.terms.mechanism.empty()
-    return OpenRound(schedule, facts, stored.digest, stored.publication, step, total)
+    return OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received)
 
 
 def timed(current: OpenRound, clock: Clock) -> OpenRound:

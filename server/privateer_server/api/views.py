@@ -66,7 +66,7 @@ def state(experiment: Experiment) -> models.State:
     current, facts = experiment.current, experiment.current.round
     progress = models.Progress(received=current.received, batch=facts.batch, deadline=facts.deadline or None)
     about = _named(facts, ("experiment", "version"))
-    return models.State(**about, status=experiment.status, round=progress, state=experiment.described())
+    return models.State(**about, status=experiment.status, round=progress, state=experiment.described(current))
 
 
 def result(experiment: Experiment) -> models.PublishedResult:

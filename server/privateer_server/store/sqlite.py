@@ -109,12 +109,8 @@ class SqliteStore:
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
         """Return the answer to a batch, if it was counted."""
-        with self._lock:
-            row = self._db.execute(
-                "SELECT answer FROM answers WHERE experiment = ? AND version = ? AND digest = ?",
-                (experiment, version, digest),
-            ).fetchone()
-        return row[0] if row else None
+        where = "FROM answers WHERE experiment = ? AND version = ? AND digest = ?"
+        return self._blob(f"SELECT answer {where}", experiment, version, digest)
 
     def experiments(self) -> list[ExperimentRecord]:
         """Return all experiments, by name."""
@@ -138,10 +134,11 @@ class SqliteStore:
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
+        return self._blob("SELECT publication FROM rounds WHERE experiment = ? AND version = ?", experiment, version)
+
+    def _blob(self, select: str, *values: object) -> bytes | None:
         with self._lock:
-            row = self._db.execute(
-                "SELECT publication FROM rounds WHERE experiment = ? AND version = ?", (experiment, version)
-            ).fetchone()
+            row = self._db.execute(select, values).fetchone()
         return row[0] if row else None
 
     def rounds(self, experiment: str) -> list[RoundRecord]:
