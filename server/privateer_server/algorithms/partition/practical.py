@@ -37,7 +37,7 @@ _NARROW: Final = 0.25
 """Bins of this width or less are not wide: they are as even as was fitted."""
 _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
-"""Deviation of a half's share of people from one half, relative to it, before people are counted."""
+"""Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 _POOL: Final = 100.0
 """Reports with which the average over keys counts in a key's own share of scored reports."""
 _NEWS: Final = 1.03
