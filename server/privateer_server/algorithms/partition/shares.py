@@ -9,7 +9,7 @@ from privateer.coins import UNIT
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
-def best_chances(
+def best_probabilities(
     mean: NDArray[np.float64], standard_deviation: NDArray[np.float64], active: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """The probability that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
