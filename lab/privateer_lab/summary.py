@@ -79,8 +79,8 @@ def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[st
     people = getattr(spec.experiment, spec.people_key)
     if delta * people > 1:
         found.append(
-            f"delta {delta:g} protects nobody: a mechanism that publishes the records of {100 * delta:.3g}% of the people "
-            f"keeps it. Choose a delta well below 1/{people}; 1e-6 is usual"
+            f"delta {delta:g} protects nobody: a mechanism that publishes the records of {100 * delta:.3g}% of the "
+            f"people keeps it. Choose a delta well below 1/{people}; 1e-6 is usual"
         )
     if not all(one.holds for one in terms):
         found.append("the published calibration does not keep its promise: compare true_delta with delta")

@@ -125,11 +125,16 @@ class Journal:
         self.columns = [*axes, "seed", *self.figures, "spec"]
         self._file = path.open("a+", encoding="utf-8", newline="")
         try:
-            self._hold()
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._done = self._recover()
-        except BaseException:
+        except BlockingIOError:
             self._file.close()
-            raise
+            raise SpecError(
+                f"another sweep writes {path}", field="--out", remedy="wait, or name another file"
+            ) from None
+        except (ValueError, csv.Error):
+            self._file.close()
+            raise SpecError(f"{path} holds another table", field="--out", remedy="name another file") from None
 
     def __enter__(self) -> Self:
         return self
@@ -137,35 +142,22 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._file.close()
 
-    def _hold(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            detail = f"another sweep writes {self.path}"
-            raise SpecError(detail, field="--out", remedy="wait, or name another file") from None
-
     def _recover(self) -> set[tuple[str, int]]:
         """Return the keys of the file's rows; begin the table if it is empty or was cut off in its first line."""
-        try:
-            self._file.seek(0)
-            text = self._file.read()
-            whole = text[: text.rfind("\n") + 1]
-            if not whole and _line(self.columns).startswith(text):
-                self._file.truncate(0)
-                self._append(self.columns)
-                return set()
-            done = self._keys(whole)
-        except (ValueError, csv.Error):
-            raise SpecError(f"{self.path} holds another table", field="--out", remedy="name another file") from None
-        self._file.truncate(len(whole.encode()))
-        return done
-
-    def _keys(self, text: str) -> set[tuple[str, int]]:
-        header, *rows = list(csv.reader(io.StringIO(text))) or [[]]
+        self._file.seek(0)
+        text = self._file.read()
+        whole = text[: text.rfind("\n") + 1]
+        if not whole and _line(self.columns).startswith(text):
+            self._file.truncate(0)
+            self._append(self.columns)
+            return set()
+        header, *rows = csv.reader(io.StringIO(whole))
         if header != self.columns or any(len(row) != len(header) for row in rows):
             raise ValueError("other columns")
         seed = self.columns.index("seed")
-        return {(row[-1], int(row[seed])) for row in rows}
+        done = {(row[-1], int(row[seed])) for row in rows}
+        self._file.truncate(len(whole.encode()))
+        return done
 
     def _append(self, values: list[Any]) -> None:
         self._file.write(_line(values))

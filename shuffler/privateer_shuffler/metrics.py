@@ -5,7 +5,7 @@ counted when their batch is forwarded or dropped, held ones in tenths of a batch
 """
 
 from collections import Counter as Accumulator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
@@ -34,11 +34,12 @@ class Metrics:
         )
         self._unshown: Accumulator[str] = Accumulator()
 
-    def refused(self, reason: str, reports: int) -> None:
-        """Count reports that were refused."""
-        tens, self._unshown[reason] = divmod(self._unshown[reason] + reports, _STEP)
-        if tens:
-            self._refused.labels(reason).inc(tens * _STEP)
+    def refuse(self, reasons: Mapping[str, int]) -> None:
+        """Count refused reports by reason."""
+        for reason, reports in reasons.items():
+            tens, self._unshown[reason] = divmod(self._unshown[reason] + reports, _STEP)
+            if tens:
+                self._refused.labels(reason).inc(tens * _STEP)
 
     def watch_held(self, held: Callable[[], int]) -> None:
         """Show the number of reports held, which ``held`` returns."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 
 import httpx
@@ -34,12 +33,6 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
         run_snippet(snippet, at, environment)
         facts = httpx.get(f"{at.server}/experiments/stations").json()
         assert (facts["algorithm"], facts["version"]) == ("phased", 1)
-
-
-def test_every_key_is_documented() -> None:
-    for section, field in PhasedSpec.model_fields.items():
-        for key in getattr(field.annotation, "model_fields", {}):
-            assert re.search(rf"`{section}\.{key}`|`\.{key}`", PAGE), f"{section}.{key}"
 
 
 def test_the_figures_of_the_page_are_those_of_the_example() -> None:

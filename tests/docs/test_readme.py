@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from privateer import errors
-from privateer.experiment import Spec, parse_spec
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.spec import parse_spec
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import make_spec
 
@@ -86,11 +87,13 @@ def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None
     assert done.returncode == 0, done.stderr
 
 
-def test_every_key_of_the_spec_is_documented() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text()
-    for section, field in Spec.model_fields.items():
-        kind = field.annotation
-        for key in getattr(kind, "model_fields", {}):
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_key_of_a_spec_is_documented(name: str) -> None:
+    """In the pages of the configuration and of the algorithm itself, if it has one."""
+    page = ROOT / "docs" / f"{name}.md"
+    text = (ROOT / "docs" / "configuration.md").read_text() + (page.read_text() if page.exists() else "")
+    for section, field in algorithm(name).spec.model_fields.items():
+        for key in getattr(field.annotation, "model_fields", {}):
             assert f"`{section}.{key}" in text or f"`{key}`" in text or f"`.{key}`" in text, f"{section}.{key}"
 
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 
 class Bins:
-    """A growing dyadic partition; bins are numbered from 0 in the order of their making.
+    """Bins that tile the unit cube; they are numbered from 0 in the order of their making.
 
     Parameters
     ----------

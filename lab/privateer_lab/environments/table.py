@@ -39,8 +39,8 @@ class Table:
         If a file cannot be read, has no header, or another one than the first.
     """
 
-    # Two readers share the work. Python's csv module is strict about quotes, counts rows as a spreadsheet does, and
-    # sees that all rows have the same width. pyarrow does nothing of that, and makes columns of the texts fast.
+    # Two readers share the work. Python's csv module checks encoding, quotes and widths; it counts rows as spreadsheets
+    # do. pyarrow, which reads on after a wrong quote and cannot say in which row a value is, makes columns fast.
 
     def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
         self.paths = [Path(part.strip()) for part in path.split(",")]

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
-import httpx
-
-from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
+from privateer.errors import NotFound, PrivateerError, SpecError
 from privateer.spec import parse_spec
 from privateer.tables import apply_setting, read_tables
 from privateer.text import printable
@@ -18,8 +16,8 @@ from privateer.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
 from privateer_lab.load.driver import USERS, LoadResult
-from privateer_lab.load.endpoint import no_url, read_object
 from privateer_lab.load.run import Interrupted, run_load
+from privateer_lab.rest import ask
 
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")
@@ -131,26 +129,11 @@ def _load(options: argparse.Namespace) -> LoadResult:
 
 def _usual_population(options: argparse.Namespace) -> dict[str, Any]:
     """Return the population that fits the experiment, which its public facts describe."""
-    page = f"{options.url.rstrip('/')}/experiments"
-    status, answer = _asked(f"{page}/{quote(options.name, safe='')}")
-    if status == httpx.codes.NOT_FOUND and "experiments" in _asked(page)[1]:
-        raise NotFound("the server has no such experiment", field="NAME", remedy="see privateer list")
-    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-        raise Unavailable("the server cannot describe the experiment", field="--url", remedy="look at its log")
-    if status != httpx.codes.OK or not isinstance(answer.get("spec"), dict):
+    spec = ask("GET", f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}").get("spec")
+    if not isinstance(spec, dict):
         remedy = "its public port is 8000 unless you changed it"
         raise NotFound("this is not a learning server", field="--url", remedy=remedy)
-    return {} if options.population else default_environment(parse_spec(answer["spec"]))
-
-
-def _asked(url: str) -> tuple[int, dict[str, Any]]:
-    try:
-        answer = httpx.get(url, timeout=10)
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-        raise no_url("--url") from None
-    except httpx.TransportError:
-        raise Unavailable("no answer", field="--url", remedy="is the server running?") from None
-    return answer.status_code, read_object(answer.content)
+    return {} if options.population else default_environment(parse_spec(spec))
 
 
 def _show(result: LoadResult, as_json: bool) -> None:

@@ -19,13 +19,12 @@ _ANSWER_BYTES: Final = 1 << 16
 _ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def _read_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object of an answer; an empty one if the answer is something else."""
     try:
-        answer = msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def no_url(field: str) -> Unavailable:
@@ -51,7 +50,7 @@ async def meet(http: aiohttp.ClientSession, shuffler: str, name: str) -> None:
 async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> PrivateerError | None:
     try:
         async with http.get(f"{shuffler}/experiments/{name}", timeout=_ANSWER_SECONDS) as response:
-            status, answer = response.status, read_object(await _bounded(response.content))
+            status, answer = response.status, _read_object(await _bounded(response.content))
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise no_url("--shuffler") from None
     except (aiohttp.ClientError, TimeoutError):
@@ -100,7 +99,7 @@ class Waiting:
 
     def note(self, status: int, body: bytes) -> None:
         """Keep what the endpoint said."""
-        answer = read_object(body)
+        answer = _read_object(body)
         detail, remedy = (printable(str(answer.get(key) or "")) for key in ("detail", "remedy"))
         self.why = (detail or f"HTTP {status}") + (f" ({remedy})" if remedy else "")
 

@@ -146,10 +146,11 @@ def lines(
 ) -> None:
     """Draw mean regret against a fact, with its interval as a ``band``.
 
-    Each group of rows, given by its facts and its label, is a line of its own colour; the legend has the solid ones.
+    Each group of rows, given by its facts and its label, is a line of its own colour. The legend has solid lines only.
     """
     for colour, (facts, label) in zip(COLOURS, groups, strict=False):
         at, (middle, half) = rows.where(**facts).curve(fact)
-        axis.plot(at, middle, style, color=colour, label=label if style.endswith("-") else None)
+        shape = style if len(at) > 1 else "." + style.lstrip(".")  # a line of one point would not be seen
+        axis.plot(at, middle, shape, color=colour, label=label if style in ("-", ".-") else None)
         if band:
             axis.fill_between(at, middle - half, middle + half, color=colour, alpha=0.12, linewidth=0)

@@ -53,14 +53,14 @@ def _draw(title: str, rows: Rows) -> Figure:
 
 
 def _verdict(rows: Rows) -> str:
-    told = []
+    sentences = []
     for setting in _SETTINGS:
         last = rows.where(setting=setting, people=rows.where(setting=setting).values("people")[-1])
-        told.append(
+        sentences.append(
             f"{setting}: regret {last.mean()[0]:.3f} a person, and in the end {last.mean('arm_0')[0]:.0%} for the best "
             "arm at (1/3, 1/3)"
         )
-    return "; ".join(told) + "."
+    return "; ".join(sentences) + "."
 
 
 FIGURE_6: Final = Reproduction("paper-1-figure-6", "Paper 1, Figure 6: a jump start", _rows, _draw, _verdict)

@@ -60,19 +60,21 @@ def _draw(title: str, rows: Rows) -> Figure:
 
 
 def _verdict(rows: Rows) -> str:
-    told = []
+    sentences = []
     for n_aux, words in ((0, "Without auxiliary data"), (_AUX, "With it")):
         ours, paper, honest = (_regrets(rows.where(policy=policy, n_aux=n_aux)) for policy in (OURS, PAPER, HONEST))
         below = [ours[cell] <= regret for cell, regret in paper.items() if cell in ours]
         ratios = [regret / ours[cell] for cell, regret in honest.items() if cell in ours]
         if below:
-            told.append(f"{words} our regret is at or below the published in {sum(below)} of {len(below)} cells.")
+            sentences.append(f"{words} our regret is at or below the published in {sum(below)} of {len(below)} cells.")
         if ratios:
-            told.append(
+            sentences.append(
                 f"{words} the paper's algorithm, honest, loses {min(ratios):.1f} to {max(ratios):.1f} times ours."
             )
-    told.append("The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise.")
-    return " ".join(told)
+    sentences.append(
+        "The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise."
+    )
+    return " ".join(sentences)
 
 
 def _regrets(rows: Rows) -> dict[tuple[float, int], float]:

@@ -17,7 +17,7 @@ _SIZES: Final = (10_000, 50_000)
 _AUX: Final = {"kappa": (1.0, 8.0), "gamma": (2.0, 8.0)}
 """Epsilons of the sources, by panel."""
 _ORDERS: Final = {"first_sup": (8.0, 2.0), "first_inf": (2.0, 8.0)}
-"""As the logs call them: the better source first, or last."""
+"""The better source first, or last; the names are those of the logs."""
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
@@ -81,18 +81,18 @@ def _draw_orders(axis: Any, rows: Rows) -> None:
 
 
 def _verdict(rows: Rows) -> str:
-    told = []
+    sentences = []
     for panel, words in (("kappa", "arms played alike (kappa 1) or not (kappa 0)"), ("gamma", "shifted people")):
         ours, paper = (_span(rows.where(panel=panel, policy=policy), panel) for policy in (OURS, PAPER))
-        told.append(f"With {words} our regret is {ours}" + (f", the published {paper}." if paper else "."))
+        sentences.append(f"With {words} our regret is {ours}" + (f", the published {paper}." if paper else "."))
     ordered = rows.where(panel="order", policy=OURS)
     last, first = (ordered.where(order=order).by("n", "epsilon") for order in ("first_inf", "first_sup"))
     gaps = [last[cell].mean()[0] / first[cell].mean()[0] - 1 for cell in first]
-    told.append(
+    sentences.append(
         f"The order of sources changes it by {min(gaps):+.0%} to {max(gaps):+.0%}: the better one begins, "
         "whatever the order of the spec."
     )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _span(rows: Rows, panel: str) -> str:

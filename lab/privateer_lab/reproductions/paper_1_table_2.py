@@ -76,15 +76,15 @@ def _draw(title: str, rows: Rows) -> Figure:
 
 
 def _verdict(rows: Rows) -> str:
-    told = []
+    sentences = []
     for epsilon, aux in sorted(rows.by("epsilon", "eps_aux")):
         parts = []
         for part in _PARTS:
             policies = (OURS, _HELPED, "published: LDPMAB")
             ours, helped, paper = (_ratio(rows, policy, epsilon, aux, part) for policy in policies)
             parts.append(f"{ours:.3f} ({helped:.3f} with sources; published without: {paper:.3f}) after {part}")
-        told.append(f"({epsilon:g}, {aux:g}): " + ", ".join(parts))
-    return "Reward relative to ABSE at (epsilon, epsilon of sources): " + "; ".join(told) + "."
+        sentences.append(f"({epsilon:g}, {aux:g}): " + ", ".join(parts))
+    return "Reward relative to ABSE at (epsilon, epsilon of sources): " + "; ".join(sentences) + "."
 
 
 def _ratio(rows: Rows, policy: str, epsilon: float, aux: float, part: str) -> float:

@@ -165,7 +165,7 @@ def _draw_table(title: str, rows: Rows) -> Figure:
 
 def verdict(rows: Rows) -> str:
     """Say what final regrets show of the paper's claims: shuffle against central, local against shuffle, learning."""
-    told = []
+    sentences = []
     rows = Rows(row for row in rows if "holds" in row)
     cells = rows.where(model="shuffle").by("delta", "calibration", "epsilon")
     for delta, calibration, epsilon in sorted(cells, key=lambda cell: (cell[0], cell[1] != "tight", cell[2])):
@@ -173,14 +173,14 @@ def verdict(rows: Rows) -> str:
         central, shuffle, local = (found.where(model=model).mean()[0] for model in _MODELS)
         uniform = found.mean("uniform_regret")[0]
         kept = "the promises hold" if all(row["holds"] for row in found) else "a promise is false"
-        told.append(
+        sentences.append(
             f"{calibration} at ({epsilon:g}, {delta:g}): shuffle loses {shuffle / central:.2f} times as much as "
             f"central and {shuffle / uniform:.2f} of what a uniform choice loses, local {local / shuffle:.1f} times as "
             f"much as shuffle; {kept}."
         )
-    if not told:
+    if not sentences:
         raise LookupError("no shuffled runs")
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 FIGURE_2: Final = Reproduction(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import SpecError
-from privateer.sampling.entropy import NoiseSource
+from privateer.sampling.entropy import NoiseSource, accepted
 
 _SCALE_MAX: Final = 1 << 40
 """Products with the few numbers that a draw counts up to stay far below 2^63."""
@@ -52,22 +52,16 @@ class DiscreteLaplace:
 
     def draw(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw ``count`` integers, shape (count,)."""
-        drawn = np.empty(count, np.int64)
-        missing = np.arange(count)
-        while len(missing):
-            values, accepted = self._propose(len(missing), noise)
-            drawn[missing[accepted]] = values[accepted]
-            missing = missing[~accepted]
-        return drawn
+        return accepted(count, lambda missing: self._propose(missing, noise))
 
     def _propose(self, count: int, noise: NoiseSource) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         inside = uniform_integers(count, self.scale, noise)
-        accepted = _happens(inside, self.scale, noise)
+        good = _happens(inside, self.scale, noise)
         magnitudes = inside + self.scale * _geometric(count, noise)
         negative = uniform_integers(count, 2, noise) == 1
         # Zero has one sign only.
-        accepted &= ~(negative & (magnitudes == 0))
-        return np.where(negative, -magnitudes, magnitudes), accepted
+        good &= ~(negative & (magnitudes == 0))
+        return np.where(negative, -magnitudes, magnitudes), good
 
     def simulate(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the same distribution from a seeded generator, for simulation."""
@@ -77,16 +71,14 @@ class DiscreteLaplace:
 
 def uniform_integers(count: int, below: int, noise: NoiseSource) -> NDArray[np.int64]:
     """Draw ``count`` exactly uniform integers from 0 to ``below`` - 1, shape (count,)."""
-    drawn = np.empty(count, np.int64)
-    missing = np.arange(count)
     # Words above the largest multiple of ``below`` are drawn again.
     last = np.uint64(_WORD // below * below - 1)
-    while len(missing):
-        words = noise.words(len(missing))
-        good = words <= last
-        drawn[missing[good]] = (words[good] % np.uint64(below)).astype(np.int64)
-        missing = missing[~good]
-    return drawn
+
+    def propose(missing: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        words = noise.words(missing)
+        return (words % np.uint64(below)).astype(np.int64), words <= last
+
+    return accepted(count, propose)
 
 
 def _happens(numerators: NDArray[np.int64], denominator: int, noise: NoiseSource) -> NDArray[np.bool_]:

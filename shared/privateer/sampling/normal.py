@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.errors import SpecError
-from privateer.sampling.entropy import NoiseSource
+from privateer.sampling.entropy import NoiseSource, accepted
 
 STANDARD_DEVIATION_MIN: Final = 256.0
 """In grid units. Above it the series for the rounded distribution is exact to the last digit."""
@@ -82,13 +82,7 @@ class RoundedNormal:
 
     def draw(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw ``count`` integers, shape (count,)."""
-        drawn = np.empty(count, np.int64)
-        missing = np.arange(count)
-        while len(missing):
-            values, accepted = self._propose(len(missing), noise)
-            drawn[missing[accepted]] = values[accepted]
-            missing = missing[~accepted]
-        return drawn
+        return accepted(count, lambda missing: self._propose(missing, noise))
 
     def _propose(self, count: int, noise: NoiseSource) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         words = noise.words(3 * count).reshape(3, count)
@@ -98,8 +92,8 @@ class RoundedNormal:
         negative = words[1] >> np.uint64(63) == 1
         magnitudes = bins * self._width + inside.astype(np.int64)
         # Zero has one sign only.
-        accepted = below(words[2], spare, self._ratio(bins, magnitudes)) & ~(negative & (magnitudes == 0))
-        return np.where(negative, -magnitudes, magnitudes), accepted
+        good = below(words[2], spare, self._ratio(bins, magnitudes)) & ~(negative & (magnitudes == 0))
+        return np.where(negative, -magnitudes, magnitudes), good
 
     @cached_property
     def _width(self) -> int:

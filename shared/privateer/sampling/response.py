@@ -18,7 +18,31 @@ SYMBOLS_MAX: Final = 1 << 15
 
 
 @dataclass(frozen=True)
-class RandomizedResponse:
+class _Response:
+    """Sends a symbol of the person's own with a fixed probability, and otherwise a uniform one of all."""
+
+    epsilon: float
+    symbols: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon <= _EPSILON_MAX:
+            raise SpecError(f"must be in (0, {_EPSILON_MAX:g}]", field="epsilon", remedy="choose a smaller epsilon")
+        if not 2 <= self.symbols <= SYMBOLS_MAX:
+            raise SpecError(f"must be 2 to {SYMBOLS_MAX}", field="symbols", remedy="choose fewer buckets")
+
+    @cached_property
+    def threshold(self) -> int:
+        """Words below it send one of the own symbols."""
+        return _threshold(self.epsilon, self.symbols)
+
+    @property
+    def gain(self) -> float:
+        """Probability of choosing only among the own symbols. Debiasing divides by it."""
+        return self.threshold / _WORD
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(_Response):
     """Keeps the true symbol with a fixed probability, and otherwise sends a uniform one.
 
     Parameters
@@ -41,20 +65,6 @@ class RandomizedResponse:
     e^epsilon.
     """
 
-    epsilon: float
-    symbols: int
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.epsilon <= _EPSILON_MAX:
-            raise SpecError(f"must be in (0, {_EPSILON_MAX:g}]", field="epsilon", remedy="choose a smaller epsilon")
-        if not 2 <= self.symbols <= SYMBOLS_MAX:
-            raise SpecError(f"must be 2 to {SYMBOLS_MAX}", field="symbols", remedy="choose fewer buckets")
-
-    @cached_property
-    def threshold(self) -> int:
-        """Words below it keep the true symbol."""
-        return _threshold(self.epsilon, self.symbols)
-
     @property
     def truth(self) -> float:
         """Probability of sending the true symbol."""
@@ -65,11 +75,6 @@ class RandomizedResponse:
         """Probability of each of the other symbols."""
         return (1.0 - self.gain) / self.symbols
 
-    @property
-    def gain(self) -> float:
-        """Probability of the true symbol less that of any other one. Debiasing divides by it."""
-        return self.threshold / _WORD
-
     def randomize(self, truth: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
         """Return symbols to send for true symbols ``truth`` (n,). For -1, no true symbol, it is a uniform one."""
         words = noise.words(2 * len(truth))
@@ -78,22 +83,11 @@ class RandomizedResponse:
 
 
 @dataclass(frozen=True)
-class SubsetResponse:
+class SubsetResponse(_Response):
     """Sends one of a person's own symbols, uniformly, with a fixed probability, and otherwise a uniform one of all.
 
-    Parameters
-    ----------
-    epsilon
-        Pure local privacy of one symbol, in (0, 30].
-    symbols
-        Size of the alphabet, 2 to 32768.
-    own
-        Number of symbols that are a person's own, at least 1 and fewer than all.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of range.
+    Parameters and errors are those of `RandomizedResponse`, and ``own``: the number of symbols that are a person's own,
+    at least 1 and fewer than all.
 
     Notes
     -----
@@ -102,12 +96,10 @@ class SubsetResponse:
     certified in the same way.
     """
 
-    epsilon: float
-    symbols: int
     own: int
 
     def __post_init__(self) -> None:
-        RandomizedResponse(self.epsilon, self.symbols)
+        super().__post_init__()
         if not 1 <= self.own < self.symbols:
             raise SpecError("must be at least 1 and less than symbols", field="own", remedy="choose fewer")
 
@@ -115,11 +107,6 @@ class SubsetResponse:
     def threshold(self) -> int:
         """Words below it send one of the own symbols."""
         return _threshold(self.epsilon, self.symbols, self.own)
-
-    @property
-    def gain(self) -> float:
-        """Probability of choosing only among the own symbols. Debiasing divides by it."""
-        return self.threshold / _WORD
 
     def randomize(self, own: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
         """Return symbols to send for people whose own symbols are the rows of ``own`` (n, own)."""

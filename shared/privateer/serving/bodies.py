@@ -5,14 +5,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Self
 
-from starlette.requests import Request
-
 from privateer.errors import PrivateerError
-from privateer.serving.budget import Reservation, too_large
-from privateer.serving.peer import peer
-from privateer.wire.keys import TrustedKeys
+from privateer.serving.budget import too_large
 from privateer.wire.signature import Announcement
-from privateer.wire.upload import UPLOAD
 
 
 @dataclass(frozen=True)
@@ -66,36 +61,6 @@ def _within(length: int, most: int) -> int:
     if length > most:
         raise too_large(most)
     return length
-
-
-def announced_upload(request: Request, most: int, senders: TrustedKeys, now: float) -> Body:
-    """Return what the headers say about an upload of reports: one person's, or more if a trusted sender signed it.
-
-    Raises
-    ------
-    SenderRefused
-        If it is signed, but not by one of the ``senders`` within five minutes of ``now``.
-    TooLarge
-        If it has more than ``most`` bytes.
-    """
-    signature = request.headers.get(UPLOAD.header)
-    if signature is None:
-        return Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
-    return Body.signed(UPLOAD.check(signature, senders.by_id(), now), most)
-
-
-async def read_upload(request: Request, body: Body, room: Reservation) -> bytearray:
-    """Read an announced upload into the room reserved for it.
-
-    Raises
-    ------
-    SenderRefused
-        If it is not the body that was signed.
-    TooLarge, Unavailable
-        As `Reservation.read`.
-    """
-    chunks = request.stream()
-    return await room.read(unchanged(chunks, body.digest, UPLOAD.changed()) if body.digest else chunks)
 
 
 async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: PrivateerError) -> AsyncIterator[bytes]:

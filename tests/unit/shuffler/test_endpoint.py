@@ -179,7 +179,7 @@ async def test_a_sender_that_hangs_up_is_no_defect(shuffler):
     path = "/experiments/spring/reports"
     scope = {"type": "http", "method": "POST", "path": path, "headers": [], "query_string": b"", "root_path": ""}
     await shuffler.client._transport.app(scope, receive, send)
-    assert sent[0]["status"] == 400
+    assert sent == []
     assert await shuffler.metric("reports_held") == 0
 
 

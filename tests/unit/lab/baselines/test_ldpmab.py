@@ -26,12 +26,12 @@ def far_bin(people: int, rounds: int) -> np.ndarray:
 
 
 def honest_variance(people: int) -> np.ndarray:
-    """Of a sum of Laplace noise of scale 4/epsilon, epsilon 2, for each of 3 arms."""
+    """The variance of a sum of Laplace noise of scale 4/epsilon, epsilon 2, for each of 3 arms."""
     return np.full(3, people * 2 * (4 / 2.0) ** 2)
 
 
 def test_a_bin_without_people_has_everybodys_noise():
-    """600 rounds, means and variances of 3 arms; each a chance of 1e-6 to fail a right distribution."""
+    """600 rounds, means and variances of 3 arms; each fails a right distribution with probability 1e-6."""
     counts = far_bin(50, 600)
     assert centred(counts, np.zeros(3))
     assert centred(counts**2, honest_variance(50))

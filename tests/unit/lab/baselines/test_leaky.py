@@ -53,7 +53,7 @@ def test_a_bin_without_people_has_no_noise_which_is_the_leak():
 
 
 def test_a_bin_with_people_has_a_laplace_of_scale_4_over_epsilon_for_each():
-    """600 rounds, means and variances of 3 arms; each a chance of 1e-6 to fail a right distribution."""
+    """600 rounds, means and variances of 3 arms; each fails a right distribution with probability 1e-6."""
     noise = left_half_counts(2.0, 50, 600)[:, :3]
     assert centred(noise, np.zeros(3))
     assert centred(noise**2, np.full(3, 50 * 2 * (4 / 2.0) ** 2))

@@ -7,6 +7,7 @@ from privateer_lab.baselines import BASELINES, run
 from privateer_lab.baselines.base import Visitors
 from privateer_lab.baselines.people import People
 from privateer_lab.baselines.run import play, play_once, summaries
+from privateer_lab.simulation import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 
 PEAKS = {"population.name": "peaks", "experiment.horizon": 6000, "experiment.round_size": 500}
@@ -68,6 +69,19 @@ def test_groups_within_a_round_are_one_round(name, monkeypatch):
     monkeypatch.setattr(run, "GROUP", 100)
     parts = play_once(spec_of(privacy__epsilon=8.0), [name], 0)[0]
     assert abs(parts.regret - whole.regret) < 0.25 * UNIFORM * 6000
+
+
+@pytest.mark.parametrize("model", [{}, SHUFFLE], ids=["local", "shuffle"])
+def test_rounds_are_those_of_the_experiment(model, monkeypatch):
+    """Growing rounds after those of a source, and people who are left in the end."""
+    source = {"name": "elsewhere", "people": 1500, "epsilon": 1.0, "shares": [0.4, 0.3, 0.3]}
+    sizes = {"experiment.horizon": 5300, "experiment.round_size": 1000, "experiment.round_growth": 0.6}
+    spec = make_spec({**PEAKS, **sizes, **model, "sources": [source]})
+    opened, steps = [], []
+    monkeypatch.setattr(BASELINES["uniform"], "open", lambda self, batch: opened.append(batch))
+    play_once(spec, ["uniform"], 0)
+    simulate_once(spec, 0, watch=steps.append)
+    assert opened == [step.batch for step in steps if not step.policy.cohort]
 
 
 def test_people_left_at_the_end_play_and_are_not_asked(monkeypatch):
