@@ -206,9 +206,8 @@ class Accumulator:
         good = self._in_range(fresh)
         fitting = good[:room]
         if len(fitting) < len(sealed):
-            for problem, (before, after) in zip(
-                _REFUSALS, pairwise((sealed, opened, fresh, good, fitting)), strict=True
-            ):
+            steps = pairwise((sealed, opened, fresh, good, fitting))
+            for problem, (before, after) in zip(_REFUSALS, steps, strict=True):
                 receipt.refuse(problem, self._people(len(before) - len(after)))
         receipt.accepted = self._people(len(fitting))
         for report in fitting:
