@@ -49,7 +49,7 @@ Steps: TypeAlias = Generator[Ask | Pause, Answer | None, _Result]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a device waits. Its times depend on answers and chance alone, never on what a report says.
+    """How long a device waits. Its times depend on answers and randomness alone, never on what a report says.
 
     Attributes
     ----------

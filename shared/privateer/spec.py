@@ -117,7 +117,7 @@ class Privacy(Section):
 
     @property
     def bound(self) -> float:
-        """Epsilon of the promise, infinite if there is none."""
+        """Epsilon of the promise, infinite without a promise."""
         return math.inf if self.epsilon is None else self.epsilon
 
     @property
@@ -141,7 +141,7 @@ class Source(Section):
         Share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
         behaviour policy. Their arms themselves are secret.
     population
-        The cohort in simulation; the experiment's own if there is none.
+        The cohort in simulation; the experiment's own if not given.
     """
 
     name: str = Field(pattern=NAME)
@@ -288,7 +288,7 @@ class Spec(Section):
 
     @property
     def round_seconds(self) -> int:
-        """Seconds from a round's opening to its deadline; 0: there is none."""
+        """Seconds from a round's opening to its deadline; 0: it has no deadline."""
         return 0
 
     def without_people(self) -> Self:

@@ -73,7 +73,7 @@ class Terms:
 
     @property
     def holds(self) -> bool:
-        """Whether the promise is true; where nothing is promised there is none to break."""
+        """Whether the promise is true; an experiment without a promise breaks none."""
         return not self.trust.promises or self.true_delta <= self.delta * _OTHER_DIGITS
 
 

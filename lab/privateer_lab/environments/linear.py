@@ -38,7 +38,7 @@ class LinearSection(EnvironmentSection):
 
 
 class LinearEnvironment(Environment):
-    """People whose parameters are theta, plus normal noise of the spec's deviation.
+    """People whose parameters are theta, plus normal noise of the spec's standard deviation.
 
     Rewards of one action x are normal around middle + <theta_u, x>, and half the range of rewards is their standard
     deviation (1 in the paper's range of -1 to 1); the mechanism clips what goes beyond the range.

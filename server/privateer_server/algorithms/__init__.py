@@ -24,7 +24,7 @@ class Step:
     least
         Fewest people with whom it may close after ``seconds``.
     seconds
-        From its opening to its deadline; 0: there is none.
+        Seconds from its opening to its deadline; 0: it has no deadline.
     """
 
     state: Any

@@ -52,7 +52,7 @@ class PhasedSection(Section):
     alpha
         Phase l asks 2^(alpha l) clients, in (0, 1).
     beta
-        Chance that one comparison of two actions fails in one phase; 1 / (actions * horizon) if not given.
+        Probability that one comparison of two actions fails in one phase; 1 / (actions * horizon) if not given.
     client_deviation
         sigma: how much people's parameters differ, in the units of rewards for an action of length 1.
     clients
@@ -192,7 +192,7 @@ class PhasedSpec(Spec):
 
     @property
     def beta(self) -> float:
-        """Chance that one comparison fails."""
+        """The probability that one comparison fails."""
         return self.algorithm.beta or 1 / (self.actions.shape[0] * self.experiment.horizon)
 
     @property
@@ -208,7 +208,7 @@ class PhasedSpec(Spec):
 
     @property
     def round_seconds(self) -> int:
-        """Seconds from a phase's opening to its deadline; 0: there is none."""
+        """Seconds from a phase's opening to its deadline; 0: it has no deadline."""
         return self.asking.seconds or 0
 
     @property

@@ -43,7 +43,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     standard_deviation
         Standard deviation of normal noise, in scores; 0: there is none.
     scale
-        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: there is none.
+        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: the noise is normal.
 
     Raises
     ------
@@ -192,7 +192,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         return normal | {"laplace-4": cls(Layout.small(), 0.0, 4.0)}
 
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where there is none."""
+        """Return the mechanism with so much less noise, or with some where it has no noise."""
         if self.scale:
             return msgspec.structs.replace(self, scale=self.scale / factor)
         less = self.standard_deviation / factor if self.standard_deviation else factor

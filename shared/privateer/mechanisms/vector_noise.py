@@ -112,7 +112,7 @@ class _NoisyVectors(Mechanism, frozen=True):
         return (noise + 0.25 * people) * (step / people) ** 2, 0.0
 
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where there is none."""
+        """Return the mechanism with so much less noise, or with some where it has no noise."""
         less = self.standard_deviation / factor if self.standard_deviation else factor * GRID
         return msgspec.structs.replace(self, standard_deviation=less)
 

@@ -281,7 +281,7 @@ def products(dimension: int, directions: int, chosen: int) -> tuple[float, float
     One product's square is Beta(1/2, (dimension - 1) / 2), dimension at least 2. With N of the absolute products above
     x, min(chosen, N) of the chosen ones are; N is binomial, and the integral of that number's mean over x sums them.
     """
-    # Beyond 12 deviations of a product nothing that matters is left; x = end sin(angle) is smooth up to x = 1.
+    # Beyond 12 standard deviations of a product nothing that matters is left; x = end sin(angle) is smooth up to x = 1.
     end = min(1.0, 12 / math.sqrt(dimension))
     angles, weights = (_NODES[0] + 1) * math.pi / 4, _NODES[1] * math.pi / 4
     x, steps = end * np.sin(angles), end * np.cos(angles) * weights

@@ -41,8 +41,8 @@ def sampling_cost(count: int) -> float:
     P(S) - e^epsilon Q(S) <= delta by at most: e^epsilon 2^-95 a number for the tail; the mean of r under P, 25 * 2^-53
     a number; and e^epsilon times Q's sum of |r| over S, where e^epsilon Q is at most P, so the mean of r under P at
     the noise shifted by the neighbours' distance, 25 * 2^-53 a number and 1.5 D^2 2^-53 in all, D the distance in
-    deviations: below 9.2 for any promise with epsilon to 30 and delta to 1/2. Together less than (count + 2) 2^-47.
-    A bare bound of the total variation would cost 1 + e^epsilon times as much.
+    standard deviations: below 9.2 for any promise with epsilon to 30 and delta to 1/2. Together less than (count + 2)
+    2^-47. A bare bound of the total variation would cost 1 + e^epsilon times as much.
     """
     return (count + 2) * _COST
 

@@ -28,7 +28,7 @@ def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) 
     scale
         c: a third of the largest step so far; 0 where steps are sub-Gaussian with these variances.
     failure
-        Chance of ever being exceeded.
+        Probability of ever being exceeded.
     expected
         The variance at which the bound should be tightest; fixed in advance.
     """

@@ -14,7 +14,7 @@ _USUAL_LENGTH: Final = 0.5
 _USUAL_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
 _SPREAD_SPREAD: Final = 0.5
-"""Lengths and spreads are log-normal beforehand, with these medians and deviations."""
+"""Lengths and spreads are log-normal beforehand, with these medians and standard deviations."""
 _SWEEPS: Final = 2
 
 

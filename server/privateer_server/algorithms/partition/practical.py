@@ -15,7 +15,7 @@ from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
-from privateer_server.algorithms.partition.shares import best_chances, thresholds
+from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
@@ -37,7 +37,7 @@ _NARROW: Final = 0.25
 """Bins of this width or less are not wide: they are as even as was fitted."""
 _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
-"""Deviation of a half's share of people from one half, relative to it, before people are counted."""
+"""Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 _POOL: Final = 100.0
 """Reports with which the average over keys counts in a key's own share of scored reports."""
 _NEWS: Final = 1.03
@@ -157,7 +157,7 @@ class PartitionLearner(Turns):
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         standard_deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
-        shares = best_chances(state.mean[bins], standard_deviation, active[bins])
+        shares = best_probabilities(state.mean[bins], standard_deviation, active[bins])
         masses = state.mass[self._cohorts.index(cohort), bins, None] * key_shares(self.spec, shares, cohort)
         return make_policy(
             self.spec,

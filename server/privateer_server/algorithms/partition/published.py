@@ -101,7 +101,7 @@ class PublishedPartitionLearner(Turns):
         return self._refined(state, radius)
 
     def _shares(self, state: PublishedState) -> NDArray[np.float64]:
-        """Chance of every arm in each bin, eq. (8)."""
+        """The probability of every arm in each bin, eq. (8)."""
         return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
 
     def _surviving(

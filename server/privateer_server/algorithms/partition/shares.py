@@ -9,10 +9,10 @@ from privateer.coins import UNIT
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 
-def best_chances(
+def best_probabilities(
     mean: NDArray[np.float64], standard_deviation: NDArray[np.float64], active: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Chance that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
+    """The probability that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
     draws = mean[:, :, None] + standard_deviation[:, :, None] * _NODES[None, None, :]
     below = np.ones_like(draws)
     for rival in range(mean.shape[1]):

@@ -11,9 +11,9 @@ Array = NDArray[np.float64]
 LENGTHS: Final = np.array([0.08, 0.12, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.5, 5.0, 10.0])
 """Distances over which mean rewards may change along a feature, in widths of the space."""
 SPREADS: Final = np.array([0.33, 0.5, 0.75, 1.0])
-"""Deviations that the variation over the space may have, for values in [-1, 1]."""
+"""Standard deviations that the variation over the space may have, for values in [-1, 1]."""
 _LEVEL: Final = 0.5
-"""Deviation of an arm's level, common to the whole space."""
+"""Standard deviation of an arm's level, common to the whole space."""
 _NUGGET: Final = 1e-6
 _NARROW: Final = 1e-3
 """Bins this narrow, in lengths, count as points."""

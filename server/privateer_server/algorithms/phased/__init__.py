@@ -26,7 +26,7 @@ _GAP: Final = {"tight": 1.5, "published": 2.0}
 _LEADERS: Final = 16
 """Actions of the highest estimates, against each of which every action is compared."""
 _SURE: Final = 2.0
-"""Deviations by which an average must be near the bound to count for clipped."""
+"""Standard deviations by which an average must be near the bound to count for clipped."""
 _MORE: Final = 1.5
 """Actions that a later phase plays by those of the first; up to 1.34 was seen."""
 _PLACES: Final = np.linspace(-8.0, 8.0, 1601)
@@ -278,8 +278,9 @@ class PhasedLearner:
     def _clipped(self, policy: PhasedPolicy, averages: Array, people: int) -> float:
         """Share of people's averages that must have been clipped, a function of what was released alone.
 
-        Normal people of deviation sigma |x|, clipped at B, are on average so much below B as a shortfall says; their
-        own noise of rewards would clip more. Averages are taken to be farther from B than they seem, by their error.
+        Normal people of standard deviation sigma |x|, clipped at B, are on average so much below B as a shortfall says;
+        their own noise of rewards would clip more. Averages are taken to be farther from B than they seem, by their
+        error.
         """
         bound = self.spec.reward.half_range
         standard_deviation = self.spec.algorithm.client_deviation * np.linalg.norm(self.actions[policy.support], axis=1)

@@ -7,28 +7,28 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privateer.coins import UNIT, Layout
-from privateer_server.algorithms.partition.shares import best_chances, thresholds
+from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 
 
 @given(st.integers(0, 2**32), st.integers(2, 16))
-def test_best_chances_are_a_distribution_over_active_arms(seed, arms):
+def test_best_probabilities_are_a_distribution_over_active_arms(seed, arms):
     rng = np.random.default_rng(seed)
     active = rng.random((5, arms)) < 0.6
     active[:, 0] = True
     mean, standard_deviation = rng.normal(0, 1, (5, arms)), 10 ** rng.uniform(-3, 1, (5, arms))
-    probabilities = best_chances(mean, standard_deviation, active)
+    probabilities = best_probabilities(mean, standard_deviation, active)
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(5))
     assert (probabilities[~active] == 0).all()
     assert (probabilities >= 0).all()
 
 
-def test_best_chances_match_draws():
+def test_best_probabilities_match_draws():
     """Gauss-Hermite against 400,000 Thompson draws; six standard errors and .005 for the quadrature."""
     rng = np.random.default_rng(1)
     mean, standard_deviation = np.array([[0.0, 0.1, -0.2, 0.4]]), np.array([[0.3, 0.2, 0.5, 0.1]])
     draws = rng.normal(mean, standard_deviation, (400_000, 4))
     share = np.bincount(draws.argmax(axis=1), minlength=4) / 400_000
-    assert best_chances(mean, standard_deviation, np.ones((1, 4), bool))[0] == pytest.approx(
+    assert best_probabilities(mean, standard_deviation, np.ones((1, 4), bool))[0] == pytest.approx(
         share, abs=0.005 + 6 * 0.0008
     )
 
@@ -36,7 +36,7 @@ def test_best_chances_match_draws():
 def test_two_arms_match_the_closed_form():
     mean, standard_deviation = np.array([[0.2, 0.0]]), np.array([[0.3, 0.4]])
     expected = stats.norm.cdf(0.2 / 0.5)
-    assert best_chances(mean, standard_deviation, np.ones((1, 2), bool))[0, 0] == pytest.approx(expected, abs=1e-4)
+    assert best_probabilities(mean, standard_deviation, np.ones((1, 2), bool))[0, 0] == pytest.approx(expected, abs=1e-4)
 
 
 @given(st.integers(0, 2**32), st.integers(2, 16))
