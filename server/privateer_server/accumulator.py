@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -204,9 +205,10 @@ class Accumulator:
         fresh = self._fresh(opened)
         good = self._in_range(fresh)
         fitting = good[:room]
-        stages = (sealed, opened, fresh, good, fitting)
-        for problem, before, after in zip(_REFUSALS, stages[:-1], stages[1:], strict=True):
-            receipt.refuse(problem, self._people(len(before) - len(after)))
+        if len(fitting) < len(sealed):
+            steps = pairwise((sealed, opened, fresh, good, fitting))
+            for problem, (before, after) in zip(_REFUSALS, steps, strict=True):
+                receipt.refuse(problem, self._people(len(before) - len(after)))
         receipt.accepted = self._people(len(fitting))
         for report in fitting:
             self.report_ids[report[:REPORT_ID_SIZE]] = None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable, Unopenable
+from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.wire.envelope import Envelope
@@ -166,8 +166,9 @@ class Intake:
             self._note(error)
             refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
             answers, rounds = [refusal] * len(group), []
-        for counted in rounds:
-            self._advance(*counted)
+        for experiment, current, change in rounds:
+            self._metrics.follow(change, change.received - experiment.current.received)
+            experiment.advance(current, change)
         for request, answer in zip(group, answers, strict=True):
             _resolve(request.answer, answer)
 
@@ -211,14 +212,6 @@ class Intake:
                 return []
             facts, ended = current.round, replace(current, taken=True)
             return [(experiment, ended, Change(facts.experiment, facts.version, current.received, True))]
-
-    def _advance(self, experiment: Experiment, current: OpenRound, change: Change) -> None:
-        self._metrics.accept(change.received - experiment.current.received)
-        self._metrics.refuse(change.refused)
-        self._metrics.fail_to_open(change.experiment, change.refused.get(Unopenable.slug, 0))
-        experiment.advance(current, change)
-        if change.following:
-            self._metrics.close_round()
 
 
 def _taken(accumulator: Accumulator, request: _Request) -> _Answer:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
+from privateer.errors import Unopenable
+from privateer_server.store import Change
+
 
 class Metrics:
     """The metrics of one server, in a registry of their own."""
@@ -19,27 +22,24 @@ class Metrics:
         self._batches = Counter("privateer_batches", "Batches taken.", registry=self._registry)
         self._version = Gauge("privateer_version", "Policy version.", ["experiment"], registry=self._registry)
 
-    def accept(self, count: int) -> None:
-        """Count accepted reports."""
-        self._accepted.inc(count)
+    def follow(self, change: Change, accepted: int) -> None:
+        """Count what a committed change did, which accepted so many reports."""
+        self._accepted.inc(accepted)
+        self.refuse(change.refused)
+        # What a shuffler took from somebody who sent junk.
+        if junk := change.refused.get(Unopenable.slug):
+            self._unopenable.labels(change.experiment).inc(junk)
+        if change.following:
+            self._rounds.inc()
 
     def refuse(self, reasons: Mapping[str, int]) -> None:
         """Count refusals by reason."""
         for reason, count in reasons.items():
             self._refused.labels(reason).inc(count)
 
-    def fail_to_open(self, experiment: str, count: int) -> None:
-        """Count reports that did not open: what a shuffler took from somebody who sent junk."""
-        if count:
-            self._unopenable.labels(experiment).inc(count)
-
     def take_batch(self) -> None:
         """Count a batch."""
         self._batches.inc()
-
-    def close_round(self) -> None:
-        """Count a closed round."""
-        self._rounds.inc()
 
     def text(self, versions: Mapping[str, int]) -> bytes:
         """Return all metrics in Prometheus' text format, with the current version of each experiment."""

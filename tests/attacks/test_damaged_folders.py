@@ -55,6 +55,11 @@ def earlier_schema(path: Path) -> None:
         db.execute("PRAGMA user_version = 0")
 
 
+def schema_before_this_one(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 1")
+
+
 def later_schema(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
@@ -77,7 +82,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("file", ["server.db", "journal.db"])
-@pytest.mark.parametrize("harm", [truncated, scribbled, garbage, foreign, earlier_schema, later_schema])
+@pytest.mark.parametrize("harm", [truncated, scribbled, garbage, foreign, earlier_schema, schema_before_this_one, later_schema])
 async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
     settings: Settings, harm: Callable[[Path], None], file: str
 ) -> None:

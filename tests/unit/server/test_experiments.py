@@ -167,7 +167,9 @@ async def test_privacy_of_other_models(api: Api, model: str) -> None:
     promise = {"local": (1.0, 0.0), "central": (1.0, 1e-6), "none": (None, 0.0)}[model]
     changes = {"privacy.model": model, "privacy.epsilon": promise[0], "privacy.delta": promise[1]}
     assert (await api.create(SMALL | changes)).status_code == 201
+    (row,) = (await api.client.get("/experiments/test/history")).json()["rounds"]
     record = (await api.client.get("/experiments/test/privacy")).json()
+    assert row["mechanism"] == record["rounds"][0]["mechanism"]
     assert (record["epsilon"], record["delta"]) == promise
     certificate = read_certificate(record["certificate"])
     assert all(verdict.holds for verdict in recompute(certificate))
