@@ -100,5 +100,5 @@ def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
 )
 def test_planted_faults_are_caught(fault: Patch, breaks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
-    found = attacked("phased", DRAWN, 20_000) | attacked("phased", ("shuffle",), 300_000)
+    found = attacked("phased", DRAWN, 40_000) | attacked("phased", ("shuffle",), 300_000)
     assert {name.partition(",")[0] for name, (_, stands) in found.items() if not stands} == set(breaks)
