@@ -62,7 +62,7 @@ class Subject:
         return self._with_keys(rng) if self.keyed else self._with_vectors(rng)
 
     def _with_keys(self, rng: np.random.Generator) -> KeyedValues:
-        """A fifth have no key, values lean with the key."""
+        """A fifth have no key, values lean with the key; they are on a curator's grid."""
         layout = self.mechanism.layout
         count = 60 if isinstance(self.mechanism, LaplaceCells) else 300
         keys = np.arange(count) % (layout.keys + 1) - 1
@@ -70,7 +70,7 @@ class Subject:
         coins = rng.integers(0, 2**32, count, dtype=np.uint32)
         groups, has = np.zeros(count, np.int64), keys >= 0
         groups[has] = layout.group(layout.hashes(coins[has], keys[has]), keys[has])
-        return KeyedValues(coins, keys, groups, np.clip(0.9 - 0.25 * (keys % 4), 0, 1))
+        return KeyedValues(coins, keys, groups, 0.8 - 0.2 * (keys % 4))
 
     def _with_vectors(self, rng: np.random.Generator) -> BoundedVectors:
         """Some vectors are beyond the ball."""

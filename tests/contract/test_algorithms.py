@@ -12,7 +12,7 @@ import pytest
 from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.codec import decode, encode
 from privateer.decisions import Arms, Plays
-from privateer.errors import InputError, TermsRefused
+from privateer.errors import InputError, SpecError, TermsRefused
 from privateer.result import Result, decode_result, encode_result
 from privateer.spec import parse_spec
 from privateer.trust import TRUST
@@ -77,10 +77,15 @@ def facts_of(spec, step):
 @pytest.mark.parametrize("algorithm_name", ALGORITHMS)
 def test_there_are_instances_of_every_trust_model_and_calibration(algorithm_name):
     kind = algorithm(algorithm_name).spec
-    has = {(spec.privacy.model, spec.privacy.calibration) for spec in kind.instances().values()}
-    published = {(row.name, "published") for row in TRUST.values() if row.serves[kind.question].published}
-    assert has == {(model, "tight") for model in TRUST} | published
-    assert all(type(spec) is kind for spec in kind.instances().values())
+    has = {(spec.privacy.model, spec.privacy.calibration): spec for spec in kind.instances().values()}
+    assert all(type(spec) is kind for spec in has.values())
+    assert {(model, "tight") for model in TRUST} <= set(has)
+    for model in TRUST:
+        if (model, "published") not in has:
+            data = has[model, "tight"].model_dump(mode="json", exclude_none=True)
+            data["privacy"] |= {"calibration": "published"}
+            with pytest.raises(SpecError):
+                parse_spec(data)
 
 
 def test_specs_round_trip(spec):

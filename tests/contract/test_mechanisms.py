@@ -103,10 +103,11 @@ def test_a_simulation_with_less_noise_is_caught(instance):
 
 
 def test_estimates_are_unbiased(subject):
-    """Planted: a bias of ten standard errors."""
+    """Planted: a bias of ten standard errors, where anything is random."""
     sample = np.array([estimates(one) for one in collected(subject.mechanism)])
     assert centred(sample, truths(subject))
-    assert not centred(sample, truths(subject) + 10 * sample.std(axis=0) / np.sqrt(DRAWS))
+    error = sample.std(axis=0) / np.sqrt(DRAWS)
+    assert error.max() < 1e-9 or not centred(sample, truths(subject) + 10 * error)
 
 
 @pytest.mark.parametrize("name", KEYED)

@@ -1,0 +1,105 @@
+"""Two files and a line in the registry make an algorithm, and a row of a table a trust model: nothing else changes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DUMMY = ROOT / "tests" / "support" / "explore"
+ROLES = ("shared", "client", "shuffler", "server", "lab")
+ROW = """        Trust(
+            name="stricter",
+            sees="reports that are twice as private as promised",
+            endpoint="server",
+            curated=False,
+            promises=True,
+            batched=False,
+            delta_least=0.0,
+            reader="everybody together",
+            assumes=(_HONEST,),
+            example={"epsilon": 4.0},
+            event=lambda mechanism, _: mechanism.alone,
+            serves={
+                KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
+                VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
+            },
+        ),
+"""
+CALIBRATIONS = """def _stricter_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+    return SignedSymbol.calibrated(question, privacy.bound / 2, 0.0, 0, privacy.local_epsilon_max)
+
+
+def _stricter_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+    return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed)
+
+
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the whole tree with the dummy algorithm."""
+    for part in (*ROLES, "tests"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer" / "algorithms" / "explore.py")
+    shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "explore.py")
+    put(tmp_path / "shared" / "privateer" / "algorithms" / "__init__.py", '    "explore",\n', after='    "phased",\n')
+    return tmp_path
+
+
+def put(path: Path, text: str, *, after: str) -> None:
+    """Add text to a file, where it is written for people to do so."""
+    source = path.read_text()
+    assert source.count(after) == 1
+    path.write_text(source.replace(after, after + text))
+
+
+def run(copy: Path, *arguments: str, minutes: float = 5) -> str:
+    """Run Python on the copy alone."""
+    path = os.pathsep.join(str(copy / role) for role in ROLES)
+    home = {"HOME": str(copy), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("COV_")}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=copy,
+        env=environment | home | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60 * minutes,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def battery(copy: Path, words: str) -> int:
+    """Run the batteries for what has these words in its name; return how many tests passed."""
+    plain = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=--import-mode=importlib")
+    said = run(copy, "-m", "pytest", *plain, "tests/contract", "-k", words)
+    summary = said.strip().splitlines()[-1]
+    assert "failed" not in summary
+    return int(summary.partition(" passed")[0].split()[-1])
+
+
+def test_the_battery_takes_a_new_algorithm(copy: Path) -> None:
+    assert battery(copy, "explore") > 4 * 20
+
+
+def test_everything_takes_a_new_algorithm(copy: Path) -> None:
+    """In one process and over HTTP, under all four trust models."""
+    said = run(copy, "tests/support/explore/everything.py", str(copy), "explore")
+    assert said.strip().splitlines()[-1] == "local shuffle central none"
+
+
+def test_everything_takes_a_new_trust_model(copy: Path) -> None:
+    trust = copy / "shared" / "privateer" / "trust.py"
+    rows, table = "    for row in (\n", "TRUST: Final[dict[str, Trust]] = {\n"
+    put(trust, ROW, after=rows)
+    source = trust.read_text()
+    trust.write_text(source.replace(table, CALIBRATIONS + table))
+    assert battery(copy, "stricter") > 3 * 20
+    assert "stricter" in run(copy, "tests/support/explore/everything.py", str(copy), "explore", "stricter")
