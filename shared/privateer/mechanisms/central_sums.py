@@ -43,7 +43,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     standard_deviation
         Standard deviation of normal noise, in scores; 0: the noise is not normal.
     scale
-        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: the noise is not Laplace. At most one of both is above 0.
+        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: the noise is not Laplace. At most one of
+        both is above 0.
 
     Raises
     ------

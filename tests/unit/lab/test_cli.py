@@ -1,6 +1,8 @@
 """The command line: figures as JSON, and one line with exit code 2 for what is wrong."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,10 @@ def test_create_sends_no_simulated_people(
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
     assert sent[0]["sources"]
     assert "population" not in json.dumps(sent[0])
+
+
+def test_without_its_libraries_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; from privateer_lab.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "privateer: typer is not installed (install privateer-lab[workbench])\n"
