@@ -1,6 +1,7 @@
 """The command line: ``privateer``. Errors are one line and exit code 2."""
 
 import sys
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -31,15 +32,18 @@ for module in (running, experiments, backups, people, planning, sweeps, reproduc
     module.register(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"privateer {version('privateer-lab')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
-) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"privateer {installed('privateer-lab')}")
-        raise typer.Exit
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None: ...
 
 
 def main(arguments: list[str] | None = None) -> None:

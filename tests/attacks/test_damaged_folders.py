@@ -82,7 +82,9 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("file", ["server.db", "journal.db"])
-@pytest.mark.parametrize("harm", [truncated, scribbled, garbage, foreign, earlier_schema, schema_before_this_one, later_schema])
+@pytest.mark.parametrize(
+    "harm", [truncated, scribbled, garbage, foreign, earlier_schema, schema_before_this_one, later_schema]
+)
 async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
     settings: Settings, harm: Callable[[Path], None], file: str
 ) -> None:

@@ -36,7 +36,9 @@ def test_best_probabilities_match_draws():
 def test_two_arms_match_the_closed_form():
     mean, standard_deviation = np.array([[0.2, 0.0]]), np.array([[0.3, 0.4]])
     expected = stats.norm.cdf(0.2 / 0.5)
-    assert best_probabilities(mean, standard_deviation, np.ones((1, 2), bool))[0, 0] == pytest.approx(expected, abs=1e-4)
+    assert best_probabilities(mean, standard_deviation, np.ones((1, 2), bool))[0, 0] == pytest.approx(
+        expected, abs=1e-4
+    )
 
 
 @given(st.integers(0, 2**32), st.integers(2, 16))
