@@ -37,7 +37,7 @@ class Score:
     @property
     def best_constant_regret(self) -> float:
         """Expected reward that the single option loses that is best on the whole."""
-        return self.played.best - float(np.max(self.played.by_option))
+        return self.played.best - float(self.played.by_option.max())
 
     @property
     def uniform_regret(self) -> float:

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-COIN_BITS: Final = 32
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
 _BLOCK: Final = 1 << 18

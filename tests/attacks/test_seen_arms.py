@@ -4,13 +4,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from privateer_lab.audit.seen import seen_cases
 
 from privateer.errors import TermsRefused
 from privateer.verification import Limits
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
+from privateer_lab.audit.attacks.partition import cases
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.run import FALSE_ALARM, Finding, _attacked
 from tests.support.publications import published, shuffle_spec
@@ -20,7 +20,7 @@ ALARM = FALSE_ALARM / 60
 """Chance that one attack on a true claim calls it broken."""
 CASES = {
     (case.model, case.name): (case, broken)
-    for case, broken in zip(seen_cases(200_000), seen_cases(200_000, "hidden"), strict=True)
+    for case, broken in zip(cases(200_000), cases(200_000, "hidden"), strict=True)
 }
 CHOICES = 40
 

@@ -17,24 +17,24 @@ from pydantic import ValidationError
 
 from privateer.accounting.events import Gaussian
 from privateer.accounting.gaussian import gaussian_epsilon
+from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.errors import InputError, Malformed
-from privateer.experiment import Model, Privacy
-from privateer.mechanisms import mechanism_for, vector_bits
+from privateer.mechanisms import MECHANISMS, vector_bits
 from privateer.mechanisms.laplace_cells import LaplaceCells
 from privateer.mechanisms.signed_symbol import SignedSymbol
-from privateer.mechanisms.vector_gaussian import GaussianVectors, vector_standard_deviation
+from privateer.mechanisms.vector_noise import GaussianVectors
 from privateer.sampling.entropy import SecureNoise
+from privateer.sampling.laplace import DiscreteLaplace
 from privateer.sampling.normal import RoundedNormal
 from privateer.sampling.response import RandomizedResponse, SubsetResponse
-from privateer.terms import calibrate
+from privateer.trust import TRUST
 from privateer.vectors import Ball
 from privateer.wire.envelope import Envelope, encode_envelope
-from privateer_client import AsyncClient, Client, Outcome, delivery, sending, session
-from privateer_client.followed import Followed
+from privateer_client import AsyncClient, Client, Outcome, delivery, session
 from privateer_client.participation import Participation
 from privateer_client.sealing import Sealer
-from privateer_client.session import AsyncSession, Session
+from privateer_client.session import Session
 from privateer_lab.audit import run as whole
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.run import CHANNELS, attacked, mechanisms
@@ -42,7 +42,6 @@ from privateer_lab.noise import SeededNoise
 from privateer_server.accumulator import Accumulator
 from privateer_server.api import endpoints
 from privateer_shuffler.shuffle import Places
-from tests.contract import registry
 from tests.unit.lab.test_cli import run
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -58,42 +57,36 @@ def only(name: str, patch: pytest.MonkeyPatch) -> None:
     """The audit has the attacks of this name alone."""
     cases, checks = whole.cases, whole.channels
     patch.setattr(whole, "cases", lambda samples: [case for case in cases(samples) if case.name == name])
-    patch.setattr(whole, "channels", lambda: {told: check for told, check in checks().items() if told == name})
+    patch.setattr(whole, "channels", lambda: {known: check for known, check in checks().items() if known == name})
 
 
-def test_every_mechanism_is_attacked() -> None:
-    assert {kind.__name__ for kind in registry.mechanisms()} | {CHANNELS, "PhasedPolicy"} == mechanisms()
+ATTACKS = 75
+"""Attacks that there are at least, channels included."""
 
 
-def claims_of_experiments() -> set[tuple[str, str, str]]:
-    """Mechanism, trust model and calibration of every promise that a spec can ask for."""
-    found = set()
-    for model, calibration in product(get_args(Model), get_args(Privacy.model_fields["calibration"].annotation)):
-        promise = {} if model == "none" else {"epsilon": 1.0, "delta": 0.0 if model == "local" else 1e-6}
-        with suppress(ValidationError):
-            privacy = Privacy(model=model, calibration=calibration, **promise)
-            terms = calibrate(privacy, 1000, 1.0, 1.0)
-            if math.isfinite(terms.epsilon):
-                kind = type(mechanism_for(registry.LAYOUT, terms)).__name__
-                found.add((kind, model, calibration))
-    return found
+def test_every_mechanism_and_every_algorithm_is_attacked() -> None:
+    assert {kind.__name__ for kind in MECHANISMS} | {CHANNELS, *ALGORITHMS} == mechanisms()
+    assert len(whole.cases(1000)) + len(whole.channels()) >= ATTACKS
 
 
-def calibrations_of_modules() -> set[tuple[str, str]]:
-    """Mechanism and calibration, where a mechanism's module has a function that takes one."""
-    found = set()
-    for kind in registry.mechanisms():
-        made = inspect.getmembers(import_module(kind.__module__), inspect.isfunction)
-        if any("calibration" in inspect.signature(function).parameters for _, function in made):
-            found |= {(kind.__name__, calibration) for calibration in ("tight", "published")}
-    return found
+def test_attacks_have_names_of_their_own() -> None:
+    names = [(case.mechanism, case.model, case.calibration, case.name) for case in whole.cases(1000)]
+    assert len(set(names)) == len(names)
 
 
 def test_every_trust_model_and_calibration_is_attacked() -> None:
-    assert {("SignedSymbol", "shuffle", "tight"), ("LaplaceCells", "local", "published")} <= claims_of_experiments()
-    assert claims_of_experiments() <= attacked()
-    assert {("GaussianVectors", "published"), ("BitVectors", "published")} <= calibrations_of_modules()
-    assert calibrations_of_modules() <= {(mechanism, calibration) for mechanism, _, calibration in attacked()}
+    """Each mechanism where a trust model uses it, and each algorithm's instances, if an epsilon is promised."""
+    served = {
+        (kind.__name__, row.name, calibration)
+        for row in TRUST.values()
+        if row.promises
+        for serving in row.serves.values()
+        for calibration in ("tight", "published")
+        for kind in getattr(serving, calibration)
+    }
+    specs = [(name, spec) for name in ALGORITHMS for spec in algorithm(name).spec.instances().values()]
+    claims = {(name, s.privacy.model, s.privacy.calibration) for name, s in specs if s.privacy.trust.promises}
+    assert served | claims == attacked()
 
 
 @pytest.mark.parametrize("samples", [5000, pytest.param(20_000, marks=pytest.mark.nightly)])
@@ -113,10 +106,10 @@ def test_true_claims_hold(samples: int, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("mechanism", "attack", "samples", "least"),
     [
-        ("VectorSymbol", "64 symbols", 50_000, 0.85),
+        ("VectorSymbol", "64 symbols in l2", 50_000, 0.85),
         ("GaussianVectors", "vectors in l2", 200_000, 0.9),
-        ("CuratedSums", "release, opposite rewards", 200_000, 0.85),
-        pytest.param("VectorSymbol", "64 symbols", 200_000, 0.9, marks=pytest.mark.nightly),
+        ("CentralSums", "release, opposite rewards", 200_000, 0.85),
+        pytest.param("VectorSymbol", "64 symbols in l2", 200_000, 0.9, marks=pytest.mark.nightly),
     ],
 )
 def test_lower_bounds_come_close_to_exact_claims(
@@ -136,7 +129,7 @@ def test_lower_bounds_come_close_to_exact_claims(
 def test_a_published_claim_that_is_false_is_refuted() -> None:
     """Paper 5 takes the classic Gaussian at (10, .25), where it gives delta .79."""
     ball = Ball("l2", 1.0, 4)
-    local = GaussianVectors(ball, vector_standard_deviation(ball, 10.0, 0.25, "published"))
+    local = GaussianVectors.calibrated(ball, 10.0, 0.25, "published")
     left, right = (
         local.randomize(BoundedVectors(np.zeros(20_000, np.uint32), np.tile(end, (20_000, 1))), SeededNoise(seed))[:, 0]
         for seed, end in enumerate(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
@@ -149,7 +142,7 @@ def test_a_published_claim_that_is_false_is_refuted() -> None:
 def test_a_session_takes_no_seed() -> None:
     with pytest.raises(TypeError):
         SecureNoise(7)  # type: ignore[call-arg]
-    for maker in (Participation, Session, AsyncSession, Client, AsyncClient):
+    for maker in (Participation, Session, Client, AsyncClient):
         assert not {"noise", "seed", "rng", "source"} & set(inspect.signature(maker).parameters)
 
 
@@ -173,13 +166,14 @@ def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
 
 def a_device_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Only the client library is at fault."""
-    made = Followed._prepare
+    made = Participation.__init__
 
-    def weak(self: Any) -> None:
-        made(self)
-        self._mechanism = replace(self._mechanism, epsilon=2 * self._mechanism.epsilon)
+    def weak(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        terms = replace(self.policy.terms, mechanism=self.policy.terms.mechanism.weaker(2.0))
+        self.policy = replace(self.policy, terms=terms)
 
-    patch.setattr(Followed, "_prepare", weak)
+    patch.setattr(Participation, "__init__", weak)
 
 
 def noise_in_the_own_bin_alone(patch: pytest.MonkeyPatch) -> None:
@@ -194,17 +188,17 @@ def noise_in_the_own_bin_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LaplaceCells, "randomize", leaky)
 
 
-def slots_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
-    """A device that draws slots until the sign of its bin is 1: the public sign then tells the bin."""
+def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
+    """A device that draws coins until the sign of its bin is 1: the public sign then tells the bin."""
     made = SignedSymbol.randomize
 
     def choosy(self: SignedSymbol, people: KeyedValues, noise: Any) -> Any:
-        slots = people.slots.copy()
+        coins = people.coins.copy()
         keys = np.maximum(people.keys, 0)
         for _ in range(20):
-            wrong = self.layout.hashes(slots, keys) >> np.uint64(63) == 1
-            slots[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
-        return made(self, replace(people, slots=slots), noise)
+            wrong = self.layout.hashes(coins, keys) >> np.uint64(63) == 1
+            coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
+        return made(self, replace(people, coins=coins), noise)
 
     patch.setattr(SignedSymbol, "randomize", choosy)
 
@@ -219,25 +213,26 @@ def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
-    paid, delivered = sending.Part._paid, sending.Part._delivered
+    paid, delivered = Session._paid, session.deliver
+    sealed: list[Callable[[], bytes]] = []
 
-    def keep(self: Any, seal: Any) -> bytes:
-        self.seal = seal
+    def keep(self: Any, seal: Callable[[], bytes]) -> bytes:
+        sealed.append(lambda: encode_envelope(Envelope(self._participation.header, seal())))
         return paid(self, seal)
 
-    def anew(self: Any, body: bytes | None) -> Any:
-        steps, answer = delivered(self, body), None
+    def anew(*arguments: Any) -> Any:
+        steps, answer = delivered(*arguments), None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 return end.value
             if isinstance(step, delivery.Ask):
-                step = step._replace(body=encode_envelope(Envelope(self._followed.header, self.seal())))
+                step = step._replace(body=sealed[-1]())
             answer = yield step
 
-    patch.setattr(sending.Part, "_paid", keep)
-    patch.setattr(sending.Part, "_delivered", anew)
+    patch.setattr(Session, "_paid", keep)
+    patch.setattr(session, "deliver", anew)
 
 
 def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
@@ -255,6 +250,11 @@ def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RoundedNormal, "draw", lambda self, count, noise: np.repeat(made(self, 1, noise), count))
 
 
+def a_curator_with_half_the_laplace_noise(patch: pytest.MonkeyPatch) -> None:
+    made = DiscreteLaplace.draw
+    patch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: made(self, count, noise) // 2)
+
+
 def half_the_bits(patch: pytest.MonkeyPatch) -> None:
     made = vector_bits.binomial
 
@@ -269,22 +269,22 @@ def no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
-    made = session._ArmsPart._pay_and_seal
+    made = Session._sent
 
-    def telling(self: Any, reward: float) -> Any:
+    def telling(self: Any, reward: float, seal: Any) -> Any:
         patch.setitem(delivery._HEADERS, "X-Length", str(len(repr(reward))))
-        return made(self, reward)
+        return made(self, reward, seal)
 
-    patch.setattr(session._ArmsPart, "_pay_and_seal", telling)
+    patch.setattr(Session, "_sent", telling)
 
 
 def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
-    made = session.AsyncSession.report
+    made = Session.report
 
     async def lazy(self: Any, reward: float) -> Any:
         return await made(self, reward) if reward > 0 else Outcome.ACCEPTED
 
-    patch.setattr(session.AsyncSession, "report", lazy)
+    patch.setattr(Session, "report", lazy)
 
 
 def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: Any) -> bool:
         current = self._current
-        won = current.round.model == "central" and current.received > 50 and current.total.sums.sum() > 0
+        won = current.spec.privacy.trust.curated and current.received > 50 and current.total.sums.sum() > 0
         return won or made(self)
 
     patch.setattr(Accumulator, "taken", property(early))
@@ -317,36 +317,42 @@ def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:
-    made = session.scaled_reward
+    policy = algorithm("partition").policy
+    made = policy.read
 
-    def quoting(value: Any, reward: Any) -> Any:
+    def quoting(self: Any, spec: Any, reward: Any) -> Any:
         try:
-            return made(value, reward)
+            return made(self, spec, reward)
         except InputError:
-            raise InputError(f"not a reward: {value}") from None
+            raise InputError(f"not a reward: {reward}") from None
 
-    patch.setattr(session, "scaled_reward", quoting)
+    patch.setattr(policy, "read", quoting)
 
 
 DEFECTS: list[tuple[Patch, str, str]] = [
     (half_the_noise, "SignedSymbol", "2 symbols, opposite rewards"),
     (half_the_noise, "SignedSymbol", "batches of 3 symbols, nothing to tell"),
-    (half_the_noise_of_subsets, "VectorSymbol", "64 symbols"),
+    (half_the_noise_of_subsets, "VectorSymbol", "64 symbols in l2"),
     (a_device_with_half_the_noise, "SignedSymbol", "sealed reports"),
     (noise_in_the_own_bin_alone, "LaplaceCells", "cells, another bin"),
-    (slots_that_suit_the_context, "SignedSymbol", "2 symbols, another bin"),
+    (coins_that_suit_the_context, "SignedSymbol", "2 symbols, another bin"),
     (no_permutation, "SignedSymbol", "first place of a batch"),
     (a_size_that_tells_the_value, CHANNELS, "sizes of sealed reports"),
     (noise_anew_for_every_retry, CHANNELS, "a retry sends the same bytes"),
     (a_seeded_generator, CHANNELS, "noise ignores seeds"),
-    (a_curator_with_half_the_noise, "CuratedSums", "release, opposite rewards"),
-    (a_curator_with_half_the_noise, "CuratedVectors", "release in l2"),
+    (a_curator_with_half_the_noise, "CentralSums", "release, opposite rewards"),
+    (a_curator_with_half_the_noise, "CentralVectors", "release in l2"),
     (a_curator_with_half_the_noise, "GaussianVectors", "vectors in l2"),
-    (a_curator_with_one_noise_for_all, "CuratedSums", "release, another bin"),
+    (a_curator_with_one_noise_for_all, "CentralSums", "release, another bin"),
     (half_the_bits, "BitVectors", "summed batch"),
-    (half_the_bits, "ShareVectors", "summed batch"),
     (no_clipping, "GaussianVectors", "vectors in l2"),
-    (no_clipping, "LaplaceVectors", "vectors in l2"),
+    (a_curator_with_half_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
+    (half_the_noise, "partition", "local, opposite rewards"),
+    (a_curator_with_half_the_noise, "partition", "central, another context"),
+    (noise_in_the_own_bin_alone, "partition", "published, another context"),
+    (half_the_noise_of_subsets, "phased", "local, opposite rewards"),
+    (a_curator_with_half_the_noise, "phased", "central, opposite rewards"),
+    (no_clipping, "phased", "local-normal, opposite rewards"),
     (a_header_that_tells_the_reward, CHANNELS, "what the network shows, local"),
     (no_report_of_nothing, CHANNELS, "what the network shows, shuffle"),
     (a_round_that_closes_on_rewards, CHANNELS, "what the network shows, central"),

@@ -1,7 +1,7 @@
 """An attack on a whole shuffled batch: what it proves stays below the promise, and twice the local epsilon is caught.
 
-The attacker knows everybody else's data, the policy and the slots; the victim got a reward of 1 or of 0 in a known bin.
-Relabelled by the slot's public sign, the multiset of messages tells nothing but how many of them agree with a reward
+The attacker knows everybody else's data, the policy and the coins; the victim got a reward of 1 or of 0 in a known bin.
+Relabelled by the coins' public sign, the multiset of messages tells nothing but how many of them agree with a reward
 of 1, so that count is the attacker's best statistic.
 """
 
@@ -14,9 +14,9 @@ from scipy import stats
 
 from privateer.coins import Layout, bucket, sign
 from privateer.contributions import KeyedValues
-from privateer.experiment import Privacy
-from privateer.mechanisms import mechanism_for
-from privateer.terms import calibrate
+from privateer.questions import KeyedMeans
+from privateer.spec import Privacy
+from privateer.trust import calibrate
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 
@@ -27,14 +27,14 @@ LAYOUT = Layout(3, np.array([[1 << 15]], np.uint32))
 
 def agreements(terms, reward, seed):
     """Agreements less disagreements with a reward of 1 in every batch; the others are alternately for and against."""
-    mechanism = mechanism_for(LAYOUT, terms)
+    mechanism = terms.mechanism
     rng = np.random.default_rng(seed)
-    slots = rng.integers(0, 2**32, (BATCHES, BATCH), dtype=np.uint32)
+    coins = rng.integers(0, 2**32, (BATCHES, BATCH), dtype=np.uint32)
     values = np.tile(np.arange(BATCH) % 2, (BATCHES, 1)).astype(float)
     values[:, 0] = reward
-    count = slots.size
-    told = KeyedValues(slots.ravel(), np.zeros(count, np.int64), np.zeros(count, np.int64), values.ravel())
-    reports = mechanism.randomize(told, SeededNoise(seed)).reshape(BATCHES, BATCH)
+    count = coins.size
+    made = KeyedValues(coins.ravel(), np.zeros(count, np.int64), np.zeros(count, np.int64), values.ravel())
+    reports = mechanism.randomize(made, SeededNoise(seed)).reshape(BATCHES, BATCH)
     reports = rng.permuted(reports, axis=1)
     hashes = LAYOUT.hashes(reports["slot"], np.zeros(reports.shape, np.int64))
     symbols = reports["symbol"].astype(np.int64)
@@ -57,7 +57,7 @@ def proved_delta(left, right, epsilon):
 
 @pytest.fixture(scope="module")
 def terms():
-    return calibrate(PRIVACY, BATCH, 1.0, 1.0)
+    return calibrate(PRIVACY, BATCH, KeyedMeans(LAYOUT))
 
 
 def test_a_calibrated_batch_keeps_its_promise(terms):
@@ -67,5 +67,5 @@ def test_a_calibrated_batch_keeps_its_promise(terms):
 
 def test_too_large_a_local_epsilon_is_caught(terms):
     """Planted: reports at twice the local epsilon that the batch allows."""
-    wrong = replace(terms, local_epsilon=2 * terms.local_epsilon)
+    wrong = replace(terms, mechanism=terms.mechanism.weaker(2.0))
     assert proved_delta(agreements(wrong, 1.0, 1), agreements(wrong, 0.0, 2), PRIVACY.epsilon) > PRIVACY.delta

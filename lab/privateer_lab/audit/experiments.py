@@ -37,6 +37,8 @@ _PAIRS: Final = {
 _OTHERS: Final = Person(_THERE, -1.0)
 _LEAST, _BYTES = 1000, 40
 """Fewest observations of an attack, and the bytes of one for which as many are made as the command says."""
+_BITS_AT_ONCE: Final = 20.0
+"""Messages of one bit that take as long as a byte of others."""
 
 
 def experiment_cases(samples: int) -> list[Case]:
@@ -83,11 +85,11 @@ def _worst(policies: list[Policy]) -> Event:
 
 def _count(policies: list[Policy], samples: int) -> int:
     """Return how many observations are made: fewer where each is long."""
-    size = sum(
-        terms.mechanism.report_size * terms.messages * max(1, terms.honest)
-        for terms in (policy.terms for policy in policies)
-    )
-    return min(samples // 8, max(_LEAST, samples * _BYTES // size))
+    size = 0.0
+    for terms in (policy.terms for policy in policies):
+        person = terms.mechanism.report_size if terms.messages == 1 else terms.messages / _BITS_AT_ONCE
+        size += max(1, terms.honest) * person
+    return min(samples // 8, max(_LEAST, int(samples * _BYTES / size)))
 
 
 def _sampler(spec: Spec, policies: list[Policy], people: tuple[Person, Person]) -> Sampler:

@@ -18,8 +18,8 @@ from privateer.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
+from privateer.accounting.numerics import check
 from privateer.accounting.published import published_bits
-from privateer.errors import SpecError
 from privateer_lab.claims import claims_of
 from privateer_lab.commands.options import Json
 from privateer_lab.documents import read_document
@@ -94,14 +94,15 @@ def amplification(
     """Compute the largest local epsilon of one message whose shuffled batch keeps a promise."""
     if bound is Bound.BINARY:
         symbols = 2
-    _check_limit(epsilon, limit)
+    at_most_limit = 0 < epsilon < math.inf and epsilon <= limit <= 16
+    check("--epsilon", epsilon, at_most_limit, "above 0 and at most --limit, which is at most 16")
+    check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
     if bound is Bound.CLONES:
         local_epsilon = clones_local_epsilon(epsilon, delta, batch, limit)
         event: Event = ShuffledMessage(local_epsilon, batch)
     else:
         event = ShuffledResponse(min(limit, epsilon), symbols, batch)
         account(event).delta(epsilon)  # refuses what is out of range
-        _check_delta(delta)
         local_epsilon = amplified_local_epsilon(epsilon, delta, symbols, batch, limit)
         event = ShuffledResponse(local_epsilon, symbols, batch)
     curve = account(event)
@@ -118,18 +119,6 @@ def amplification(
     _show("amplification by shuffling", result, as_json)
 
 
-def _check_limit(epsilon: float, limit: float) -> None:
-    if not (0 < epsilon < math.inf and epsilon <= limit <= 16):
-        raise SpecError(
-            "must be above 0 and at most --limit, which is at most 16", field="--epsilon", remedy="lower it"
-        )
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise SpecError("must be above 0 and below 1", field="--delta", remedy="1e-6 is usual")
-
-
 @accounts.command()
 def shuffled_bits(
     epsilon: Epsilon,
@@ -141,11 +130,9 @@ def shuffled_bits(
     as_json: Json = False,
 ) -> None:
     """Compute the bits that hide a shuffled sum of vectors, for each person and in all, next to paper 5's."""
-    if not 0 < honest_fraction <= 1:
-        raise SpecError("must be above 0 and at most 1", field="--honest-fraction", remedy="0.9 is usual")
+    check("--honest-fraction", honest_fraction, 0 < honest_fraction <= 1, "above 0 and at most 1")
     honest = math.floor(honest_fraction * batch)
-    if honest < 1:
-        raise SpecError("leaves no honest report", field="--batch", remedy="raise it")
+    check("--batch", batch, honest >= 1, "so large that at least one report is honest")
     total = shuffled_bits_trials(epsilon, delta, levels, coordinates)
     bits = math.ceil(total / honest)
     probability = 0.5 if bits > 1 else shuffled_bits_probability(epsilon, delta, levels, coordinates, honest)

@@ -41,9 +41,9 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     layout
         Keys and groups of the round; public coins decide the group, as under every trust model.
     standard_deviation
-        Standard deviation of normal noise, in scores; 0: there is none.
+        Standard deviation of normal noise, in scores; 0: the noise is not normal.
     scale
-        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: the noise is normal.
+        Scale of discrete Laplace noise, in scores, for promises of delta 0; 0: the noise is not Laplace. At most one of both is above 0.
 
     Raises
     ------
@@ -62,7 +62,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     scale: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (0 <= self.standard_deviation < 1e6 and 0 <= self.scale < 1e6):
+        one = not (self.standard_deviation and self.scale)
+        if not (one and 0 <= self.standard_deviation < 1e6 and 0 <= self.scale < 1e6):
             raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
         if self.layout.keys * (self.layout.groups + 1) > RELEASED_MAX:
             raise SpecError(

@@ -19,7 +19,7 @@ from privateer.serving.protocol import GuardedProtocol
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
 _CONNECTIONS_MAX: Final = 8192
-"""Connections of the public listener at most. Their headers take some 128 MiB."""
+"""Of the public listener. The headers of so many connections take some 128 MiB."""
 _PRIVATE_MAX: Final = 1024
 _BACKLOG: Final = 1024
 _USAGE: Final = 2
@@ -41,7 +41,7 @@ class Service(NamedTuple):
     public, private
         The two listeners. The lifespan is that of the public application.
     on_stop
-        Is called when the process is asked to stop, before it waits for open requests.
+        Is called when a signal stops the process, before it waits for open requests.
     """
 
     public: Listener
@@ -50,7 +50,7 @@ class Service(NamedTuple):
 
 
 def run(name: str, start: Callable[[], Service]) -> None:
-    """Run a service until it is asked to stop. If it cannot start, print why in one line and exit with code 2.
+    """Run a service until a signal stops it. If it cannot start, print why in one line and exit with code 2.
 
     Parameters
     ----------

@@ -196,7 +196,7 @@ async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -
 
 async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:
     async with serving(create_app(settings)):
-        with pytest.raises(SpecError, match="the other server"):
+        with pytest.raises(SpecError, match="is in use"):
             create_app(settings)
 
 

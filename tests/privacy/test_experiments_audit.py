@@ -1,0 +1,104 @@
+"""Whole experiments under attack: true claims stand; people who are asked again, or are not clipped, are caught."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.draw import Draw
+from privateer.mechanisms import vector_bits
+from privateer.vectors import Ball
+from privateer_lab.audit import views
+from privateer_lab.audit.evidence import Evidence, attack
+from privateer_lab.audit.experiments import experiment_cases
+from privateer_lab.audit.run import audit
+from privateer_lab.noise import SeededNoise
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+DRAWN = ("local", "local-normal", "central", "shuffle")
+"""Instances of an algorithm that draws people, in their tight calibrations."""
+ALARM = 1e-6
+"""Chance that one true claim is called broken."""
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same noise in every run of the tests; what is attacked by the command has the operating system's."""
+    noise = SeededNoise(17)
+    monkeypatch.setattr(views, "SecureNoise", lambda: noise)
+
+
+def attacked(name: str, instances: tuple[str, ...], samples: int = 60_000) -> dict[str, tuple[Evidence, bool]]:
+    """What attacks on instances of an algorithm prove, by instance and pair, and whether the claims stand."""
+    found = {}
+    for case in experiment_cases(samples):
+        if case.mechanism == name and case.name.partition(",")[0] in instances:
+            scores = (case.sample(who, case.count) for who in (0, 1))
+            proved = attack(*scores, case.event, case.epsilon, case.delta, ALARM)
+            found[case.name] = proved, proved.excess <= 0 and proved.lower_bound <= case.epsilon
+    return found
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_claim_of_an_algorithm_is_attacked(name: str) -> None:
+    names = {case.name.partition(",")[0] for case in experiment_cases(1000) if case.mechanism == name}
+    assert names == {key for key, spec in algorithm(name).spec.instances().items() if spec.privacy.trust.promises}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_audit_has_these_attacks_and_true_claims_stand(name: str) -> None:
+    total, found = audit(1000, {name})
+    assert [one.holds for one in found] == [True] * total
+    assert total >= sum(case.mechanism == name for case in experiment_cases(1000))
+
+
+def test_proofs_come_close_to_the_claims() -> None:
+    found = attacked("phased", DRAWN, 200_000)
+    assert all(stands for _, stands in found.values())
+    assert found["local, opposite rewards"][0].lower_bound > 3.4
+    assert found["local-normal, opposite rewards"][0].lower_bound > 0.7
+    assert found["central, opposite rewards"][0].lower_bound > 2.5
+
+
+def test_proofs_for_people_who_come_once_are_close_to_the_claims() -> None:
+    found = attacked("partition", ("local", "central"), 200_000)
+    assert all(stands for _, stands in found.values())
+    for pair in ("opposite rewards", "another context"):
+        assert found[f"local, {pair}"][0].lower_bound > 3.3
+        assert found[f"central, {pair}"][0].lower_bound > 0.5
+
+
+def the_same_people_in_every_round(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Draw, "asked", lambda self: np.arange(self.places))
+
+
+def sampling_with_replacement(patch: pytest.MonkeyPatch) -> None:
+    """Every round draws anew from the whole population."""
+    made = Draw.asked
+    patch.setattr(Draw, "asked", lambda self: made(replace(self, seed=self.seed + self.start, start=0)))
+
+
+def unclipped_rewards(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ball, "clip", lambda _, vectors: vectors)
+
+
+def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vector_bits, "binomial", lambda count, trials, _probability, _noise: np.full(count, trials // 2))
+
+
+@pytest.mark.parametrize(
+    ("fault", "breaks"),
+    [
+        (the_same_people_in_every_round, DRAWN),
+        (sampling_with_replacement, DRAWN),
+        # A symbol is as private whatever it is made of.
+        (unclipped_rewards, ("local-normal", "central", "shuffle")),
+        (bits_that_everybody_can_subtract, ("shuffle",)),
+    ],
+)
+def test_planted_faults_are_caught(fault: Patch, breaks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    found = attacked("phased", DRAWN, 40_000) | attacked("phased", ("shuffle",), 300_000)
+    assert {name.partition(",")[0] for name, (_, stands) in found.items() if not stands} == set(breaks)
