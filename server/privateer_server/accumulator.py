@@ -14,6 +14,7 @@ from privateer.codec import encode
 from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
+from privateer.wire.publication import decode_publication
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.store import Change
@@ -101,6 +102,8 @@ class Accumulator:
         What says when a round is due.
     answered
         Returns the answer to a batch of this experiment, by version and digest, if it was counted before.
+    published
+        Returns the publication of a version of this experiment, if there is one.
     """
 
     def __init__(
@@ -110,11 +113,12 @@ class Accumulator:
         opener: Opener | None,
         clock: Clock | None = None,
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
+        published: Callable[[int], bytes | None] = lambda _version: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
-        self._clock, self._answered = clock or SystemClock(), answered
+        self._clock, self._answered, self._published = clock or SystemClock(), answered, published
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
         self._closed, self._given_up, self._asked = current.taken, False, False
@@ -140,12 +144,18 @@ class Accumulator:
             check_header(envelope.header, facts, self._current.digest, "server")
             sealed = split_sealed(envelope, facts)
         except ReportRefused as problem:
-            receipt.refuse(problem, max(1, len(envelope.sealed) // facts.report_size))
+            receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
         else:
             room = 0 if self._closed or self._given_up else max(0, facts.batch - self._received)
             self._count(sealed, room * facts.messages, envelope, receipt)
         self.refused.update(receipt.refused)
         return receipt
+
+    def _report_size(self, version: int) -> int:
+        """Return the bytes that one person sends for a version, if it was published; else for this round."""
+        facts = self._current.round
+        body = self._published(version) if version < facts.version else None
+        return (decode_publication(body).round if body else facts).report_size
 
     def take_batch(self, delivery: Delivery) -> Receipt:
         """Count the reports of a shuffler's batch.

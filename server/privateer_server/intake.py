@@ -95,7 +95,8 @@ class Intake:
         name = envelope.header.experiment
         try:
             current = self._experiments.get(name).current
-            if not is_signed:
+            # What comes for an earlier version is refused unopened, and may be larger than a report of this one.
+            if not is_signed and envelope.header.version >= current.round.version:
                 check_alone(envelope, current.round)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
@@ -200,7 +201,8 @@ class Intake:
     def _accumulator(self, experiment: Experiment) -> Accumulator:
         opener = self._keys.find(experiment.current.round.public_key)
         answered = partial(self._store.answer, experiment.name)
-        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered)
+        published = partial(self._store.publication, experiment.name)
+        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered, published)
 
     def _closed(self, experiment: Experiment, current: OpenRound) -> list[_Counted]:
         """Open the next round. If that fails, keep this one, which takes no more reports once its end is on record."""

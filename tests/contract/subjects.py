@@ -26,6 +26,7 @@ from privateer.mechanisms import (
 from privateer.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer.mechanisms.laplace_cells import UNIT as CELL_UNIT
 from privateer.spec import Spec
+from privateer_lab.audit.views import _cells
 from privateer_lab.noise import SeededNoise
 from tests.support.people import Round, rounds
 
@@ -231,13 +232,6 @@ def variances(subject: Subject) -> Array:
     return EXACT[type(subject.mechanism)](subject)
 
 
-class _Silence:
-    """Words that add no noise where a small word means noise."""
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return np.full(count, 2**64 - 1, np.uint64)
-
-
 Person = tuple[int, int, float] | float
 """Key, group and value; or every coordinate of a vector, in bounds."""
 KEYED_PAIRS: list[tuple[Person, Person]] = [
@@ -263,7 +257,7 @@ def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count:
     reports = mechanism.randomize(_alike(mechanism, person, count), SeededNoise(seed))
     if not isinstance(mechanism, LaplaceCells):
         return np.asarray(reports["symbol"].astype(np.int64))
-    left, right = (mechanism.randomize(_alike(mechanism, one, 1), _Silence())[0] for one in pair)
+    left, right = (_cells(mechanism, _alike(mechanism, one, 1))[0] for one in pair)
     label = np.zeros(count, np.int64)
     for column in np.flatnonzero(left != right):
         low, high = sorted((left[column], right[column]))

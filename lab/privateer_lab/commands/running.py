@@ -21,18 +21,11 @@ DataOf = Annotated[Path, typer.Option(envvar="PRIVATEER_DATA", help="Folder for 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(server)
-    app.command()(shuffler)
-    app.command()(up)
-    app.command()(demo)
-    app.command()(bench)
+    for command in (server, shuffler, up, demo, bench):
+        app.command()(command)
 
 
-def server(
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    data: DataOf = Path("data/server"),
-) -> None:
+def server(host: Host = "127.0.0.1", port: Port = 8000, data: DataOf = Path("data/server")) -> None:
     """Run the server. Further settings come from the environment (docs/configuration.md)."""
     from privateer_server.app import main
 
@@ -40,11 +33,7 @@ def server(
     main([])
 
 
-def shuffler(
-    host: Host = "127.0.0.1",
-    port: Port = 8001,
-    data: DataOf = Path("data/shuffler"),
-) -> None:
+def shuffler(host: Host = "127.0.0.1", port: Port = 8001, data: DataOf = Path("data/shuffler")) -> None:
     """Run the shuffler. Further settings come from the environment (docs/configuration.md)."""
     from privateer_shuffler.app import main
 

@@ -58,18 +58,9 @@ class Wire:
             yield cls(name, server.rstrip("/"), shuffler, http, sender)
 
     async def send(self, header: Header, sealed: bytes, people: int, endpoint: str) -> tuple[int, dict[str, int]]:
-        """Upload until somebody answers; the same bytes each time, so that nothing counts twice.
+        """Upload the reports of ``people`` until somebody answers; return how many were accepted, the others by reason.
 
-        Parameters
-        ----------
-        header, sealed, people
-            What the reports are made for, the reports, and the number of people whose they are.
-        endpoint
-            The service that takes them: ``server`` or ``shuffler``.
-
-        Returns
-        -------
-        How many were accepted, and the others by reason.
+        The bytes are the same each time, so that nothing counts twice. The endpoint is ``server`` or ``shuffler``.
 
         Raises
         ------

@@ -111,6 +111,21 @@ async def test_phases_follow_each_other_to_the_end(serve: Serving, trust: str) -
         assert_problem(late, 409, "round-closed")
 
 
+async def test_people_who_come_after_the_end_are_counted_by_the_size_of_their_own_round(serve: Serving) -> None:
+    async with serve() as api:
+        await create(api, "none")
+        first, facts = await opened(api)
+        while (await opened(api))[1].batch:
+            await report(api, (await opened(api))[1].batch)
+        assert (await opened(api))[1].report_size < facts.report_size
+        late = body_of(first, sealed_reports(first, 40))
+        problem = assert_problem(await api.client.post("/reports", content=late), 409, "round-closed")
+        assert problem["refused"] == {"round-closed": 40}
+        alone = body_of(first, sealed_reports(first, 1))
+        answer = await api.client.post("/reports", content=alone, auth=lambda request: request)
+        assert_problem(answer, 409, "round-closed")
+
+
 async def test_the_draw_is_the_same_for_all_phases_and_after_a_restart(serve: Serving) -> None:
     async with serve() as api:
         await create(api, "none")
