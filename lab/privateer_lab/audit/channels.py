@@ -134,7 +134,7 @@ def _said_by_a_device() -> list[str]:
 
 
 def _refuse(request: httpx.Request, current: OpenRound) -> httpx.Response:
-    refusal = httpx.Response(400, content=problem_body(OutOfRange("not a report", remedy="none")))
+    refusal = httpx.Response(400, content=problem_body(OutOfRange("not a report", remedy="send one")))
     return httpx.Response(200, content=current.publication) if request.method == "GET" else refusal
 
 
