@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import TermsRefused
+from privateer.errors import Malformed, TermsRefused
 from privateer.verification import Limits
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
@@ -64,6 +64,6 @@ def test_a_device_refuses_a_promise_that_counts_on_hidden_arms() -> None:
 
 
 def test_a_device_refuses_reports_keyed_by_bin_under_a_spec_with_seen_arms() -> None:
-    with pytest.raises(TermsRefused) as refusal:
-        Participation(published(shuffle_spec(), terms={"arm_in_key": False}), "test", Limits())
-    assert refusal.value.field == "arm_in_key"
+    body = published(shuffle_spec(**{"privacy.arms": "hidden"}), shown=shuffle_spec())
+    with pytest.raises(Malformed):
+        Participation(body, "test", Limits())
