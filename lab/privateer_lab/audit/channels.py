@@ -125,7 +125,7 @@ def _said_by_a_device() -> list[str]:
             said.extend(_error_of(partial(session.choose, context)) for context in contexts)
             said.append(_error_of(lambda: session.report(_REWARD)))
             session.choose({"x": _CONTEXT})
-            said.append(_error_of(lambda: session.report(f"{_REWARD}")))  # type: ignore[arg-type]
+            said.append(_error_of(lambda: session.report(f"{_REWARD}")))
             said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
             said += [repr(session), repr(session.refusal)]
             made = _contribution(session._participation, np.array([_CONTEXT]), np.array([_REWARD]))

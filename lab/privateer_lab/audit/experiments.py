@@ -139,7 +139,7 @@ def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coin
     decisions = policy.decide(contexts, np.zeros_like(coins) if policy.fresh_coins else coins)
     reward = spec.reward.middle + side * spec.reward.half_range
     if isinstance(decisions, Plays):
-        rewards = np.full((len(coins), len(decisions.actions)), reward)
+        rewards: NDArray[np.float64] = np.full((len(coins), len(decisions.actions)), reward)
     else:
         rewards = np.repeat(policy.read(spec, reward)[0], len(coins))
     return policy.contribute(contexts, coins, decisions, rewards)

@@ -5,7 +5,9 @@ import numpy as np
 from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.coins import Layout
 from privateer.contributions import KeyedValues
-from privateer.mechanisms import CentralSums, LaplaceCells, SignedSymbol
+from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.questions import KeyedMeans
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports

@@ -5,7 +5,10 @@ import math
 import numpy as np
 
 from privateer.contributions import BoundedVectors
-from privateer.mechanisms import BitVectors, CentralVectors, GaussianVectors, VectorMechanism, VectorSymbol
+from privateer.mechanisms import VectorMechanism
+from privateer.mechanisms.vector_bits import BitVectors
+from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.vectors import Ball
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports

@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 
 from privateer.coins import Layout, bucket, sign
 from privateer.contributions import BoundedVectors, KeyedValues
-from privateer.mechanisms import (
-    AnyMechanism,
-    BitVectors,
-    CentralSums,
-    CentralVectors,
-    GaussianVectors,
-    LaplaceCells,
-    SignedSymbol,
-    VectorSymbol,
-)
-from privateer.mechanisms.laplace_cells import UNIT
+from privateer.mechanisms import Mechanism
+from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.laplace_cells import UNIT, LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.mechanisms.vector_bits import BitVectors
+from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.sampling.entropy import SecureNoise
 from privateer.trust import TRUST, Trust
 from privateer_lab.audit.case import Case, Sampler
@@ -46,14 +42,14 @@ class Target:
     Attributes
     ----------
     mechanism
-        What randomizes, adds up and releases.
+        The mechanism that randomizes, adds up and releases.
     neighbours
         What each of the two contributes.
     others, people
         What everybody else in a batch contributes, which the adversary knows, and the people of a batch in all.
     """
 
-    mechanism: AnyMechanism
+    mechanism: Mechanism
     neighbours: tuple[Maker, Maker]
     others: Maker | None = None
     people: int = 1
@@ -106,7 +102,7 @@ def reports(target: Target) -> Sampler:
     return sample
 
 
-def _public_signs(mechanism: AnyMechanism, coins: Coins) -> Scores:
+def _public_signs(mechanism: Mechanism, coins: Coins) -> Scores:
     """Label scores by coins, which must not depend on the record: each sign of two keys makes an event of its own."""
     if not isinstance(mechanism, SignedSymbol):
         return np.zeros(len(coins))
@@ -114,7 +110,7 @@ def _public_signs(mechanism: AnyMechanism, coins: Coins) -> Scores:
     return np.asarray(_LABEL * (sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
 
 
-def log_likelihood(mechanism: AnyMechanism, made: Any, rows: NDArray[Any]) -> Scores:
+def log_likelihood(mechanism: Mechanism, made: Any, rows: NDArray[Any]) -> Scores:
     """Return the logarithm of each report's probability or density, but for a constant, if ``made`` was contributed.
 
     Parameters
@@ -160,13 +156,13 @@ def releases(target: Target) -> Sampler:
     of them is an observation.
     """
     mechanism, people = _widened(target.mechanism)
-    silent = msgspec.structs.replace(mechanism, standard_deviation=0.0)
-    silent = msgspec.structs.replace(silent, scale=0.0) if isinstance(silent, CentralSums) else silent
+    none = {"standard_deviation": 0.0} | ({"scale": 0.0} if isinstance(mechanism, CentralSums) else {})
+    silent: Mechanism = msgspec.structs.replace(mechanism, **none)
     coins = np.arange(people, dtype=np.uint32)
 
     def total(who: int) -> Any:
         made = target.neighbours[who](coins)
-        if isinstance(made, KeyedValues):
+        if isinstance(target.mechanism, CentralSums):
             own = np.where(made.keys >= 0, made.keys + target.mechanism.layout.keys * np.arange(people), -1)
             made = KeyedValues(made.coins, own, made.groups, made.values)
         # Not parsed: protection is the noise, even if the curator did not hold people to the ball.
@@ -184,7 +180,7 @@ def releases(target: Target) -> Sampler:
     return sample
 
 
-def _widened(mechanism: Any) -> tuple[CentralSums | CentralVectors, int]:
+def _widened(mechanism: Mechanism) -> tuple[Mechanism, int]:
     """Return the mechanism with keys for several people, and how many."""
     if not isinstance(mechanism, CentralSums):
         return mechanism, 1
@@ -200,10 +196,11 @@ def _numbers(release: Any, people: int) -> NDArray[np.float64]:
     return np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
 
 
-def _noise_density(mechanism: CentralSums | CentralVectors, noise: NDArray[np.float64]) -> Scores:
+def _noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
     """Return the logarithm of the density of noise (n, numbers), but for a constant."""
     if isinstance(mechanism, CentralSums) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
+    assert isinstance(mechanism, CentralSums | CentralVectors)
     unit = mechanism.ball.step if isinstance(mechanism, CentralVectors) else 1.0
     return np.asarray(-np.square(noise).sum(axis=1) / (2 * (mechanism.standard_deviation * unit) ** 2))
 

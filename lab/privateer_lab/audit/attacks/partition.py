@@ -10,7 +10,7 @@ from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
 from privateer.coins import UNIT, Layout
 from privateer.contributions import KeyedValues
 from privateer.decisions import Arms
-from privateer.mechanisms import CentralSums
+from privateer.mechanisms.central_sums import CentralSums
 from privateer.questions import KeyedMeans
 from privateer.sampling.entropy import SecureNoise
 from privateer.spec import Privacy
