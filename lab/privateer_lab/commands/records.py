@@ -56,10 +56,17 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
 
 
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
-    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers."""
+    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers.
+
+    The epsilon of a mechanism is that of one report by itself, and not the promise.
+    """
     shown = [
         {key: row[key] for key in _COLUMNS}
-        | {key: value for key, value in row["mechanism"].items() if isinstance(value, int | float)}
+        | {
+            "local_epsilon" if key == "epsilon" else key: value
+            for key, value in row["mechanism"].items()
+            if isinstance(value, int | float)
+        }
         for row in rounds[-_ROUNDS_SHOWN:]
     ]
     print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)

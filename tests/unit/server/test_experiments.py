@@ -194,7 +194,7 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
     (row,) = rounds
     assert row | expected == row
-    assert row["figures"]["bins"] == 1
+    assert row["figures"] == {"bins": 1, "undecided": 1}
     assert row["mechanism"] == {"type": "signed-symbol", "epsilon": 1.0, "buckets": 1, "elsewhere": False}
 
 
