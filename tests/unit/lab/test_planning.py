@@ -289,7 +289,8 @@ def test_tiny_promises_have_no_batch_and_none_is_below_what_a_spec_may_name() ->
     privacy = make_spec(SHUFFLE).privacy
     assert smallest_batch(privacy, 1e-9, 6.0) is None
     assert smallest_batch(privacy, 0.01, 16.0) is None
-    assert (smallest_batch(privacy, 1.0, 1.0) or 0) >= 1
+    assert smallest_batch(privacy, 0.01, 0.02) == smallest_batch(privacy, 1.0, 1.0) == 100
+    make_spec(SHUFFLE | {"privacy.min_batch": 100})
 
 
 def test_the_list_of_reproductions_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
