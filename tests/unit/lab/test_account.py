@@ -349,3 +349,22 @@ def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixtur
 def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("long", [("word " * 60, 1)])
     assert "word " * 59 in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.json", "{nothing", "is neither JSON nor TOML"),
+        ("a.toml", "[[[", "is neither JSON nor TOML"),
+        ("a.json", "[" * 100_000 + "]" * 100_000, "is neither JSON nor TOML"),
+        ("a.json", " " * 2000 + "{}", "has more than 1000 bytes"),
+    ],
+)
+def test_what_is_not_a_document_is_one_line(
+    name: str, text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "bytes" in says:
+        monkeypatch.setattr("privateer_lab.documents._SIZE_MAX", 1000)
+    (tmp_path / name).write_text(text)
+    code, out, err = run(capsys, "account", "verify", str(tmp_path / name))
+    assert (code, out, err.count("\n"), "FILE: " in err, says in err) == (2, "", 1, True, True)

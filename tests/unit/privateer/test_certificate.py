@@ -200,6 +200,7 @@ def test_the_proof_that_is_shown_is_the_verifiers_own() -> None:
         changed("local", 0, "event", {"event": "pure\ud800", "epsilon": 1.0}),
         document("local") | {"format": "privateer/certificate/1"},
         document("local") | {"claims": []},
+        document("local") | {"claims": 2 * document("local")["claims"]},
     ],
 )
 def test_what_is_no_certificate_is_refused(value: Any) -> None:
