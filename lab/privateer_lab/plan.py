@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.accounting.amplification import shuffled_delta
+from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
-from privateer.spec import BATCH_MAX, Privacy, Spec, parse_spec
+from privateer.spec import BATCH_MAX, Privacy, Spec
 from privateer.trust import BATCH_MIN, TRUST, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
