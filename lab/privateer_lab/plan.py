@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.accounting.amplification import shuffled_delta
+from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
-from privateer.spec import BATCH_MAX, Privacy, Spec, parse_spec
+from privateer.spec import BATCH_MAX, Privacy, Spec
 from privateer.trust import BATCH_MIN, TRUST, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
@@ -136,8 +137,8 @@ def curve(runs: list[Run], points: int = 24) -> list[dict[str, float]]:
 def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> int | None:
     """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
 
-    It is one that a spec may name; None if none is large enough. The number is for reports of two symbols; larger
-    alphabets need a little more.
+    None if no batch that a spec may name is large enough. The number is for reports of two symbols; larger alphabets
+    need a little more.
     """
 
     def enough(batch: int) -> bool:

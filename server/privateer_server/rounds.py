@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer.algorithms import algorithm
+from privateer.algorithms import algorithm, parse_spec
 from privateer.clock import Clock
 from privateer.codec import decode, encode
 from privateer.mechanisms import Mechanism
@@ -16,7 +16,7 @@ from privateer.policy import Policy
 from privateer.record import JUMP, Planned, planned_of
 from privateer.result import encode_result
 from privateer.sampling.entropy import SecureNoise
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Schedule, Step

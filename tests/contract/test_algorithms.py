@@ -9,12 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.codec import decode, encode
 from privateer.decisions import Arms, Plays
 from privateer.errors import InputError, SpecError, TermsRefused
 from privateer.result import Result, decode_result, encode_result
-from privateer.spec import parse_spec
 from privateer.trust import TRUST
 from privateer.verification import Limits, verify
 from privateer.wire.publication import Round

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
+from privateer.algorithms import parse_spec
 from privateer.errors import NotFound, PrivateerError, SpecError
-from privateer.spec import parse_spec
 from privateer.tables import apply_setting, read_tables
 from privateer.text import printable
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX

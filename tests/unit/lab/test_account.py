@@ -18,7 +18,7 @@ from privateer.certificate import certify
 from privateer.coins import Layout
 from privateer.questions import KeyedMeans
 from privateer.spec import Privacy
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
 from privateer_lab.commands.experiments import claimed

@@ -15,7 +15,7 @@ from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors, v
 from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.questions import VectorSum
 from privateer.spec import Privacy
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer.vectors import Ball, VectorTotal
 from privateer_lab.noise import SeededNoise
 

@@ -14,8 +14,8 @@ from privateer.errors import SpecError
 from privateer.mechanisms import CentralVectors
 from privateer.questions import KeyedMeans, VectorSum
 from privateer.spec import Privacy
-from privateer.terms import Terms
-from privateer.trust import TRUST, calibrate
+from privateer.terms import Terms, calibrate
+from privateer.trust import TRUST
 from privateer.vectors import Ball
 
 PRIVACY = {
