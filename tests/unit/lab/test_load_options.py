@@ -58,3 +58,19 @@ def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: 
     out, err = capsys.readouterr()
     told = json.loads(out)
     assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({}, "0"),
+        ({"round-closed": 1200, "wrong-key": 3}, "1,200 round-closed, 3 wrong-key"),
+        (False, "no"),
+        (True, "yes"),
+        (25086105, "25,086,105"),
+        (1056.3, "1,056"),
+        (0.54631, "0.5463"),
+    ],
+)
+def test_figures_are_for_people(value: object, shown: str) -> None:
+    assert command._readable(value) == shown
