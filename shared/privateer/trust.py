@@ -187,7 +187,7 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(
                 _HONEST,
                 "the shuffler does not collude with the server",
-                "so many reports of every batch come from honest people as the event says",
+                "of every batch, at least as many reports as the event says come from honest people",
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={

@@ -1,6 +1,6 @@
 """One battery for every mechanism: its own instances, and those that algorithms calibrate under every trust model.
 
-Seeds are fixed; each comparison had a chance of 1e-6 to fail a right implementation when its seed was picked.
+Seeds are fixed; each comparison had a probability of 1e-6 to fail a right implementation when its seed was picked.
 """
 
 import math

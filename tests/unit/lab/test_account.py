@@ -36,6 +36,11 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     return dict(json.loads(out))
 
 
+def test_an_infinite_epsilon_is_called_infinite(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "account", "published", "1")
+    assert re.search(r"true epsilon +│ +infinite", out)
+
+
 def test_classic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
     found = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
     assert found["true_delta"] == pytest.approx(0.789, abs=0.001)

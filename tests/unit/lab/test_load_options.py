@@ -77,3 +77,19 @@ def test_what_the_server_does_not_have_is_named_by_its_argument(
     with pytest.raises(SystemExit) as stop:
         main(["none"])
     assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({}, "0"),
+        ({"round-closed": 1200, "wrong-key": 3}, "1,200 round-closed, 3 wrong-key"),
+        (False, "no"),
+        (True, "yes"),
+        (25086105, "25,086,105"),
+        (1056.3, "1,056"),
+        (0.54631, "0.5463"),
+    ],
+)
+def test_figures_are_for_people(value: object, shown: str) -> None:
+    assert command._readable(value) == shown

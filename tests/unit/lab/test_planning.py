@@ -82,7 +82,10 @@ def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], t
     assert (code, [row["model"] for row in outcomes]) == (0, ["local", "shuffle", "central"])
     assert all(0 < row["regret_mean"] < row["uniform_regret"] for row in outcomes)
     assert json.loads(out)["batches"] == []
-    assert "choices to 50%" in run(capsys, "plan", DPE, *sizes)[1]
+    said = run(capsys, "plan", DPE, *sizes)[1]
+    assert "choices to 50%" in said
+    assert "The best policy is a constant option" in said
+    assert "more" not in said
     table = tmp_path / "dpe.csv"
     vary = ("--vary", "algorithm.alpha=0.5,0.8", "--seeds", "1", "--jobs", "1", "--out", str(table))
     assert run(capsys, "sweep", DPE, *SMALL, *vary)[0] == 0

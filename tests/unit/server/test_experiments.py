@@ -232,6 +232,10 @@ async def test_openapi_describes_every_answer(api: Api) -> None:
             kinds = [kind for answer in good for kind in answer["content"].items()]
             assert kinds, (method, path)
             assert all(kind != "application/json" or content["schema"] for kind, content in kinds), (method, path)
+            refused = [answer for status, answer in route["responses"].items() if status[0] in "45"]
+            assert refused, (method, path)
+            assert {kind for answer in refused for kind in answer["content"]} == {"application/problem+json"}
+    assert set(document["paths"]["/batches"]["post"]["responses"]) == {"200", "202", "4XX", "5XX"}
     names = {ref.rsplit("/", 1)[1] for ref in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))}
     assert names <= set(document["components"]["schemas"])
     assert {"Record", "PublishedResult", "Problem", "UploadAnswer"} <= names
