@@ -3,6 +3,7 @@
 import json
 import re
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ from privateer.certificate import read_certificate, recompute
 from privateer.result import decode_result
 from privateer.wire.publication import decode_publication
 from privateer_server import schedule
+from privateer_server.experiments import Experiments
+from privateer_server.store import TRANSIENT
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
@@ -103,6 +106,17 @@ async def test_bodies_that_are_no_spec_are_refused(api: Api, body: bytes) -> Non
 async def test_bad_toml_is_refused(api: Api) -> None:
     headers = ADMIN | {"content-type": "application/toml"}
     assert_problem(await api.client.post("/experiments", content=b"[", headers=headers), 422, "spec-invalid")
+
+
+async def test_an_experiment_that_cannot_be_stored_is_there_once_it_can(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiments, "_created", Mock(side_effect=TRANSIENT[0]("the disk is full")))
+        problem = assert_problem(await api.create(SMALL), 503, "unavailable")
+    assert "disk" not in problem["detail"]
+    assert (await api.client.get("/experiments")).json() == {"experiments": []}
+    assert (await api.create(SMALL)).status_code == 201
 
 
 async def test_large_specs_are_refused(api: Api) -> None:
