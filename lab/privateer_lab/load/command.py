@@ -17,7 +17,7 @@ from privateer.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
 from privateer_lab.load.driver import USERS, LoadResult
 from privateer_lab.load.run import Interrupted, run_load
-from privateer_lab.rest import NotThere, ask
+from privateer_lab.rest import ask
 
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")
@@ -129,10 +129,7 @@ def _load(options: argparse.Namespace) -> LoadResult:
 
 def _usual_population(options: argparse.Namespace) -> dict[str, Any]:
     """Return the population that fits the experiment, which its public facts describe."""
-    try:
-        spec = ask("GET", f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}").get("spec")
-    except NotThere:
-        raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list") from None
+    spec = ask("GET", f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}").get("spec")
     if not isinstance(spec, dict):
         remedy = "its public port is 8000 unless you changed it"
         raise NotFound("this is not a learning server", field="--url", remedy=remedy)

@@ -160,7 +160,7 @@ def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixtu
 def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
     assert [claim["holds"] for claim in found["claims"]] == [True, True]
-    assert found["claims"][0]["about"] == "context, arm and reward"
+    assert found["claims"][0]["about"] == "the whole record"
     code, out, _ = run(capsys, "account", "verify", str(certificate(tmp_path, 0.5)))
     assert code == 1
     assert "NO" in out

@@ -74,7 +74,7 @@ def test_whoever_sees_arms_learns_more_from_local_reports() -> None:
     """The coins that chose the arm travel with the report."""
     claims = {claim["against"]: claim["about"] for claim in document("local")["claims"]}
     assert claims == {
-        "everybody together, who see no arms": "context, arm and reward",
+        "everybody together, who see no arms": "the whole record",
         "everybody together, who see arms too": "reward, and context among bins where the report's coins give the arm",
     }
 
