@@ -25,7 +25,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(COVERAGE) $(TESTS)
 
 data: $(STAMP)
-	$(BIN)/python -m pytest -q -m data
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m data
 
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"

@@ -18,12 +18,13 @@ def test_a_port_that_is_taken_is_one_line_before_anything_starts(
     monkeypatch.setattr(Processes, "start", lambda *_: pytest.fail("a service was started"))
     ports = {name: free_port() for name in ("--server-port", "--shuffler-port", "--admin-port")}
     ports["--shuffler-admin-port"] = free_port()
-    options = [part for name, port in ports.items() for part in (name, str(port))]
-    taken = ports[option]
-    listener = f"import socket, sys; s = socket.create_server(('', {taken})); print(flush=True); sys.stdin.read()"
+    listener = (
+        "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen([sys.executable, "-c", listener], stdin=-1, stdout=-1) as other:
         assert other.stdout is not None
-        other.stdout.readline()
+        taken = ports[option] = int(other.stdout.readline())
+        options = [part for name, port in ports.items() for part in (name, str(port))]
         with pytest.raises(SystemExit) as stop:
             main(["up", "--data", str(tmp_path), *options])
         other.kill()

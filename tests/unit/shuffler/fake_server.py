@@ -104,7 +104,9 @@ class FakeServer:
         self.questions += 1
         name, known = request.path_params["name"], request.headers.get("if-none-match")
         body = self.publications.get(name)
-        await asyncio.sleep(self.delay)
+        given_at = time.monotonic() + self.delay
+        while not self.closing and time.monotonic() < given_at:
+            await asyncio.sleep(0.01)
         if body is None:
             return Response(status_code=404)
         until = time.monotonic() + float(request.query_params["wait"])
