@@ -1,9 +1,10 @@
 """The partition bandit (paper 1): its spec, and its policy, a partition of contexts with active arms in its bins."""
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,12 @@ from privateer.sections import Section, parse_section
 from privateer.spec import ArmsSpec, example_promises
 from privateer.terms import Terms
 
+MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
+"""Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
+_ROUND_MAX: Final = 2000
+"""People of a round that ``memory = "auto"`` can do with: nothing is learned before a round closes."""
+_ROUND_SHARE: Final = 0.2
+"""The same, as a share of a given half-life."""
 DEPTH_MAX: Final = 40
 """Deepest bin: paths are integers of this many bits."""
 
@@ -37,6 +44,9 @@ class PartitionSection(Section):
         at most ``density_bound``.
     failure
         Under ``proved``, the probability that an arm is ever dropped where it is best.
+    memory
+        How what was learned fades, where rewards move: people after whose reports it counts half; ``auto``: whichever
+        of `MEMORIES` predicts best; ``none``, as if not given: it never fades.
     """
 
     name: Literal["partition"]
@@ -44,6 +54,14 @@ class PartitionSection(Section):
     lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
     failure: float = Field(default=0.05, gt=0, lt=1)
+    memory: Annotated[float, Field(ge=1, le=1e12)] | Literal["auto", "none"] | None = None
+
+    @property
+    def half_lives(self) -> tuple[float, ...]:
+        """Half-lives that a learner keeps side by side, in people, the endless one first; empty without memory."""
+        if self.memory is None or self.memory == "none":
+            return ()
+        return MEMORIES if self.memory == "auto" else (math.inf, self.memory)
 
 
 class PartitionSpec(ArmsSpec):

@@ -15,6 +15,7 @@ from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
+from privateer_server.algorithms.partition.memory import Bank, new_bank
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
@@ -44,6 +45,8 @@ _NEWS: Final = 1.03
 """Posteriors are computed again when this many times as many people have reported."""
 _FITTED: Final = 1.25
 """Smoothness is fitted again when this many times as many people have reported."""
+_OFTEN: Final = 0.1
+"""With memory also when this share of the shortest half-life has reported."""
 _FITTED_BINS: Final = 128
 _TOGETHER: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
@@ -77,6 +80,9 @@ class PartitionState:
         People who had reported when posteriors were computed and when smoothness was fitted, last.
     turn, heard
         The cohort of the last round, and its people who have reported.
+    bank
+        Evidence that fades, by half-life; ``precision`` and the like are then those of the one in use. None without
+        memory.
     """
 
     rounds: int
@@ -102,6 +108,7 @@ class PartitionState:
     fitted: int
     turn: str
     heard: int
+    bank: Bank | None = None
 
     @property
     def smoothness(self) -> Smoothness:
@@ -116,6 +123,7 @@ class PartitionLearner(Turns):
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
+        self._half_lives, self._chooses = spec.algorithm.half_lives, spec.algorithm.memory == "auto"
         self._cohorts = ["", *(source.name for source in spec.sources)]
 
     def start(self, _seed: int) -> PartitionState:
@@ -147,7 +155,13 @@ class PartitionLearner(Turns):
             fitted=0,
             turn=self.spec.cohorts[0],
             heard=0,
+            bank=self._new_bank(),
         )
+
+    def _new_bank(self) -> Bank | None:
+        lives = self._half_lives
+        # A half-life that the spec gives is used throughout.
+        return new_bank(lives, self.spec.arm_count, 0 if self._chooses else len(lives) - 1) if lives else None
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
@@ -155,7 +169,8 @@ class PartitionLearner(Turns):
         At the end (``batch`` 0) every bin plays its best arm.
         """
         active = state.active if batch else _best_only(state)
-        bins = np.flatnonzero(active.sum(axis=1) > 1)
+        # What may move is watched: with memory bins with one active arm ask their people too.
+        bins = np.flatnonzero(active.sum(axis=1) > (0 if batch and state.bank else 1))
         standard_deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
         shares = best_probabilities(state.mean[bins], standard_deviation, active[bins])
         masses = state.mass[self._cohorts.index(cohort), bins, None] * key_shares(self.spec, shares, cohort)
@@ -177,7 +192,12 @@ class PartitionLearner(Turns):
         """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
         usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
-        return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, state.own))))
+        before = min(state.own, self._half_life(state) / math.log(2))
+        return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
+
+    def _half_life(self, state: PartitionState) -> float:
+        """People after whose reports what is known counts half."""
+        return self._half_lives[state.bank.used] if state.bank else math.inf
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
         lower, upper = self._corners(state)
@@ -193,12 +213,53 @@ class PartitionLearner(Turns):
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
         state = heard(self._observed(self._counted(state, policy, release), policy, release), policy, release.reports)
-        if not _news(state, state.computed, _NEWS):
+        if not self._due(state):
             return state
+        if state.bank:
+            state = self._remembered(state, state.bank)
         if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:
             state = self._fitted(state)
         state = self._halved(self._sifted(self._computed(state)))
         return replace(state, computed=state.seen)
+
+    def _due(self, state: PartitionState) -> bool:
+        """Whether posteriors are to be computed again."""
+        soon = state.bank is not None and state.seen - state.computed >= _OFTEN * min(self._half_lives)
+        return soon or _news(state, state.computed, _NEWS)
+
+    def _remembered(self, state: PartitionState, bank: Bank) -> PartitionState:
+        """Have every memory fade and predict what was reported since, and use the one that predicts best."""
+        new_precision, new_moment = state.precision - bank.precision[bank.used], state.moment - bank.moment[bank.used]
+        people = state.own - bank.own
+        bank = replace(bank.faded(self._half_lives, people), own=state.own)
+        if self._chooses:
+            bank = bank.weighed(self._scores(state, bank, new_precision, new_moment), people)
+        bank, used = bank.learned(new_precision, new_moment), bank.used
+        return replace(
+            state,
+            bank=bank,
+            precision=bank.precision[used],
+            moment=bank.moment[used],
+            past_precision=bank.past_precision[used],
+            past_moment=bank.past_moment[used],
+        )
+
+    def _scores(self, state: PartitionState, bank: Bank, new_precision: Array, new_moment: Array) -> Array:
+        """Logarithm of the density that each memory predicted for what came, but for a constant; (memories,)."""
+        scores = np.zeros(len(bank.precision))
+        for member in range(len(scores)):
+            known = replace(
+                state,
+                precision=bank.precision[member],
+                moment=bank.moment[member],
+                past_precision=bank.past_precision[member],
+                past_moment=bank.past_moment[member],
+            )
+            scores[member] = sum(
+                evidence.predicted(state.smoothness, new_precision[some], new_moment[some])
+                for some, evidence in self._evidence(known)
+            )
+        return scores
 
     def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Masses of the bins, where a round's scores tell them."""
@@ -301,6 +362,7 @@ class PartitionLearner(Turns):
                 past_moment=np.concatenate([state.past_moment, state.moment[ready]]),
                 mass=mass,
                 mass_precision=np.where(fresh, (_HALF_KNOWN * mass) ** -2, state.mass_precision[:, copies]),
+                bank=state.bank.halved(copies, fresh, ready) if state.bank else None,
             )
         )
 
