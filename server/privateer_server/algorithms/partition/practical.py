@@ -27,6 +27,9 @@ _WIDE_EXPLORATION: Final = 0.9
 """Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left; with
 more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
 _LEAST_EXPLORATION: Final = 0.05
+_FADING: Final = 0.6
+_FADING_IN_KEY: Final = 0.4
+"""Share of the usual exploration where what is found fades: it serves fewer, and doubt grows back by itself."""
 _DROP: Final = 2.2
 _DROP_IN_KEY: Final = 1.8
 """Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
@@ -193,6 +196,8 @@ class PartitionLearner(Turns):
         left = max(0, self.spec.experiment.horizon - state.own)
         usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
         before = min(state.own, self._half_life(state) / math.log(2))
+        if before < state.own:
+            usual = usual * (_FADING_IN_KEY if self.spec.privacy.arm_in_key else _FADING)
         return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
 
     def _half_life(self, state: PartitionState) -> float:
