@@ -4,13 +4,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
+from privateer.result import Contradiction
 from privateer_server.algorithms.partition.cells import by_cell, cells, key_masses, key_shares
+from privateer_server.algorithms.partition.contradiction import FIRST, Earlier, evidence, verdict
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
@@ -86,6 +89,8 @@ class PartitionState:
     bank
         Evidence that fades, by half-life; ``precision`` and the like are then those of the one in use. None without
         memory.
+    earlier
+        What was known when the window opened whose rounds are compared with those before.
     """
 
     rounds: int
@@ -112,6 +117,7 @@ class PartitionState:
     turn: str
     heard: int
     bank: Bank | None = None
+    earlier: Earlier | None = None
 
     @property
     def smoothness(self) -> Smoothness:
@@ -225,7 +231,7 @@ class PartitionLearner(Turns):
         if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:
             state = self._fitted(state)
         state = self._halved(self._sifted(self._computed(state)))
-        return replace(state, computed=state.seen)
+        return replace(self._windowed(state), computed=state.seen)
 
     def _due(self, state: PartitionState) -> bool:
         """Whether posteriors are to be computed again."""
@@ -248,6 +254,48 @@ class PartitionLearner(Turns):
             past_precision=bank.past_precision[used],
             past_moment=bank.past_moment[used],
         )
+
+    def _windowed(self, state: PartitionState) -> PartitionState:
+        """Close the window, and open the next, when as many own people have reported in it as before."""
+        before = state.earlier
+        if state.own < (2 * before.own if before else FIRST):
+            return state
+        now = _endless(state)
+        after = Earlier(
+            own=state.own,
+            depths=np.append(now.depths, now.past_depths),
+            paths=np.append(now.paths, now.past_paths),
+            precision=np.concatenate([now.precision, now.past_precision]),
+            moment=np.concatenate([now.moment, now.past_moment]),
+            closed=np.append(before.closed, self._doubt(now, before)) if before else np.zeros(0),
+            opened=np.append(before.opened, before.own) if before else np.zeros(0, np.int64),
+        )
+        return replace(state, earlier=after)
+
+    def _doubt(self, now: PartitionState, before: Earlier) -> float:
+        """Logarithm of the evidence that what is reported in this window contradicts what was known ``before``."""
+        old, old_moment = before.of(now.depths, now.paths)
+        past, past_moment = before.of(now.past_depths, now.past_paths)
+
+        def likelihood(earlier: float, recent: float) -> float:
+            known = replace(
+                now,
+                precision=np.maximum(0.0, earlier * old + recent * (now.precision - old)),
+                moment=earlier * old_moment + recent * (now.moment - old_moment),
+                past_precision=np.maximum(0.0, earlier * past + recent * (now.past_precision - past)),
+                past_moment=earlier * past_moment + recent * (now.past_moment - past_moment),
+            )
+            return sum(one.likelihood(now.smoothness) for _, one in self._evidence(known))
+
+        return evidence(likelihood)
+
+    def contradiction(self, state: PartitionState) -> Contradiction | None:
+        """Whether rounds since a window opened contradict those before; None before the first window opens."""
+        before = state.earlier
+        if before is None:
+            return None
+        windows = np.append(before.closed, self._doubt(_endless(state), before))
+        return verdict(windows, np.append(before.opened, before.own))
 
     def _scores(self, state: PartitionState, bank: Bank, new_precision: Array, new_moment: Array) -> Array:
         """Logarithm of the density that each memory predicted for what came, but for a constant; (memories,)."""
@@ -376,7 +424,34 @@ class PartitionLearner(Turns):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
-        return describe(state, means, errors, self.spec.experiment.arms)
+        contradiction = self.contradiction(state)
+        return {
+            **describe(state, means, errors, self.spec.experiment.arms),
+            "contradiction": contradiction and msgspec.to_builtins(contradiction),
+            **self._remembers(state),
+        }
+
+    def _remembers(self, state: PartitionState) -> dict[str, Any]:
+        """Say which half-life is used, and how probable it is that each is the best."""
+        if state.bank is None:
+            return {}
+        names = [None if math.isinf(one) else one for one in self._half_lives]
+        shares = [round(float(one), 4) for one in state.bank.probabilities] if self._chooses else None
+        return {"memory": {"used": names[state.bank.used], "half_lives": names, "probabilities": shares}}
+
+
+def _endless(state: PartitionState) -> PartitionState:
+    """Return the state with evidence that has not faded, of all rounds that posteriors know."""
+    bank = state.bank
+    if bank is None:
+        return state
+    return replace(
+        state,
+        precision=bank.precision[0],
+        moment=bank.moment[0],
+        past_precision=bank.past_precision[0],
+        past_moment=bank.past_moment[0],
+    )
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:
