@@ -2,8 +2,10 @@
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from privateer.result import Contradiction
 from privateer_lab.bin_map import draw
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
@@ -46,16 +48,22 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
 
 
 def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
-    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person."""
+    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person.
+
+    It also says whether recent rounds contradict earlier ones, where the algorithm compares them.
+    """
     page = f"{url}/experiments/{name}"
     answer = ask("GET", page)
     answer["privacy"], answer["result"] = ask("GET", f"{page}/privacy"), _result(page)
+    answer["contradiction"] = ask("GET", f"{page}/state")["state"].get("contradiction")
     if as_json:
         print_json(answer)
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
     if answer["result"]:
         print_result(answer["result"])
+    if answer["contradiction"]:
+        screen.print(contradicted(msgspec.convert(answer["contradiction"], Contradiction)))
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:
@@ -77,6 +85,17 @@ def print_result(result: dict[str, Any]) -> None:
     """Print estimates with their intervals, the recommended option, and whether learning has stopped."""
     print_rows(f"estimates, with intervals of {result['confidence']:.0%} confidence", result["estimates"])
     print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
+
+
+def contradicted(found: Contradiction) -> str:
+    """Say whether recent rounds contradict earlier ones."""
+    if not found.found:
+        return "recent rounds do not contradict earlier ones"
+    return (
+        f"warning: rounds after the first {found.since:,} people contradict those before: rewards move. This is 10 to "
+        f"the {found.evidence:.1f} times as probable as what was released if they did not; such a warning comes with "
+        f"probability {found.false_alarm_rate:g} at most in an experiment where nothing moves. See docs/learning.md"
+    )
 
 
 def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:

@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from privateer.algorithms import Algorithm
 from privateer.coins import UNIT, Layout
 from privateer.contributions import KeyedValues
 from privateer.decisions import Arms
 from privateer.draw import Draw
-from privateer.errors import Malformed
+from privateer.errors import Malformed, SpecError
 from privateer.mechanisms import KeyedMechanism
 from privateer.numbers import scaled_reward
 from privateer.questions import KeyedMeans
@@ -26,9 +26,8 @@ from privateer.terms import Terms
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
 _ROUND_MAX: Final = 2000
-"""People of a round that ``memory = "auto"`` can do with: nothing is learned before a round closes."""
 _ROUND_SHARE: Final = 0.2
-"""The same, as a share of a given half-life."""
+"""Rounds of more people, and of more than this share of the shortest half-life, are slow to notice what moves."""
 DEPTH_MAX: Final = 40
 """Deepest bin: paths are integers of this many bits."""
 
@@ -71,6 +70,33 @@ class PartitionSpec(ArmsSpec):
 
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
 
+    @model_validator(mode="after")
+    def _can_forget(self) -> Self:
+        section, field = self.algorithm, "algorithm.memory"
+        if not section.half_lives:
+            return self
+        if self.privacy.calibration == "published":
+            raise SpecError("not part of the published calibration", field=field, remedy="remove it")
+        if section.confidence == "proved":
+            detail = "must not be given where confidence is proved: bounds hold if nothing moves"
+            raise SpecError(detail, field=field, remedy='remove it, or set algorithm.confidence = "practical"')
+        if min(section.half_lives) < self.experiment.round_size:
+            detail = "must be at least experiment.round_size: nothing is learned before a round closes"
+            raise SpecError(detail, field=field, remedy="raise it, or lower experiment.round_size")
+        return self
+
+    def concerns(self) -> list[str]:
+        """Say that rounds are too large for the memory, if they are."""
+        if not self.algorithm.half_lives:
+            return []
+        most = max(_ROUND_MAX, math.floor(_ROUND_SHARE * min(self.algorithm.half_lives)))
+        if (largest := self.largest_batch()) <= most:
+            return []
+        return [
+            f"with algorithm.memory rounds grow to {largest:,} people, and what moves is not noticed before a round "
+            f"closes. Lower experiment.round_growth, so that none has more than {most:,}"
+        ]
+
     def usual_question(self) -> KeyedMeans:
         """Return a question as the first round asks it, without its public coins."""
         return KeyedMeans(Layout(0, np.zeros((0, self.arm_count - 1), np.uint32)))
@@ -86,6 +112,7 @@ class PartitionSpec(ArmsSpec):
             if spec.privacy.arm_in_key
         }
         made |= {f"{name}-proved": cls._instance(spec.privacy, confidence="proved") for name, spec in made.items()}
+        made |= {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
         published = {"model": "local", "epsilon": 16.0, "calibration": "published"}
         return made | {"published": cls._instance(published)}
 
