@@ -55,15 +55,16 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
     page = f"{url}/experiments/{name}"
     answer = ask("GET", page)
     answer["privacy"], answer["result"] = ask("GET", f"{page}/privacy"), _result(page)
-    answer["contradiction"] = ask("GET", f"{page}/state")["state"].get("contradiction")
+    if contradiction := ask("GET", f"{page}/state").get("state", {}).get("contradiction"):
+        answer["contradiction"] = contradiction
     if as_json:
         print_json(answer)
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
     if answer["result"]:
         print_result(answer["result"])
-    if answer["contradiction"]:
-        screen.print(contradicted(msgspec.convert(answer["contradiction"], Contradiction)))
+    if contradiction:
+        screen.print(contradicted(msgspec.convert(contradiction, Contradiction)))
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:

@@ -4,11 +4,11 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+from typing import Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from privateer.algorithms import Algorithm
 from privateer.coins import UNIT, Layout
@@ -25,6 +25,7 @@ from privateer.terms import Terms
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
+_MEMORY_MAX: Final = 1e12
 _ROUND_MAX: Final = 2000
 _ROUND_SHARE: Final = 0.2
 """Rounds of more people, and of more than this share of the shortest half-life, are slow to notice what moves."""
@@ -53,7 +54,16 @@ class PartitionSection(Section):
     lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
     failure: float = Field(default=0.05, gt=0, lt=1)
-    memory: Annotated[float, Field(ge=1, le=1e12)] | Literal["auto", "none"] | None = None
+    memory: float | Literal["auto", "none"] | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _half_life(cls, memory: Any) -> Any:
+        number = isinstance(memory, int | float) and not isinstance(memory, bool)
+        if memory is None or memory in ("auto", "none") or (number and 1 <= memory <= _MEMORY_MAX):
+            return memory
+        detail, remedy = 'must be a number of people from 1 on, "auto" or "none"', "give the half-life, or remove it"
+        raise SpecError(detail, field="algorithm.memory", remedy=remedy)
 
     @property
     def half_lives(self) -> tuple[float, ...]:
