@@ -49,7 +49,7 @@ def test_memory_follows_arms_that_change_places():
 def test_what_is_promised_of_the_bank(example, drift, bank):
     """At most 1.3 times the regret that was measured for the design, over 10 seeds."""
     name, changes = example
-    moves = [f'population.drift={{ {", ".join(f"{k} = {v!r}" for k, v in drift.items())} }}'] if drift else []
+    moves = [f"population.drift={{ {', '.join(f'{k} = {v!r}' for k, v in drift.items())} }}"] if drift else []
     settings = ["experiment.horizon=100000", "algorithm.memory=auto", *changes, *moves]
     spec = load_spec(EXAMPLES / name, settings)
     assert np.mean([simulate_once(spec, seed).regret for seed in range(10)]) <= 1.3 * bank

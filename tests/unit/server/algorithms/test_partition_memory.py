@@ -31,7 +31,12 @@ def bank_of(precision=8.0, probabilities=(0.5, 0.5), used=0):
 
 def test_evidence_counts_half_after_a_half_life_and_the_endless_one_stays():
     left = bank_of().faded(LIVES, 1000)
-    for faded, whole in ((left.precision, 8.0), (left.moment, 4.0), (left.past_precision, 8.0), (left.past_moment, 4.0)):
+    for faded, whole in (
+        (left.precision, 8.0),
+        (left.moment, 4.0),
+        (left.past_precision, 8.0),
+        (left.past_moment, 4.0),
+    ):
         assert faded[0] == pytest.approx(whole)
         assert faded[1] == pytest.approx(whole / 2)
     twice = bank_of().faded(LIVES, 400).faded(LIVES, 600)
