@@ -4,24 +4,23 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
-from privateer.result import Contradiction
 from privateer_server.algorithms.partition.cells import by_cell, cells, key_masses, key_shares
-from privateer_server.algorithms.partition.contradiction import FIRST, Earlier, evidence, verdict
+from privateer_server.algorithms.partition.contradiction import Earlier
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
-from privateer_server.algorithms.partition.memory import Bank, new_bank
+from privateer_server.algorithms.partition.memory import Bank
+from privateer_server.algorithms.partition.remembering import Remembering
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
-from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
+from privateer_server.algorithms.partition.turns import heard, make_policy
 
 Array = NDArray[np.float64]
 
@@ -51,8 +50,6 @@ _NEWS: Final = 1.03
 """Posteriors are computed again when this many times as many people have reported."""
 _FITTED: Final = 1.25
 """Smoothness is fitted again when this many times as many people have reported."""
-_OFTEN: Final = 0.1
-"""With memory also when this share of the shortest half-life has reported."""
 _FITTED_BINS: Final = 128
 _TOGETHER: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
@@ -125,14 +122,13 @@ class PartitionState:
         return Smoothness(self.lengths, self.spread)
 
 
-class PartitionLearner(Turns):
+class PartitionLearner(Remembering):
     """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures)."""
 
     state_type = PartitionState
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
-        self._half_lives, self._chooses = spec.algorithm.half_lives, spec.algorithm.memory == "auto"
         self._cohorts = ["", *(source.name for source in spec.sources)]
 
     def start(self, _seed: int) -> PartitionState:
@@ -166,11 +162,6 @@ class PartitionLearner(Turns):
             heard=0,
             bank=self._new_bank(),
         )
-
-    def _new_bank(self) -> Bank | None:
-        lives = self._half_lives
-        # A half-life that the spec gives is used throughout.
-        return new_bank(lives, self.spec.arm_count, 0 if self._chooses else len(lives) - 1) if lives else None
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
@@ -206,16 +197,15 @@ class PartitionLearner(Turns):
             usual = usual * (_FADING_IN_KEY if self.spec.privacy.arm_in_key else _FADING)
         return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
 
-    def _half_life(self, state: PartitionState) -> float:
-        """People after whose reports what is known counts half."""
-        return self._half_lives[state.bank.used] if state.bank else math.inf
-
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
         lower, upper = self._corners(state)
         return np.asarray((upper - lower).max(axis=1) > _NARROW)
 
     def _corners(self, state: PartitionState) -> tuple[Array, Array]:
         return corners(state.depths, state.paths, state.axes, self.spec.dimension)
+
+    def _smoothness(self, state: PartitionState) -> Smoothness:
+        return state.smoothness
 
     def _axes(self, state: PartitionState) -> NDArray[np.int64]:
         rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
@@ -224,95 +214,13 @@ class PartitionLearner(Turns):
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
         state = heard(self._observed(self._counted(state, policy, release), policy, release), policy, release.reports)
-        if not self._due(state):
+        if not (_news(state, state.computed, _NEWS) or self._soon(state)):
             return state
-        if state.bank:
-            state = self._remembered(state, state.bank)
+        state = self._remembered(state)
         if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:
             state = self._fitted(state)
         state = self._halved(self._sifted(self._computed(state)))
         return replace(self._windowed(state), computed=state.seen)
-
-    def _due(self, state: PartitionState) -> bool:
-        """Whether posteriors are to be computed again."""
-        soon = state.bank is not None and state.seen - state.computed >= _OFTEN * min(self._half_lives)
-        return soon or _news(state, state.computed, _NEWS)
-
-    def _remembered(self, state: PartitionState, bank: Bank) -> PartitionState:
-        """Have every memory fade and predict what was reported since, and use the one that predicts best."""
-        new_precision, new_moment = state.precision - bank.precision[bank.used], state.moment - bank.moment[bank.used]
-        people = state.own - bank.own
-        bank = replace(bank.faded(self._half_lives, people), own=state.own)
-        if self._chooses:
-            bank = bank.weighed(self._scores(state, bank, new_precision, new_moment), people)
-        bank, used = bank.learned(new_precision, new_moment), bank.used
-        return replace(
-            state,
-            bank=bank,
-            precision=bank.precision[used],
-            moment=bank.moment[used],
-            past_precision=bank.past_precision[used],
-            past_moment=bank.past_moment[used],
-        )
-
-    def _windowed(self, state: PartitionState) -> PartitionState:
-        """Close the window, and open the next, when as many own people have reported in it as before."""
-        before = state.earlier
-        if state.own < (2 * before.own if before else FIRST):
-            return state
-        now = _endless(state)
-        after = Earlier(
-            own=state.own,
-            depths=np.append(now.depths, now.past_depths),
-            paths=np.append(now.paths, now.past_paths),
-            precision=np.concatenate([now.precision, now.past_precision]),
-            moment=np.concatenate([now.moment, now.past_moment]),
-            closed=np.append(before.closed, self._doubt(now, before)) if before else np.zeros(0),
-            opened=np.append(before.opened, before.own) if before else np.zeros(0, np.int64),
-        )
-        return replace(state, earlier=after)
-
-    def _doubt(self, now: PartitionState, before: Earlier) -> float:
-        """Logarithm of the evidence that what is reported in this window contradicts what was known ``before``."""
-        old, old_moment = before.of(now.depths, now.paths)
-        past, past_moment = before.of(now.past_depths, now.past_paths)
-
-        def likelihood(earlier: float, recent: float) -> float:
-            known = replace(
-                now,
-                precision=np.maximum(0.0, earlier * old + recent * (now.precision - old)),
-                moment=earlier * old_moment + recent * (now.moment - old_moment),
-                past_precision=np.maximum(0.0, earlier * past + recent * (now.past_precision - past)),
-                past_moment=earlier * past_moment + recent * (now.past_moment - past_moment),
-            )
-            return sum(one.likelihood(now.smoothness) for _, one in self._evidence(known))
-
-        return evidence(likelihood)
-
-    def contradiction(self, state: PartitionState) -> Contradiction | None:
-        """Whether rounds since a window opened contradict those before; None before the first window opens."""
-        before = state.earlier
-        if before is None:
-            return None
-        windows = np.append(before.closed, self._doubt(_endless(state), before))
-        return verdict(windows, np.append(before.opened, before.own))
-
-    def _scores(self, state: PartitionState, bank: Bank, new_precision: Array, new_moment: Array) -> Array:
-        """Logarithm of the density that each memory predicted for what came, but for a constant; (memories,)."""
-        scores = np.zeros(len(bank.precision))
-        for member in range(len(scores)):
-            known = replace(
-                state,
-                precision=bank.precision[member],
-                moment=bank.moment[member],
-                past_precision=bank.past_precision[member],
-                past_moment=bank.past_moment[member],
-            )
-            scores[member] = sum(
-                evidence.predicted(state.smoothness, new_precision[some], new_moment[some])
-                for some, evidence in self._evidence(known)
-            )
-        return scores
 
     def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Masses of the bins, where a round's scores tell them."""
@@ -424,34 +332,7 @@ class PartitionLearner(Turns):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
-        contradiction = self.contradiction(state)
-        return {
-            **describe(state, means, errors, self.spec.experiment.arms),
-            "contradiction": contradiction and msgspec.to_builtins(contradiction),
-            **self._remembers(state),
-        }
-
-    def _remembers(self, state: PartitionState) -> dict[str, Any]:
-        """Say which half-life is used, and how probable it is that each is the best."""
-        if state.bank is None:
-            return {}
-        names = [None if math.isinf(one) else one for one in self._half_lives]
-        shares = [round(float(one), 4) for one in state.bank.probabilities] if self._chooses else None
-        return {"memory": {"used": names[state.bank.used], "half_lives": names, "probabilities": shares}}
-
-
-def _endless(state: PartitionState) -> PartitionState:
-    """Return the state with evidence that has not faded, of all rounds that posteriors know."""
-    bank = state.bank
-    if bank is None:
-        return state
-    return replace(
-        state,
-        precision=bank.precision[0],
-        moment=bank.moment[0],
-        past_precision=bank.past_precision[0],
-        past_moment=bank.past_moment[0],
-    )
+        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state)}
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:
