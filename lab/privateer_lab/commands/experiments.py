@@ -60,7 +60,7 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
     if as_json:
         print_json(answer)
         return
-    print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
+    print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)])
     if answer["result"]:
         print_result(answer["result"])
     if contradiction:
@@ -84,7 +84,7 @@ def _result(page: str) -> dict[str, Any] | None:
 
 def print_result(result: dict[str, Any]) -> None:
     """Print estimates with their intervals, the recommended option, and whether learning has stopped."""
-    print_rows(f"estimates, with intervals of {result['confidence']:.0%} confidence", result["estimates"])
+    print_rows(f"estimates, with intervals of {_percent(result['confidence'])} confidence", result["estimates"])
     print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
 
 
@@ -93,10 +93,15 @@ def contradicted(found: Contradiction) -> str:
     if not found.found:
         return "recent rounds do not contradict earlier ones"
     return (
-        f"warning: rounds after the first {found.since:,} people contradict those before: rewards move. This is 10 to "
-        f"the {found.evidence:.1f} times as probable as what was released if they did not; such a warning comes with "
-        f"probability {found.false_alarm_rate:g} at most in an experiment where nothing moves. See docs/learning.md"
+        f"warning: rounds after the first {found.since:,} people contradict those before, so rewards move. What was "
+        f"released is 10 ** {found.evidence:.1f} times as probable if they do. An experiment in which nothing moves "
+        f"warns with probability {found.false_alarm_rate:g} at most. See docs/learning.md, Rewards that move"
     )
+
+
+def _percent(share: float) -> str:
+    """Write a share in percent without rounding it up to 100."""
+    return f"{share:.10%}".rstrip("%").rstrip("0").rstrip(".") + "%"
 
 
 def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:
