@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.field import Evidence
@@ -15,6 +16,7 @@ from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.algorithms.partition.smoothness import LENGTHS, Smoothness
 from tests.support.partitions import same
 from tests.support.people import rounds
+from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 AUTO = {"algorithm.memory": "auto"}
@@ -194,6 +196,13 @@ def test_a_state_says_which_memory_is_used():
     said = learner_for(make_spec({**QUICK, **AUTO})).describe(last.state)["memory"]
     assert said["half_lives"] == [None, 30_000, 10_000, 3_000]
     assert sum(said["probabilities"]) == pytest.approx(1, abs=1e-3)
+
+
+def test_an_algorithm_without_memory_refuses_it():
+    with pytest.raises(SpecError) as refused:
+        phased_spec({"algorithm.memory": "auto"})
+    assert refused.value.field == "algorithm.memory"
+    assert refused.value.remedy
 
 
 def test_rounds_that_grow_too_large_for_the_memory_are_a_concern():
