@@ -91,8 +91,9 @@ class PartitionSpec(ArmsSpec):
             detail = "must not be given where confidence is proved: bounds hold if nothing moves"
             raise SpecError(detail, field=field, remedy='remove it, or set algorithm.confidence = "practical"')
         if min(section.half_lives) < self.experiment.round_size:
-            detail = "must be at least experiment.round_size: nothing is learned before a round closes"
-            raise SpecError(detail, field=field, remedy="raise it, or lower experiment.round_size")
+            shortest = f"half-lives, {min(section.half_lives):,.0f} people at the least, "
+            detail = shortest + "must not be below experiment.round_size: nothing is learned before a round closes"
+            raise SpecError(detail, field=field, remedy="lower experiment.round_size, or give a longer half-life")
         return self
 
     def concerns(self) -> list[str]:
@@ -103,8 +104,8 @@ class PartitionSpec(ArmsSpec):
         if (largest := self.largest_batch()) <= most:
             return []
         return [
-            f"with algorithm.memory rounds grow to {largest:,} people, and what moves is not noticed before a round "
-            f"closes. Lower experiment.round_growth, so that none has more than {most:,}"
+            f"with algorithm.memory rounds of up to {largest:,} people are too large: what moves is not noticed before "
+            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}"
         ]
 
     def usual_question(self) -> KeyedMeans:

@@ -86,7 +86,7 @@ def test_rounds_that_are_too_large_for_a_memory_are_a_warning(
         assert code == 0
         assert [("experiment.round_growth" in said) for said in json.loads(out)["warnings"]] == [True] * warns
         words = " ".join(run(capsys, command, SPEC, *grows, *few)[1].split())
-        assert ("warning: with algorithm.memory rounds grow" in words) is warns
+        assert ("warning: with algorithm.memory rounds of up to" in words) is warns
 
 
 def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
