@@ -75,7 +75,7 @@ def promise(spec: Spec, terms: list[Terms]) -> dict[str, Any]:
 
 def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[str]:
     """Say what the figures alone do not say."""
-    found, delta = [], spec.privacy.delta
+    found, delta = spec.concerns(), spec.privacy.delta
     people = getattr(spec.experiment, spec.people_key)
     if delta * people > 1:
         found.append(

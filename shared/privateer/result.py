@@ -64,6 +64,27 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             _check_name(self.recommended)
 
 
+class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether recent rounds contradict earlier ones, which says that rewards have moved.
+
+    Attributes
+    ----------
+    found
+        Whether they do.
+    evidence
+        How many times as probable the releases are if rewards have moved: its decimal logarithm.
+    false_alarm_rate
+        The probability, at most, that this is ever found in an experiment where nothing moves.
+    since
+        People who had reported before the rounds that contradict earlier ones; None if none do.
+    """
+
+    found: bool
+    evidence: float
+    false_alarm_rate: float
+    since: int | None = None
+
+
 def _check_name(name: str) -> None:
     # Names are shown on screens.
     if not (0 < len(name) <= _NAME_MAX and name.isprintable()):

@@ -291,6 +291,10 @@ class Spec(Section):
         """Seconds from a round's opening to its deadline; 0: it has no deadline."""
         return 0
 
+    def concerns(self) -> list[str]:
+        """Say what is allowed but is probably not meant, and what to change."""
+        return []
+
     def without_people(self) -> Self:
         """Return the spec for a service, which has no use for simulated people, nor for the names of their files."""
         sources = tuple(source.model_copy(update={"population": None}) for source in self.sources)

@@ -2,8 +2,10 @@
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from privateer.result import Contradiction
 from privateer_lab.bin_map import draw
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
@@ -46,16 +48,23 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
 
 
 def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
-    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person."""
+    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person.
+
+    It also says whether recent rounds contradict earlier ones, where the algorithm compares them.
+    """
     page = f"{url}/experiments/{name}"
     answer = ask("GET", page)
     answer["privacy"], answer["result"] = ask("GET", f"{page}/privacy"), _result(page)
+    if contradiction := ask("GET", f"{page}/state").get("state", {}).get("contradiction"):
+        answer["contradiction"] = contradiction
     if as_json:
         print_json(answer)
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)])
     if answer["result"]:
         print_result(answer["result"])
+    if contradiction:
+        screen.print(contradicted(msgspec.convert(contradiction, Contradiction)))
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:
@@ -77,6 +86,17 @@ def print_result(result: dict[str, Any]) -> None:
     """Print estimates with their intervals, the recommended option, and whether learning has stopped."""
     print_rows(f"estimates, with intervals of {_percent(result['confidence'])} confidence", result["estimates"])
     print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
+
+
+def contradicted(found: Contradiction) -> str:
+    """Say whether recent rounds contradict earlier ones."""
+    if not found.found:
+        return "recent rounds do not contradict earlier ones"
+    return (
+        f"warning: rounds after the first {found.since:,} people contradict those before, so rewards move. What was "
+        f"released is 10 ** {found.evidence:.1f} times as probable if they do. An experiment in which nothing moves "
+        f"warns with probability {found.false_alarm_rate:g} at most. See docs/learning.md, Rewards that move"
+    )
 
 
 def _percent(share: float) -> str:

@@ -53,7 +53,9 @@ def plan(
         for place, variant in enumerate(wanted)
         if (found := [run for at, run in done if at == place])
     ]
-    result = {"experiment": parsed.name, "outcomes": outcomes, "batches": batches(wanted)}
+    # Promises may change the sizes of rounds.
+    concerns = list(dict.fromkeys(concern for variant in wanted for concern in variant.spec.concerns()))
+    result = {"experiment": parsed.name, "outcomes": outcomes, "batches": batches(wanted), "warnings": concerns}
     if plot is not None:
         _draw(outcomes, parsed.name, what, plot)
     print_json(result) if as_json else _print(result, what)
@@ -102,6 +104,8 @@ def _print(result: dict[str, Any], what: str) -> None:
         screen.print(_GAIN.format(what=what))
     for row in result["batches"]:
         screen.print(_batches(row))
+    for warning in result["warnings"]:
+        screen.print(f"warning: {warning}")
 
 
 def _batches(row: dict[str, Any]) -> str:

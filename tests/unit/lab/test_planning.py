@@ -75,6 +75,20 @@ def test_plan_prints_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "A shuffled promise of epsilon 4 lets no report cost more by itself" in said
 
 
+@pytest.mark.parametrize(("growth", "warns"), [("0.5", True), ("0", False)])
+def test_rounds_that_are_too_large_for_a_memory_are_a_warning(
+    growth: str, warns: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grows = ("--set", "algorithm.memory=auto", "--set", f"experiment.round_growth={growth}", "--users", "9000")
+    for command in ("simulate", "plan"):
+        few = ("--seeds", "1", "--jobs", "1", *(("--models", "local", "--epsilons", "4") if command == "plan" else ()))
+        code, out, _ = run(capsys, command, SPEC, *grows, *few, "--json")
+        assert code == 0
+        assert [("experiment.round_growth" in said) for said in json.loads(out)["warnings"]] == [True] * warns
+        words = " ".join(run(capsys, command, SPEC, *grows, *few)[1].split())
+        assert ("warning: with algorithm.memory rounds of up to" in words) is warns
+
+
 def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sizes = ("--seeds", "2", "--jobs", "1", "--epsilons", "4", *SMALL)
     code, out, _ = run(capsys, "plan", DPE, *sizes, "--json")

@@ -61,6 +61,25 @@ def test_show_prints_the_result_if_there_is_one(
     assert (["3", "0.5", "0.25", "0.75"] in rows) is (["recommended", "3"] in rows) is has
 
 
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [(None, None), ({"found": False}, "do not contradict"), ({"found": True, "since": 6400}, "after the first 6,400")],
+)
+def test_show_says_whether_rounds_contradict_each_other(
+    found: dict[str, Any] | None, says: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = found and {"evidence": 4.5, "false_alarm_rate": 0.001, **found}
+    pages = {
+        "result": {"result": RESULT},
+        "privacy": {"certificate": {"claims": []}},
+        "state": {"state": {"contradiction": known}},
+    }
+    said = " ".join(shown(monkeypatch, capsys, "show", lambda page: pages.get(page, {"name": "test"})).split())
+    assert ("contradict" in said) is (says is not None)
+    assert says is None or says in said
+    assert ("warning" in said) is bool(found and found["found"])
+
+
 def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
     print_tables("all", {"a": 1, "b": [{"x": 2, "y": 0.5}], "c": {"d": {"e": []}}})
     assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}

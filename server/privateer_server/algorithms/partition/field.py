@@ -53,6 +53,20 @@ class Evidence:
         prior = len(factors) * np.log(np.diagonal(np.linalg.cholesky(covariance))).sum()
         return float((solved**2).sum() / 2 - determinants - prior) + _plausibility(smoothness)
 
+    def predicted(self, smoothness: Smoothness, precision: Array, moment: Array) -> float:
+        """Logarithm of the density of further observations of the bins, but for a constant that is theirs alone.
+
+        Parameters
+        ----------
+        precision, moment
+            Shape (bins, arms): the precision of what is observed, and that times the observation.
+        """
+        known = np.linalg.inv(smoothness.covariance(self.lower, self.upper)) + self.information
+        size = np.arange(len(precision))
+        more = known.copy()
+        more[:, size, size] += precision.T
+        return _evidence(more, self.weighted + moment.T) - _evidence(known, self.weighted)
+
     def fitted(self, start: Smoothness) -> Smoothness:
         """The most likely smoothness near ``start``, feature by feature on the grids."""
         best, value = start, self.likelihood(start)
@@ -71,6 +85,13 @@ class Evidence:
                 break
             best, value = step, reached
         return best, value
+
+
+def _evidence(precision: Array, weighted: Array) -> float:
+    """What the density of normal observations depends on: of arms' precision matrices and weighted observations."""
+    factors = np.linalg.cholesky(precision)
+    solved = np.linalg.solve(factors, weighted[..., None])
+    return float((solved**2).sum() / 2 - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum())
 
 
 def _moved(smoothness: Smoothness, move: int) -> Smoothness | None:

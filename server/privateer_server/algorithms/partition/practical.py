@@ -11,13 +11,16 @@ from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, Partition
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
 from privateer_server.algorithms.partition.cells import by_cell, cells, key_masses, key_shares
+from privateer_server.algorithms.partition.contradiction import Earlier
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
+from privateer_server.algorithms.partition.memory import Bank
+from privateer_server.algorithms.partition.remembering import Remembering
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
-from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
+from privateer_server.algorithms.partition.turns import heard, make_policy
 
 Array = NDArray[np.float64]
 
@@ -26,6 +29,9 @@ _WIDE_EXPLORATION: Final = 0.9
 """Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left; with
 more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
 _LEAST_EXPLORATION: Final = 0.05
+_FADING: Final = 0.6
+_FADING_IN_KEY: Final = 0.4
+"""Share of the usual exploration where what is found fades: it serves fewer, and doubt grows back by itself."""
 _DROP: Final = 2.2
 _DROP_IN_KEY: Final = 1.8
 """Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
@@ -77,6 +83,11 @@ class PartitionState:
         People who had reported when posteriors were computed and when smoothness was fitted, last.
     turn, heard
         The cohort of the last round, and its people who have reported.
+    bank
+        Evidence that fades, by half-life; ``precision`` and the like are then those of the one in use. None without
+        memory.
+    earlier
+        What was known when the window opened whose rounds are compared with those before.
     """
 
     rounds: int
@@ -102,6 +113,8 @@ class PartitionState:
     fitted: int
     turn: str
     heard: int
+    bank: Bank | None = None
+    earlier: Earlier | None = None
 
     @property
     def smoothness(self) -> Smoothness:
@@ -109,7 +122,7 @@ class PartitionState:
         return Smoothness(self.lengths, self.spread)
 
 
-class PartitionLearner(Turns):
+class PartitionLearner(Remembering):
     """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures)."""
 
     state_type = PartitionState
@@ -147,6 +160,7 @@ class PartitionLearner(Turns):
             fitted=0,
             turn=self.spec.cohorts[0],
             heard=0,
+            bank=self._new_bank(),
         )
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
@@ -155,7 +169,8 @@ class PartitionLearner(Turns):
         At the end (``batch`` 0) every bin plays its best arm.
         """
         active = state.active if batch else _best_only(state)
-        bins = np.flatnonzero(active.sum(axis=1) > 1)
+        # What may move is watched: with memory bins with one active arm ask their people too.
+        bins = np.flatnonzero(active.sum(axis=1) > (0 if batch and state.bank else 1))
         standard_deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
         shares = best_probabilities(state.mean[bins], standard_deviation, active[bins])
         masses = state.mass[self._cohorts.index(cohort), bins, None] * key_shares(self.spec, shares, cohort)
@@ -177,7 +192,10 @@ class PartitionLearner(Turns):
         """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
         usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
-        return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, state.own))))
+        before = min(state.own, self._half_life(state) / math.log(2))
+        if before < state.own:
+            usual = usual * (_FADING_IN_KEY if self.spec.privacy.arm_in_key else _FADING)
+        return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
         lower, upper = self._corners(state)
@@ -186,6 +204,9 @@ class PartitionLearner(Turns):
     def _corners(self, state: PartitionState) -> tuple[Array, Array]:
         return corners(state.depths, state.paths, state.axes, self.spec.dimension)
 
+    def _smoothness(self, state: PartitionState) -> Smoothness:
+        return state.smoothness
+
     def _axes(self, state: PartitionState) -> NDArray[np.int64]:
         rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
         return np.concatenate([state.axes, rest])
@@ -193,12 +214,13 @@ class PartitionLearner(Turns):
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
         state = heard(self._observed(self._counted(state, policy, release), policy, release), policy, release.reports)
-        if not _news(state, state.computed, _NEWS):
+        if not (_news(state, state.computed, _NEWS) or self._soon(state)):
             return state
+        state = self._remembered(state)
         if _news(state, state.fitted, _FITTED) and len(state.depths) <= _FITTED_BINS:
             state = self._fitted(state)
         state = self._halved(self._sifted(self._computed(state)))
-        return replace(state, computed=state.seen)
+        return replace(self._windowed(state), computed=state.seen)
 
     def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Masses of the bins, where a round's scores tell them."""
@@ -301,6 +323,7 @@ class PartitionLearner(Turns):
                 past_moment=np.concatenate([state.past_moment, state.moment[ready]]),
                 mass=mass,
                 mass_precision=np.where(fresh, (_HALF_KNOWN * mass) ** -2, state.mass_precision[:, copies]),
+                bank=state.bank.halved(copies, fresh, ready) if state.bank else None,
             )
         )
 
@@ -309,7 +332,7 @@ class PartitionLearner(Turns):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
-        return describe(state, means, errors, self.spec.experiment.arms)
+        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state)}
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:

@@ -1,0 +1,89 @@
+"""Whether recent rounds contradict earlier ones: a test on what was released, which may be looked at in every round."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.result import Contradiction
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FIRST: Final = 2000
+"""People who report before the first window opens; every window lasts until they are twice as many as at its start."""
+FALSE_ALARM_RATE: Final = 0.001
+"""Probability that an experiment in which nothing moves is ever said to contradict itself, at most."""
+_FORGOTTEN: Final = (0.0, 0.125)
+"""Shares of what was known earlier that still hold, in the alternatives to all of it."""
+_LOG_MAX: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What was known of values when the window opened, of bins and of those that had been halved before.
+
+    Attributes
+    ----------
+    own
+        The experiment's own people who had reported.
+    depths, paths
+        Shape (bins,).
+    precision, moment
+        Shape (bins, arms).
+    closed
+        Shape (windows,): logarithms of the evidence of the windows before.
+    opened
+        Shape (windows,): people who had reported when those were opened.
+    """
+
+    own: int
+    depths: Ints
+    paths: Ints
+    precision: Array
+    moment: Array
+    closed: Array
+    opened: Ints
+
+    def of(self, depths: Ints, paths: Ints) -> tuple[Array, Array]:
+        """Return its precision and moment for these bins, (bins, arms) each; bins that were none then knew nothing."""
+        places = {key: place for place, key in enumerate(zip(self.depths.tolist(), self.paths.tolist(), strict=True))}
+        found = np.array([places.get(key, -1) for key in zip(depths.tolist(), paths.tolist(), strict=True)], np.int64)
+        known = (found >= 0)[:, None]
+        return known * self.precision[found], known * self.moment[found]
+
+
+def evidence(likelihood: Callable[[float, float], float]) -> float:
+    """Logarithm of how much more probable recent reports are if what was known earlier holds no longer, or in part.
+
+    Parameters
+    ----------
+    likelihood
+        Logarithm of the density of a share of the earlier reports, and of a share of the recent ones.
+    """
+
+    def predicted(share: float) -> float:
+        return likelihood(share, 1.0) - likelihood(share, 0.0)
+
+    holds = predicted(1.0)
+    ratios = [min(_LOG_MAX, predicted(share) - holds) for share in _FORGOTTEN]
+    return float(np.logaddexp.reduce(ratios) - math.log(len(ratios)))
+
+
+def verdict(windows: Array, opened: Ints) -> Contradiction:
+    """Return what the windows say together, the last of which is open.
+
+    If nothing moves, the evidence of an open window is a martingale that starts at 1, and so is the average over
+    windows, those to come included: it ever reaches 1 / rate with probability `FALSE_ALARM_RATE` at most (Ville).
+    Window k of them has weight 1 / (k (k + 1)).
+    """
+    places = np.arange(1, len(windows) + 1)
+    weighed = windows - np.log(places * (places + 1.0))
+    rest = -math.log(len(windows) + 1)
+    total = float(np.logaddexp.reduce(np.append(weighed, rest)))
+    found = total >= -math.log(FALSE_ALARM_RATE)
+    since = int(opened[int(np.argmax(weighed))]) if found else None
+    return Contradiction(found, round(total / math.log(10), 2), FALSE_ALARM_RATE, since)

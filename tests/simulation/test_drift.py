@@ -1,0 +1,113 @@
+"""Rewards that move: memory follows them, costs little where nothing moves, and `show` notices."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privateer_lab.simulation import simulate_once
+from privateer_lab.specs import load_spec
+from privateer_server.algorithms import learner_for
+from privateer_server.algorithms.partition.contradiction import FALSE_ALARM_RATE
+from privateer_server.algorithms.partition.practical import PartitionLearner
+from tests.support.specs import SHUFFLE, make_spec
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SLIDE = {"name": "slide", "period": 1000, "step": 0.005}
+SWAP = {"name": "swap", "period": 25_000}
+LOCAL, LOCAL_4, SHUFFLED = ("peaks-local.toml", ()), ("peaks-local.toml", ("privacy.epsilon=4",)), "peaks-shuffle.toml"
+STEADY = (SHUFFLED, ("experiment.round_growth=0",))
+MOST = [
+    (LOCAL, None, 2367),
+    (LOCAL, SLIDE, 7708),
+    (LOCAL, SWAP, 17_638),
+    (LOCAL_4, None, 915),
+    (LOCAL_4, SLIDE, 2547),
+    (LOCAL_4, SWAP, 5377),
+    (STEADY, None, 1173),
+    (STEADY, SLIDE, 3465),
+    (STEADY, SWAP, 8066),
+]
+"""What a bank of memories lost in the measurement that the design rests on, 100,000 people."""
+
+
+def small(memory, population, **changes):
+    """20,000 people at epsilon 4, in rounds of 500."""
+    sizes = {"privacy.epsilon": 4.0, "experiment.round_size": 500, "algorithm.memory": memory, "population": population}
+    return make_spec({**sizes, **changes})
+
+
+def test_memory_follows_arms_that_change_places():
+    moving = {"name": "peaks", "drift": {"name": "swap", "period": 7000}}
+    never, auto = (simulate_once(small(memory, moving), 0).regret for memory in ("none", "auto"))
+    assert auto < 0.6 * never
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("example", "drift", "bank"), MOST)
+def test_what_is_promised_of_the_bank(example, drift, bank):
+    """At most 1.3 times the regret that was measured for the design, over 10 seeds."""
+    name, changes = example
+    moves = [f"population.drift={{ {', '.join(f'{k} = {v!r}' for k, v in drift.items())} }}"] if drift else []
+    settings = ["experiment.horizon=100000", "algorithm.memory=auto", *changes, *moves]
+    spec = load_spec(EXAMPLES / name, settings)
+    assert np.mean([simulate_once(spec, seed).regret for seed in range(10)]) <= 1.3 * bank
+
+
+def contradicts(spec, seed):
+    """Whether any round of an experiment is said to contradict earlier ones."""
+    learner, found = learner_for(spec), []
+
+    def watch(step):
+        said = learner.contradiction(step.state)
+        found.append(said is not None and said.found)
+
+    simulate_once(spec, seed, watch=watch)
+    return any(found)
+
+
+QUIET = [
+    ({"name": "peaks"}, {}),
+    ({"name": "peaks"}, {"privacy.epsilon": 1.0}),
+    ({"name": "peaks", "density": {"name": "varied"}}, {}),
+    ({"name": "peaks", "density": {"name": "varied"}}, {**SHUFFLE, "experiment.round_size": 1000}),
+]
+
+
+def alarms(population, changes, runs):
+    return sum(contradicts(small("none", population, **changes), seed) for seed in range(runs))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("population", "changes"), QUIET)
+def test_nothing_is_said_where_nothing_moves(population, changes):
+    """50 experiments, looked at after every round; more alarms than allowed come with probability 1e-6."""
+    assert alarms(population, changes, 50) <= stats.binom.isf(1e-6, 50, FALSE_ALARM_RATE)
+
+
+@pytest.mark.nightly
+def test_a_test_that_takes_reports_for_more_than_they_say_is_caught(monkeypatch):
+    """Planted: a window's evidence as if its observations were eight times as precise."""
+    exact = PartitionLearner._evidence
+
+    def bold(self, state):
+        return [
+            (some, type(one)(one.lower, one.upper, 8 * one.information, 8 * one.weighted))
+            for some, one in exact(self, state)
+        ]
+
+    doubt = PartitionLearner._doubt
+
+    def doubted(self, now, before):
+        with monkeypatch.context() as inside:
+            inside.setattr(PartitionLearner, "_evidence", bold)
+            return doubt(self, now, before)
+
+    monkeypatch.setattr(PartitionLearner, "_doubt", doubted)
+    assert alarms({"name": "peaks"}, {}, 20) > stats.binom.isf(1e-6, 20, FALSE_ALARM_RATE)
+
+
+@pytest.mark.parametrize("drift", [{"name": "swap", "period": 8000}, {"name": "slide", "period": 1000, "step": 0.05}])
+def test_a_drift_is_noticed(drift):
+    assert contradicts(small("none", {"name": "peaks", "drift": drift}), 0)
