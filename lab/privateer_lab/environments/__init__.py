@@ -10,6 +10,7 @@ from privateer_lab.environments.classified import CsvSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.linear import LinearSection
+from privateer_lab.environments.mixed import MixedSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
 
@@ -17,6 +18,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "peaks": PeaksSection,
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,
+    "mixed": MixedSection,
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
