@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from privateer.errors import InputError
-from privateer.spec import Feature
+from privateer.features import Numeric
 from privateer_client.features import context_vector
 
-FEATURES = {"age": Feature(low=20, high=60), "hours": Feature(low=0, high=80)}
+FEATURES = {"age": Numeric(low=20, high=60), "hours": Numeric(low=0, high=80)}
 
 
 def test_features_are_scaled_in_order_and_clipped() -> None:
