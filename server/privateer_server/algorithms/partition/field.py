@@ -10,11 +10,10 @@ from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, S
 
 Array = NDArray[np.float64]
 
-_USUAL_LENGTH: Final = 0.5
 _USUAL_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
 _SPREAD_SPREAD: Final = 0.5
-"""Lengths and spreads are log-normal beforehand, with these medians and standard deviations."""
+"""Lengths and spreads are log-normal beforehand, with usual medians and these standard deviations."""
 _SWEEPS: Final = 2
 
 
@@ -84,6 +83,6 @@ def _moved(smoothness: Smoothness, move: int) -> Smoothness | None:
 
 
 def _plausibility(smoothness: Smoothness) -> float:
-    lengths = np.log(LENGTHS[smoothness.lengths] / _USUAL_LENGTH) / _LENGTH_SPREAD
+    lengths = np.log(LENGTHS[smoothness.lengths] / LENGTHS[smoothness.usual]) / _LENGTH_SPREAD
     spread = np.log(SPREADS[smoothness.spread] / _USUAL_SPREAD) / _SPREAD_SPREAD
     return -float((lengths**2).sum() + spread**2) / 2

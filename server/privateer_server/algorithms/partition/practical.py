@@ -16,7 +16,7 @@ from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
-from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+from privateer_server.algorithms.partition.smoothness import SPREADS, Smoothness, usual_lengths
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
@@ -31,9 +31,8 @@ _DROP: Final = 2.2
 _DROP_IN_KEY: Final = 1.8
 """Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
 counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
-_USUAL_LENGTH: Final = 5
 _USUAL_SPREAD: Final = 2
-"""Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
+"""Place of the spread that bins have at most when arms are dropped, .75; lengths are the usual ones."""
 _NARROW: Final = 0.25
 """Bins of this width or less are not wide: they are as even as was fitted."""
 _SPLIT: Final = 0.5
@@ -120,7 +119,7 @@ class PartitionLearner(Turns):
         """One bin, all arms."""
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         none = np.zeros(0, np.int64)
-        length, spread = int(np.argmin(np.abs(LENGTHS - 0.5))), int(np.argmin(np.abs(SPREADS - 0.5)))
+        spread = int(np.argmin(np.abs(SPREADS - 0.5)))
         return PartitionState(
             rounds=0,
             seen=0,
@@ -137,7 +136,7 @@ class PartitionLearner(Turns):
             past_moment=np.zeros((0, arms)),
             mass=np.ones((cohorts, 1)),
             mass_precision=np.full((cohorts, 1), math.inf),
-            lengths=np.full(len(self._space.blocks), length),
+            lengths=usual_lengths(self._space.parts),
             spread=spread,
             mean=np.zeros((1, arms)),
             variance=np.ones((1, arms)),
@@ -266,7 +265,7 @@ class PartitionLearner(Turns):
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
         lower, upper = self._corners(state)
-        usual = Smoothness(np.full(len(self._space.blocks), _USUAL_LENGTH), _USUAL_SPREAD, self._space)
+        usual = Smoothness(usual_lengths(self._space.parts), _USUAL_SPREAD, self._space)
         within = self._smoothness(state).within(lower, upper)
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within

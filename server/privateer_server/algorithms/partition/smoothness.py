@@ -14,6 +14,10 @@ LENGTHS: Final = np.array([0.08, 0.12, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.5
 """Distances over which mean rewards may change along a feature, in widths of the space."""
 SPREADS: Final = np.array([0.33, 0.5, 0.75, 1.0])
 """Standard deviations that the variation over the space may have, for values in [-1, 1]."""
+_USUAL: Final = 5
+_USUAL_OF_MANY: Final = 8
+_MANY: Final = 5
+"""Places of usual lengths: .5; and 1.5 of more blocks than this, most of which then do not matter."""
 _LEVEL: Final = 0.5
 """Standard deviation of an arm's level, common to the whole space."""
 _NUGGET: Final = 1e-6
@@ -45,6 +49,11 @@ class Smoothness:
     @property
     def _parts(self) -> tuple[Part, ...]:
         return (self.space or Space.numbers(len(self.lengths))).parts
+
+    @property
+    def usual(self) -> NDArray[np.int64]:
+        """Places of the blocks' usual lengths, (blocks,)."""
+        return usual_lengths(self._parts)
 
     @property
     def _rates(self) -> Array:
@@ -90,6 +99,11 @@ class Smoothness:
             for j in range(part.columns.start, part.columns.stop):
                 found[:, j] = self._variance * (all_ / own) * _apart(part, lower, upper, j, float(rate))
         return found
+
+
+def usual_lengths(parts: tuple[Part, ...]) -> NDArray[np.int64]:
+    """Return the places of lengths that blocks have as far as nothing is known of them, (blocks,)."""
+    return np.full(len(parts), _USUAL_OF_MANY if len(parts) > _MANY else _USUAL)
 
 
 def _apart(part: Part, lower: Array, upper: Array, column: int, rate: float) -> Array:
