@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.context import encoded
 from privateer.errors import InputError
-from privateer.features import Feature, encoded
+from privateer.features import Feature
 
 
 def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -> NDArray[np.float64]:
@@ -31,6 +32,8 @@ def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -
 
 def _read(values: Mapping[str, Any], name: str, feature: Feature) -> float:
     if name not in values:
-        remedy = "give every feature of the experiment a value; None says that it is not known, where the spec allows it"
+        remedy = (
+            "give every feature of the experiment a value; None says that it is not known, where the spec allows it"
+        )
         raise InputError("missing", field=name, remedy=remedy)
     return feature.read(name, values[name])

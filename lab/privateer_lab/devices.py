@@ -5,7 +5,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.features import encoded
+from privateer.context import encoded
 from privateer.spec import Source, Spec
 
 Array: TypeAlias = NDArray[np.float64]

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer.errors import SpecError
-from privateer.features import COLUMNS_MAX, FEATURES_MAX, OTHER, Context
+from privateer.levels import OTHER
 from privateer.sections import parse_section
 from privateer.spec import ArmsSpec, Spec, example_promises, read_spec
 from privateer_lab.profiles import Profile, Value, profiles_in, profiles_of
@@ -254,8 +255,7 @@ def _text(value: Value) -> str:
 
 
 def _classes(profile: Profile) -> list[str]:
-    counts = profile.counts or {}
-    classes = sorted(_text(value) for value in counts)
+    classes = sorted(_text(value) for value in profile.counts or ())
     if not 2 <= len(classes) <= 16:
         raise SpecError("must have 2 to 16 different values", field=profile.name, remedy="choose another label")
     return classes
@@ -276,10 +276,14 @@ def _opening(name: str, arms: list[str], rows: int) -> list[str]:
 def _closing() -> list[str]:
     """Return the sections that no data decide: the first promise and algorithm that take features."""
     promise = next(example_promises())
+    promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
     fitting = next(one for one in ALGORITHMS if issubclass(algorithm(one).spec, ArmsSpec))
-    lines = ["[privacy]  # what you promise to each person: `privateer plan` shows what it costs"]
-    return [*lines, *(f"{key} = {_inline(value)}" for key, value in promise.items()), "", "[algorithm]"] + [
-        f"name = {_inline(fitting)}"
+    return [
+        "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
+        *(f"{key} = {_inline(value)}" for key, value in promise.items()),
+        "",
+        "[algorithm]",
+        f"name = {_inline(fitting)}",
     ]
 
 

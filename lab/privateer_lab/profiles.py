@@ -68,7 +68,9 @@ class Profile:
     def is_boolean(self) -> bool:
         """Whether there is just yes and no, or just 1 and 0."""
         kinds = ({True, False}, set(YES + NO))
-        return self.counts is not None and len(self.counts) == 2 and any(set(map(_low, self.counts)) <= k for k in kinds)
+        return (
+            self.counts is not None and len(self.counts) == 2 and any(set(map(_low, self.counts)) <= k for k in kinds)
+        )
 
     @property
     def is_constant(self) -> bool:

@@ -11,8 +11,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from privateer.columns import Block
+from privateer.context import Context, blocks_of
 from privateer.errors import SpecError
-from privateer.features import Block, Context, Feature, Range, blocks_of
+from privateer.features import Feature, Range
 from privateer.questions import KeyedMeans, Question
 from privateer.sections import Finite, Section, parse_section, toml_tables
 from privateer.terms import Terms

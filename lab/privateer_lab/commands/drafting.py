@@ -26,7 +26,9 @@ def spec_from(
     bounds: Annotated[
         list[str], typer.Option(help="Public bounds of a numeric column: hours=0:80. May be repeated.")
     ] = [],  # noqa: B006 - typer's way to say none
-    quantiles: Annotated[bool, typer.Option("--quantiles", help="Give crowded numbers cut points, not bounds.")] = False,
+    quantiles: Annotated[
+        bool, typer.Option("--quantiles", help="Give crowded numbers cut points, not bounds.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="File to write the spec to.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -77,5 +79,3 @@ def _explain(made: Draft, out: Path | None) -> None:
         lines += [f"  {one}" for one in made.confirm]
     for line in [*lines, *made.notes]:
         typer.echo(printable(line), err=True)
-
-

@@ -157,4 +157,6 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
         if (columns == columns[0]).all():
             numeric = isinstance(feature, Numeric)
             message = "every row is on the same side of low and high" if numeric else "every row counts as the same"
-            raise SpecError(message, field=field, remedy=f"correct the {'bounds' if numeric else 'levels or quantiles'}")
+            raise SpecError(
+                message, field=field, remedy=f"correct the {'bounds' if numeric else 'levels or quantiles'}"
+            )

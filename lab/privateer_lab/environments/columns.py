@@ -83,6 +83,7 @@ class Numbers(Column):
 
 
 def number_of(text: str) -> float:
+    """Return the number that a text writes; NaN if it writes none."""
     try:
         return math.nan if "_" in text else float(text)
     except ValueError:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import hyp2f1
 
-from privateer.features import FEATURES_MAX
+from privateer.context import FEATURES_MAX
 from privateer.sections import Section
 
 Array = NDArray[np.float64]

@@ -7,7 +7,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
-from privateer.features import Categorical, Feature, Numeric, Ordinal, Ranked
+from privateer.features import Feature, Numeric, Ranked
+from privateer.levels import Categorical, Ordinal
 from privateer.sections import Section
 from privateer.spec import ArmsSpec
 from privateer_lab.environments.columns import Categories, Column, Numbers, Values

@@ -8,7 +8,8 @@ from pydantic import Field
 from scipy.special import expit
 
 from privateer.errors import SpecError
-from privateer.features import Boolean, Categorical, Feature, Numeric, Ordinal, Ranked
+from privateer.features import Feature, Numeric, Ranked
+from privateer.levels import Boolean, Categorical, Ordinal
 from privateer.spec import ArmsSpec
 from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
@@ -126,4 +127,4 @@ def _turned(feature: Feature, values: Array, frequencies: Array, turns: Array) -
     # Encoded, whatever the range: a number's first column is its place.
     places = feature.encode(values)[:, :1]
     known = places * frequencies + turns[0]
-    return np.where(gaps[:, None], turns[-1], known)
+    return np.asarray(np.where(gaps[:, None], turns[-1], known))

@@ -95,7 +95,9 @@ class Table:
         gaps = {name: _is_missing(one) for name, one in texts.items()}
         optional = {one.name for one in columns if one.optional}
         needed = [name for name in texts if name not in optional]
-        complete = ~np.any([gaps[name] for name in needed], axis=0) if needed else np.ones(len(gaps[columns[0].name]), bool)
+        complete = (
+            ~np.any([gaps[name] for name in needed], axis=0) if needed else np.ones(len(gaps[columns[0].name]), bool)
+        )
         if not drop and not complete.all():
             row = int(complete.argmin())
             column = next(name for name in needed if gaps[name][row])

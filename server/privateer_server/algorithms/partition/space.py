@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import DEPTH_MAX
-from privateer.features import Block
+from privateer.columns import MISSING_PLACE, Block, codes_within
 
 Array = NDArray[np.float64]
-_GAP: float = 0.5
-"""Where numbers are that are missing."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class Space:
                 here = high - low
                 if part is not None:
                     known, gone = levels_in(part, lower, upper).T / 2
-                    here = known * here + gone * ((low <= _GAP) & (high > _GAP))
+                    here = known * here + gone * ((low <= MISSING_PLACE) & (high > MISSING_PLACE))
                 share *= here
             elif part is not None:
                 share *= levels_in(part, lower, upper).mean(axis=1)
@@ -105,8 +103,4 @@ class Space:
 
 def levels_in(part: Part, lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Tell which of a block's levels are in each bin, shape (bins, levels)."""
-    bits = np.arange(part.block.columns - 1, -1, -1)
-    places = ((np.array(part.block.codes)[:, None] >> bits) & 1)[None]
-    low, high = lower[:, None, part.columns], upper[:, None, part.columns]
-    # A bit is 0 or 1: it is in the lower half, the upper one, or both.
-    return np.asarray((((places == 0) & (low == 0)) | ((places == 1) & (high == 1))).all(axis=2))
+    return codes_within(part.block, lower[:, part.columns], upper[:, part.columns])
