@@ -6,6 +6,7 @@ Here are numbers; `privateer.levels` has the others, and `privateer.context` put
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, Self
 
 import numpy as np
@@ -30,11 +31,16 @@ class Range(Section):
 
     @model_validator(mode="after")
     def _can_be_scaled(self) -> Self:
-        if not self.low < self.high:
-            raise ValueError("the range is empty, low must be below high")
-        if not math.isfinite(1 / (self.high - self.low)) or not math.isfinite(self.high - self.low):
-            raise ValueError("the range is too wide or too narrow to be scaled to [0, 1]")
+        check_scale(self.low, self.high)
         return self
+
+
+def check_scale(low: float, high: float) -> None:
+    """Refuse a range that cannot be scaled to [0, 1]."""
+    if not low < high:
+        raise ValueError("the range is empty, low must be below high")
+    if not math.isfinite(1 / (high - low)) or not math.isfinite(high - low):
+        raise ValueError("the range is too wide or too narrow to be scaled to [0, 1]")
 
 
 class Feature(Section, ABC):
@@ -158,10 +164,11 @@ class Ranked(Scaled):
 
     @model_validator(mode="after")
     def _rise(self) -> Self:
-        steps = np.diff(np.array(self.quantiles))
-        if not (steps >= 0).all() or not steps.max() > 0:
+        if any(after < before for before, after in pairwise(self.quantiles)) or self.quantiles[0] == self.quantiles[-1]:
             raise ValueError("quantiles: must rise from the first to the last")
-        Numeric(low=self.quantiles[0], high=self.quantiles[-1])
+        check_scale(self.quantiles[0], self.quantiles[-1])
+        for low, high in pairwise(sorted(set(self.quantiles))):
+            check_scale(low, high)
         return self
 
     @cached_property

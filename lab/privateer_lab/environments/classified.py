@@ -151,12 +151,11 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
         raise SpecError("no row is left", field="population", remedy="choose other people")
     for values, (name, feature) in zip(contexts.T, spec.features.items(), strict=True):
         field = f"context.features.{name}"
-        if (values == values[0]).all() or np.isnan(values).all():
+        numeric = isinstance(feature, Numeric)
+        if numeric and (values == values[0]).all():
             raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
         columns = feature.encode(values)
         if (columns == columns[0]).all():
-            numeric = isinstance(feature, Numeric)
             message = "every row is on the same side of low and high" if numeric else "every row counts as the same"
-            raise SpecError(
-                message, field=field, remedy=f"correct the {'bounds' if numeric else 'levels or quantiles'}"
-            )
+            remedy = "correct the bounds" if numeric else "correct its levels or cut points, or remove it"
+            raise SpecError(message, field=field, remedy=remedy)
