@@ -64,7 +64,7 @@ class Layout:
         """Number of groups of every key."""
         return int(self.thresholds.shape[1]) + 1
 
-    @property
+    @cached_property
     def shares(self) -> NDArray[np.float64]:
         """Share of the coins in each group, shape (keys, groups)."""
         edges = np.zeros((self.keys, self.groups + 1))

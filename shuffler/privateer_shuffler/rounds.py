@@ -193,7 +193,7 @@ class Rounds:
                 await asyncio.sleep(_BREATH_SECONDS)
             except PrivateerError as error:
                 if not is_logged:
-                    _log.warning("cannot follow %s: %s", name, error)
+                    _log.warning("cannot follow %s, and tries again: %s", name, error.detail)
                 is_logged = True
                 await asyncio.sleep(_RETRY_SECONDS)
         self._watched.discard(name)

@@ -10,7 +10,7 @@ from privateer.algorithms.explore import ExplorePolicy, ExploreSpec
 
 from privateer.contributions import KeyedSums
 from privateer.result import Estimate, Result
-from privateer.trust import calibrate, nobody_asked
+from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 
 _CONFIDENCE: Final = 0.95

@@ -11,7 +11,7 @@ from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.coins import Layout
 from privateer.questions import KeyedMeans
 from privateer.result import Result
-from privateer.trust import calibrate, nobody_asked
+from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 
 S = TypeVar("S")

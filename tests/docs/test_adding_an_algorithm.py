@@ -1,0 +1,31 @@
+"""The page about new algorithms is short, and everything that it names is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from privateer.algorithms import ALGORITHMS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "adding-an-algorithm.md").read_text()
+PATHS = sorted(set(re.findall(r"`((?:shared|server|lab|tests|docs|examples)/[\w/.<>-]*)`", TEXT)))
+
+
+def test_the_page_is_short() -> None:
+    assert len(TEXT.splitlines()) <= 60
+
+
+@pytest.mark.parametrize("named", PATHS)
+def test_what_the_page_names_is_there(named: str) -> None:
+    tried = [
+        named.replace("<name>.py", ending) for name in ALGORITHMS for ending in (f"{name}.py", f"{name}/__init__.py")
+    ]
+    assert any((ROOT / path).exists() for path in tried)
+
+
+def test_the_example_is_two_files_of_the_size_that_is_meant() -> None:
+    for name in ("public.py", "learner.py"):
+        text = (ROOT / "tests" / "support" / "explore" / name).read_text()
+        assert 60 <= len(text.splitlines()) <= 150
+        assert "TODO" not in text
