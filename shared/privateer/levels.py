@@ -99,10 +99,12 @@ class Categorical(_Levels):
 
     def shown(self, lower: Array, upper: Array) -> list[str | int | None]:
         """Return the levels of a box; None stands for missing values."""
-        count, _, _ = self._slots
+        count, _, others = self._slots
         names: list[str | int | None] = [*self.levels, *([None] if self.missing else []), OTHER]
         inside = codes_within(self.blocks[0], lower[None], upper[None])[0]
-        return [names[slot] for slot in np.flatnonzero(inside) if slot < count]
+        found = [names[slot] for slot in np.flatnonzero(inside) if slot < count]
+        shared = others < len(self.levels) and inside[others] and OTHER not in found
+        return [*found, OTHER] if shared else found
 
 
 class Ordinal(_Levels, Scaled):

@@ -223,6 +223,8 @@ def test_boxes_are_shown_by_the_values_that_they_have() -> None:
         "premium": [True],
     }
     assert Categorical(levels=(1, 2, 3, 4), missing=True).shown(np.array([0.5, 0, 0]), np.ones(3)) == [4, None, "other"]
+    assert Categorical(levels=("a", "b")).shown(np.array([0.5]), np.ones(1)) == ["b", "other"]
+    assert Categorical(levels=("a", "b")).shown(np.array([0.0]), np.array([0.5])) == ["a"]
     assert Boolean(boolean=True, missing=True).shown(np.array([0.5, 0.0]), np.ones(2)) == [None]
     assert Ordinal(levels=("a", "b"), ordered=True, missing=True).shown(np.array([0, 0.5]), np.ones(2)) is None
     assert Ranked(quantiles=(0, 10, 100)).shown(np.array([0.5]), np.ones(1)) == [10.0, 100.0]
