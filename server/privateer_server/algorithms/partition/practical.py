@@ -177,8 +177,7 @@ class PartitionLearner(Turns):
         return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, state.own))))
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
-        lower, upper = self._corners(state)
-        return np.asarray((upper - lower).max(axis=1) > _NARROW)
+        return np.asarray(self._space.widest(*self._corners(state)) > _NARROW)
 
     def _corners(self, state: PartitionState) -> tuple[Array, Array]:
         return corners(state.depths, state.paths, state.axes, self.spec.dimension)

@@ -63,18 +63,19 @@ class Smoothness:
     def _variance(self) -> float:
         return float(SPREADS[self.spread] ** 2)
 
-    def covariance(self, lower: Array, upper: Array) -> Array:
-        """Return the covariance of averages over bins by their corners, (bins, d) each; shape (bins, bins)."""
+    def covariance(self, lower: Array, upper: Array, known: dict[tuple[int, int], Array] | None = None) -> Array:
+        """Return the covariance of averages over bins by their corners, (bins, d) each; shape (bins, bins).
+
+        ``known`` keeps the factors of these bins, by block and length, from call to call.
+        """
         product = np.ones((len(lower), len(lower)))
-        for part, rate in zip(self._parts, self._rates, strict=True):
-            if part.block.codes:
-                product *= _alike(part, lower, upper, float(rate))
-                continue
-            j = part.columns.start
-            # Bins share their edges along a feature: few intervals are distinct.
-            edges, which = np.unique(np.stack([lower[:, j], upper[:, j]]), axis=1, return_inverse=True)
-            which = which.reshape(-1)
-            product *= overlap(edges[0], edges[1], float(rate))[np.ix_(which, which)]
+        for place, (part, length) in enumerate(zip(self._parts, self.lengths.tolist(), strict=True)):
+            factor = known.get((place, length)) if known is not None else None
+            if factor is None:
+                factor = _factor(part, lower, upper, float(np.sqrt(3.0) / LENGTHS[length]))
+            if known is not None:
+                known[place, length] = factor
+            product *= factor
         return np.asarray(_LEVEL**2 + self._variance * product + _NUGGET * np.eye(len(lower)))
 
     def within(self, lower: Array, upper: Array) -> Array:
@@ -99,6 +100,17 @@ class Smoothness:
             for j in range(part.columns.start, part.columns.stop):
                 found[:, j] = self._variance * (all_ / own) * _apart(part, lower, upper, j, float(rate))
         return found
+
+
+def _factor(part: Part, lower: Array, upper: Array, rate: float) -> Array:
+    """Covariance of averages along one block, relative to that of a value; shape (bins, bins)."""
+    if part.block.codes:
+        return _alike(part, lower, upper, rate)
+    j = part.columns.start
+    # Bins share their edges along a feature: few intervals are distinct.
+    edges, which = np.unique(np.stack([lower[:, j], upper[:, j]]), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    return overlap(edges[0], edges[1], rate)[np.ix_(which, which)]
 
 
 def usual_lengths(parts: tuple[Part, ...]) -> NDArray[np.int64]:

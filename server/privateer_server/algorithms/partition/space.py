@@ -72,6 +72,11 @@ class Space:
         rest = np.arange(DEPTH_MAX) % len(self.halvings)
         return np.concatenate([np.array(turns[:DEPTH_MAX], np.int64), rest[len(turns) :]])[:DEPTH_MAX]
 
+    def widest(self, lower: Array, upper: Array) -> Array:
+        """Return the width of each bin along its widest column, (bins,); 0 along those that part nobody any more."""
+        widths = upper - lower
+        return np.asarray(np.where(widths > 0.5**self.halvings, widths, 0.0).max(axis=1))
+
     def expected(self, lower: Array, upper: Array) -> Array:
         """Return the share of people in each bin if nothing else is known: as many at each level, (bins,).
 
