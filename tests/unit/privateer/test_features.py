@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privateer.algorithms import parse_spec
 from privateer.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, encoded, shown_box
 from privateer.errors import InputError, SpecError
 from privateer.features import Feature, Numeric, Ranked
 from privateer.levels import LEVELS_MAX, Boolean, Categorical, Ordinal
-from privateer.spec import parse_spec
 from tests.support.specs import make_spec
 
 TABLES = {
