@@ -6,7 +6,7 @@ import typer
 
 from privateer_lab.bin_map import draw
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
-from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
+from privateer_lab.output import print_json, print_rows, print_table, print_tables, readable, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
 from privateer_lab.specs import load_spec
