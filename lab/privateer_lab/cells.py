@@ -7,11 +7,14 @@ from typing import Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.features import Numeric
 from privateer.policy import Boxes
 from privateer.spec import Spec
 from privateer_lab.environments import Environment
+from privateer_lab.environments.density import FEATURES_EXACT
 from privateer_lab.environments.synthetic import Synthetic
 
+_UNIT: Final = Numeric(low=0.0, high=1.0)
 _KNOWN_PHASE_MIN: Final = 1000
 _NEW_PHASE_MIN: Final = 100_000
 """People whom it costs as much to draw one by one as a phase of some dozen boxes, its averages known or not."""
@@ -70,7 +73,7 @@ def can_aggregate(environment: Environment, spec: Spec) -> TypeGuard[Synthetic]:
 
     They must be independent, on the cube that the spec scales from, with rewards of 0 or 1; and phases must be long.
     """
-    unit = all((feature.low, feature.high) == (0.0, 1.0) for feature in spec.features.values())
+    unit = all(feature == _UNIT for feature in spec.features.values()) and spec.dimension <= FEATURES_EXACT
     if not isinstance(environment, Synthetic) or not unit or (spec.reward.low, spec.reward.high) != (0.0, 1.0):
         return False
     least = _KNOWN_PHASE_MIN if environment.cycle else _NEW_PHASE_MIN

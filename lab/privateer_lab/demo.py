@@ -28,7 +28,7 @@ def run_demo(services: Services, users: int, keep: bool) -> None:
     say(f"[bold]1[/] services: server {services.server}, shuffler {services.shuffler}")
     create(services.admin, spec, services.token)
     privacy = f"{spec.privacy.model} privacy with epsilon {spec.privacy.bound:g}, delta {spec.privacy.delta:g}"
-    say(f"[bold]2[/] experiment {spec.name}: {len(spec.options)} arms, {spec.dimension} features, {privacy}")
+    say(f"[bold]2[/] experiment {spec.name}: {len(spec.options)} arms, {len(spec.features)} features, {privacy}")
     say(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
     where = (spec.name, services.server, services.shuffler)
     result = run_load(*where, users=users, seed=1, sender_key=services.sender_key)

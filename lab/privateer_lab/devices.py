@@ -5,15 +5,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.context import encoded
 from privateer.spec import Source, Spec
 
 Array: TypeAlias = NDArray[np.float64]
 
 
 def scaled(raw: Array, spec: Spec) -> Array:
-    """Clip the features of raw contexts, (n, d + more), to the spec's bounds, and scale them to [0, 1]."""
-    low, high = np.array([(feature.low, feature.high) for feature in spec.features.values()]).reshape(-1, 2).T
-    return _clipped((raw[:, : len(low)] - low) / (high - low))
+    """Encode the features of raw contexts, (n, features + more), as devices do; shape (n, columns)."""
+    return encoded(spec.features, raw)
 
 
 def scaled_rewards(rewards: Array, spec: Spec) -> Array:

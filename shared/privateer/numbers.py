@@ -1,7 +1,7 @@
 """Numbers as applications have them. No message carries one."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from privateer.errors import InputError
 
 if TYPE_CHECKING:
     from privateer.spec import Reward
+
+_GAPS: Final = ("NAType", "NaTType")
+"""What pandas calls its missing values; nothing here imports it."""
 
 
 def is_number(value: Any) -> bool:
@@ -19,6 +22,13 @@ def is_number(value: Any) -> bool:
         return not math.isnan(value)
     except OverflowError:
         return False
+
+
+def is_missing(value: Any) -> bool:
+    """Whether an application's value is None, NaN, or what data frames write in their place."""
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in _GAPS
 
 
 def scaled_reward(value: Any, reward: "Reward") -> tuple[float, bool]:

@@ -82,11 +82,16 @@ def _as_spec_error(first: Any, data: dict[str, Any]) -> SpecError:
     return SpecError(message, field=field or "spec", remedy=_REMEDIES.get(kind, "see docs/configuration.md"))
 
 
+def _is_tag(part: int | str) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
 def _dotted(place: tuple[int | str, ...], data: Any) -> str:
     """The name of a field as the file has it: without the names that tell tables of several kinds apart."""
     parts, here = [], data
     for part in place:
-        if isinstance(here, dict) and part not in here and here.get("name") == part:
+        inside = isinstance(here, dict) and part in here
+        if not inside and (_is_tag(part) or (isinstance(here, dict) and here.get("name") == part)):
             continue
         parts.append(str(part))
         if isinstance(here, dict):

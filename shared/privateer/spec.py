@@ -11,46 +11,23 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from privateer.columns import Block
+from privateer.context import Context, blocks_of
 from privateer.errors import SpecError
+from privateer.features import Feature, Range
 from privateer.questions import KeyedMeans, Question
 from privateer.sections import Finite, Section
 from privateer.terms import Terms, calibrate
 from privateer.trust import TRUST, Trust, check_promise, trust_of
 
 ARMS_MIN, ARMS_MAX = 2, 16
-FEATURES_MAX: Final = 5
 BATCH_MAX: Final = 1_000_000
 """The most that ``min_batch`` may be."""
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 _PEOPLE_MAX: Final = 10_000_000_000
 
 
-class _Range(Section):
-    low: Finite
-    high: Finite
-
-    @model_validator(mode="after")
-    def _can_be_scaled(self) -> Self:
-        if not self.low < self.high:
-            raise ValueError("the range is empty, low must be below high")
-        if not math.isfinite(1 / (self.high - self.low)) or not math.isfinite(self.high - self.low):
-            raise ValueError("the range is too wide or too narrow to be scaled to [0, 1]")
-        return self
-
-
-class Feature(_Range):
-    """Bounds of one feature; a device clips to them and scales to [0, 1]."""
-
-
-class Context(Section):
-    """The features of a context, in order."""
-
-    features: dict[Annotated[str, Field(min_length=1, max_length=256)], Feature] = Field(
-        min_length=1, max_length=FEATURES_MAX
-    )
-
-
-class Reward(_Range):
+class Reward(Range):
     """Bounds of a reward; a device clips to them."""
 
     low: Finite = 0.0
@@ -228,9 +205,14 @@ class Spec(Section):
         return {}
 
     @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What the columns of an encoded context are, in order."""
+        return blocks_of(self.features)
+
+    @property
     def dimension(self) -> int:
-        """Number of features."""
-        return len(self.features)
+        """Number of columns of an encoded context: one a number, more for other features."""
+        return sum(block.columns for block in self.blocks)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ def chosen(names: list[str], spec: Spec) -> list[str]:
     Raises
     ------
     SpecError
-        If the experiment has no arms, or a name is unknown or asks for local privacy where no epsilon is promised.
+        If the experiment has no arms, a name is unknown or asks for local privacy where no epsilon is promised, or the
+        features make more columns than a baseline can take.
     """
     if names:
         with_arms(spec)
@@ -45,4 +46,11 @@ def chosen(names: list[str], spec: Spec) -> list[str]:
                 field="--baseline",
                 remedy="set privacy.model and privacy.epsilon, or leave it out",
             )
-    return [name for name in possible if name in names or "all" in names]
+        if name != "all" and spec.dimension > BASELINES[name].columns_max:
+            raise SpecError(
+                f"{name} takes {BASELINES[name].columns_max} columns of features, and there are {spec.dimension}",
+                field="--baseline",
+                remedy="leave it out",
+            )
+    fitting = [name for name in possible if spec.dimension <= BASELINES[name].columns_max]
+    return [name for name in fitting if name in names or "all" in names]

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.context import COLUMNS_MAX
 from privateer.errors import SpecError
 from privateer.spec import ArmsSpec, Spec
 
@@ -21,7 +22,7 @@ class Visitors:
     raw
         Shape (n, d + more): contexts in their own units.
     contexts
-        Shape (n, d): features clipped and scaled to [0, 1], as a device does.
+        Shape (n, columns), in [0, 1]: features as a device encodes them.
     means
         Shape (n, arms): expected rewards, the truth. Only the oracle among baselines looks at it.
     """
@@ -50,6 +51,8 @@ class Baseline:
     """Whether it is made for local privacy, so that the spec must promise an epsilon."""
     leaks: ClassVar[bool] = False
     """Whether it breaks the promise that it makes."""
+    columns_max: ClassVar[int] = COLUMNS_MAX
+    """Columns of an encoded context that it can take."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         self.spec = spec

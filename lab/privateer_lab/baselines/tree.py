@@ -32,6 +32,8 @@ class Tree(Baseline):
 
     width: ClassVar[float] = 0.5
     burst = 0.5
+    columns_max: ClassVar[int] = 8
+    """A cube bursts into 2^8 at once."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)

@@ -8,7 +8,7 @@ import typer
 from privateer.result import Contradiction
 from privateer_lab.bin_map import draw
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
-from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
+from privateer_lab.output import print_json, print_rows, print_table, print_tables, readable, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
 from privateer_lab.specs import load_spec
@@ -117,14 +117,40 @@ def policy(
     version: Annotated[int | None, typer.Option(min=1, help="Show the policy of this round, not the newest.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a policy: as a map where it divides the contexts into bins, as tables otherwise."""
+    """Show a policy: as a map where it divides one or two numbers into bins, as tables otherwise."""
     facts = ask("GET", f"{url}/experiments/{name}")
     suffix = f"/{version}" if version else ""
     answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
     described = answer["policy"]
     if as_json:
         print_json(answer)
-    elif "bins" in described:
+    elif "bins" in described and _has_a_map(facts["spec"]["context"]["features"]):
         screen.print(draw(described["bins"], facts["spec"]["experiment"]["arms"]))
+    elif "bins" in described:
+        print_rows(f"policy of {name}: the arms of each bin of people, and how often", _in_words(described["bins"]))
     else:
         print_tables(f"policy of {name}", described)
+
+
+def _has_a_map(features: dict[str, Any]) -> bool:
+    """Whether bins are of one or two numbers."""
+    numbers = all(("low" in one or "quantiles" in one) and "missing" not in one for one in features.values())
+    return numbers and len(features) <= 2
+
+
+def _in_words(bins: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each bin: the values of its features, and its arms."""
+    return [
+        {
+            "people": "; ".join(f"{name}: {_values(values)}" for name, values in row["where"].items()) or "all",
+            "arms": ", ".join(f"{arm} {share:.0%}" for arm, share in row["arms"].items()),
+        }
+        for row in bins
+    ]
+
+
+def _values(values: Any) -> str:
+    """Write the ends of a number's interval, or levels; null stands for people who have no value."""
+    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
+        return f"{values[0]:.4g} to {values[1]:.4g}"
+    return ", ".join("missing" if one is None else readable(one) for one in values or [None])

@@ -1,5 +1,6 @@
 """Environments: simulated people, as the ``[population]`` of a spec names them."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 from privateer.errors import SpecError
@@ -10,6 +11,7 @@ from privateer_lab.environments.classified import CsvSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.linear import LinearSection
+from privateer_lab.environments.mixed import MixedSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
 
@@ -17,6 +19,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "peaks": PeaksSection,
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,
+    "mixed": MixedSection,
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
@@ -69,7 +72,10 @@ def default_environment(spec: Spec) -> dict[str, Any]:
         If there is no such environment.
     """
     for name, kind in _fitting(spec).items():
-        if not any(field.is_required() for key, field in kind.model_fields.items() if key != "name"):
+        if any(field.is_required() for key, field in kind.model_fields.items() if key != "name"):
+            continue
+        with suppress(SpecError):  # e.g. a formula of two numbers, and the spec has levels
+            kind.model_validate({"name": name}).environment(spec, 0)
             return {"name": name}
     raise SpecError("missing, and none is usual for this algorithm", field="population", remedy="add it")
 

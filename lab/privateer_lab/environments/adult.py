@@ -62,7 +62,7 @@ class AdultSection(EnvironmentSection):
         country, income = Categories("native-country"), Categories("income", _INCOMES)
         parts = self.cohort != "all"
         columns = [*source.columns, income, *([country] if parts else [])]
-        table.fill(columns, spec.dimension, complete=COLUMNS if parts else (), drop=True)
+        table.fill(columns, len(spec.features), complete=COLUMNS if parts else (), drop=True)
         check_all_occur(income, "population.path")
         contexts, labels = source.contexts(), income.values
         if parts:

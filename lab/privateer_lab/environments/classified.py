@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
+from privateer.features import Numeric
 from privateer.spec import ArmsSpec
 from privateer_lab.environments.columns import Categories
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
@@ -96,7 +97,7 @@ class CsvSection(EnvironmentSection):
         label = Categories(self.label, {name: number for number, name in enumerate(classes)})
         source = Projected(self.project, spec, table.header) if self.project else Named(spec, table.header)
         self._check_columns(table.header, [column.name for column in source.columns])
-        table.fill([*source.columns, label], spec.dimension, drop=self.missing == "drop")
+        table.fill([*source.columns, label], len(spec.features), drop=self.missing == "drop")
         check_all_occur(label, "population.classes" if self.classes else "experiment.arms")
         contexts = source.contexts()
         check_features(contexts, spec)
@@ -148,11 +149,13 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
     """
     if not len(contexts):
         raise SpecError("no row is left", field="population", remedy="choose other people")
-    for values, (name, bounds) in zip(contexts.T, spec.features.items(), strict=True):
+    for values, (name, feature) in zip(contexts.T, spec.features.items(), strict=True):
         field = f"context.features.{name}"
-        if values.min() == values.max():
+        numeric = isinstance(feature, Numeric)
+        if numeric and (values == values[0]).all():
             raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
-        clipped = np.clip(values, bounds.low, bounds.high)
-        if clipped.min() == clipped.max():
-            message = "every row is on the same side of low and high"
-            raise SpecError(message, field=field, remedy="correct the bounds")
+        columns = feature.encode(values)
+        if (columns == columns[0]).all():
+            message = "every row is on the same side of low and high" if numeric else "every row counts as the same"
+            remedy = "correct the bounds" if numeric else "correct its levels or cut points, or remove it"
+            raise SpecError(message, field=field, remedy=remedy)

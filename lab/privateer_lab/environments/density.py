@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 import scipy  # loads its parts when they are first used
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import hyp2f1
 
+from privateer.context import FEATURES_MAX
 from privateer.sections import Section
 
 Array = NDArray[np.float64]
@@ -18,10 +19,21 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 _POWER: Final = {1: 12, 2: 14, 3: 14, 4: 16, 5: 16}
 """Logarithm of the points in the whole cube, by number of features; each halving of a box saves half of them."""
 _POWER_MIN: Final = {1: 12, 2: 12, 3: 11, 4: 11, 5: 11}
+FEATURES_EXACT: Final = max(_POWER)
+"""Features up to which means over boxes are known."""
 
 
 class Density(Section, ABC):
-    """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends."""
+    """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends.
+
+    Attributes
+    ----------
+    most
+        Features that it may have at most.
+    """
+
+    most: ClassVar[int] = FEATURES_MAX
+    name: str
 
     @abstractmethod
     def sample(self, people: int, features: int, rng: np.random.Generator) -> Array:
@@ -144,6 +156,8 @@ class VariedDensity(Density):
         Decides which cell has which density.
     """
 
+    most: ClassVar[int] = FEATURES_EXACT
+    """A cell more than there can be memory for, otherwise."""
     name: Literal["varied"] = "varied"
     ratio: float = Field(default=40.0, ge=1, le=1e6, allow_inf_nan=False)
     side: Literal[2, 4] = 4

@@ -7,9 +7,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
+from privateer.features import Feature, Numeric, Ranked
+from privateer.levels import Categorical, Ordinal
 from privateer.sections import Section
 from privateer.spec import ArmsSpec
-from privateer_lab.environments.columns import Categories, Column, Numbers
+from privateer_lab.environments.columns import Categories, Column, Numbers, Values
 from privateer_lab.environments.environment import Array
 
 Names = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]
@@ -29,36 +31,41 @@ class Named:
 
     def __init__(self, spec: ArmsSpec, header: Sequence[str]) -> None:
         self._features = tuple(spec.features)
-        self._numbers: dict[str, Numbers] = {}
+        self._values: dict[str, Column] = {}
         self._categories: dict[str, Categories] = {}
-        for feature in self._features:
-            column, *value = feature.split("=", 1)
-            if feature in header:
-                self._numbers[feature] = Numbers(feature)
-            elif value and column in header:
+        for name, feature in spec.features.items():
+            column, *value = name.split("=", 1)
+            if name in header:
+                self._values[name] = _column(name, feature)
+            elif value and column in header and not isinstance(feature, Categorical | Ordinal):
                 self._categories[column] = Categories(column)
             else:
-                message, field = "no column of the file has this name", f"context.features.{feature}"
+                message, field = "no column of the file has this name", f"context.features.{name}"
                 raise SpecError(message, field=field, remedy="name it as the file's header does")
 
     @property
     def columns(self) -> list[Column]:
         """The columns to fill."""
-        return [*self._numbers.values(), *self._categories.values()]
+        return [*self._values.values(), *self._categories.values()]
 
     def contexts(self) -> Array:
         """Return the contexts of filled columns, shape (n, d)."""
         return np.stack([self._feature(name) for name in self._features], axis=1)
 
     def _feature(self, name: str) -> Array:
-        if name in self._numbers:
-            return self._numbers[name].values
+        if name in self._values:
+            return self._values[name].values
         column, value = name.split("=", 1)
         categories = self._categories[column]
         if value not in categories.names:
             message = f"no row of the file has this value in column {column!r}"
             raise SpecError(message, field=f"context.features.{name}", remedy="correct its spelling or remove it")
         return np.asarray(categories.values == categories.names[value], np.float64)
+
+
+def _column(name: str, feature: Feature) -> Column:
+    numeric = isinstance(feature, Numeric | Ranked)
+    return Numbers(name, optional=feature.missing) if numeric else Values(name, feature)
 
 
 class ProjectionSection(Section):
@@ -102,7 +109,11 @@ class Projected:
                 raise _refused(f"no column of the file is named {name!r}", "name it as the file's header does")
         self._numbers = [Numbers(name) for name in section.numbers]
         self._categories = [Categories(name) for name in section.categories]
-        self._wanted = spec.dimension
+        self._wanted = len(spec.features)
+        for name, feature in spec.features.items():
+            if not isinstance(feature, Numeric | Ranked) or feature.missing:
+                message, remedy = "must be a number that is never missing: it is a component", "give it low and high"
+                raise SpecError(message, field=f"context.features.{name}", remedy=remedy)
 
     @property
     def columns(self) -> list[Column]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from privateer.errors import SpecError
+from privateer.features import Numeric, Ranked
 from privateer.sections import Section
 from privateer.spec import ArmsSpec
 from privateer_lab.environments.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
@@ -86,12 +87,19 @@ class SyntheticSection(EnvironmentSection):
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "Synthetic":
         """Make the environment, which is the same for every seed."""
-        fields = (("experiment.arms", spec.arm_count), ("context.features", spec.dimension))
+        fields = (("experiment.arms", spec.arm_count), ("context.features", len(spec.features)))
         for (field, has), wants in zip(fields, self.sizes, strict=True):
             if wants and has != wants:
                 message = f"population {self.name!r} has {wants}, not {has}"
                 raise SpecError(message, field=field, remedy="make them agree")
-        return Synthetic(self, spec.arm_count, spec.dimension)
+        for name, feature in spec.features.items():
+            if not isinstance(feature, Numeric | Ranked) or feature.missing:
+                message = f"population {self.name!r} has numbers only, and nobody's is missing"
+                raise SpecError(message, field=f"context.features.{name}", remedy="set population.name = 'mixed'")
+        if len(spec.features) > self.density.most:
+            message = f"the density {self.density.name!r} is for at most {self.density.most} features"
+            raise SpecError(message, field="population.density", remedy="choose another density")
+        return Synthetic(self, spec.arm_count, len(spec.features))
 
 
 class Synthetic(Environment):

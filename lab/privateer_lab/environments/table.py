@@ -95,18 +95,23 @@ class Table:
 
     def _add(self, columns: Sequence[Column], texts: dict[str, Texts], path: Path, start: int, drop: bool) -> None:
         """Append a block of rows by column; ``start`` rows of the file came before it."""
-        gaps = np.stack([_is_missing(one) for one in texts.values()])
-        complete = ~gaps.any(axis=0)
+        gaps = {name: _is_missing(one) for name, one in texts.items()}
+        optional = {one.name for one in columns if one.optional}
+        needed = [name for name in texts if name not in optional]
+        complete = (
+            ~np.any([gaps[name] for name in needed], axis=0) if needed else np.ones(len(gaps[columns[0].name]), bool)
+        )
         if not drop and not complete.all():
             row = int(complete.argmin())
-            column = list(texts)[int(gaps[:, row].argmax())]
-            remedy = "fill it in, or set population.missing = 'drop' to leave such rows out"
+            column = next(name for name in needed if gaps[name][row])
+            remedy = "fill it in, set missing = true for the feature, or population.missing = 'drop' to leave rows out"
             raise self._wrong(path, start + row, column, "has no value", remedy)
         for one in columns:
+            known = complete & ~gaps[one.name]
             try:
-                one.add(texts[one.name].filter(complete))
+                one.add(texts[one.name].filter(known), known[complete])
             except Unfit as error:
-                row = start + int(np.flatnonzero(complete)[error.row])
+                row = start + int(np.flatnonzero(known)[error.row])
                 raise self._wrong(path, row, one.name, error.what, error.remedy) from None
 
     def _wrong(self, path: Path, row: int, column: str, what: str, remedy: str) -> SpecError:

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from privateer.algorithms import Algorithm
 from privateer.coins import UNIT, Layout
+from privateer.context import shown_box
 from privateer.contributions import KeyedValues
 from privateer.decisions import Arms
 from privateer.draw import Draw
@@ -151,9 +152,9 @@ class PartitionPolicy:
     version
         The policy's version, from 1.
     dimension
-        Number of features, d.
+        Number of columns of an encoded context, d.
     axes
-        Shape (`DEPTH_MAX`,), int64: dimension that every level halves.
+        Shape (`DEPTH_MAX`,), int64: column that every level halves.
     depths, paths
         Shape (bins,), int64: the bins in order of their paths.
     active
@@ -371,13 +372,14 @@ class PartitionPolicy:
         return corners(self.depths, self.paths, self.axes, self.dimension)
 
     def describe(self, spec: PartitionSpec) -> dict[str, Any]:
-        """Describe the policy: bins with corners, active arms and the share of each."""
+        """Describe the policy: bins with corners, the values of features there, active arms and the share of each."""
         lower, upper = self.edges()
         arm_names = spec.experiment.arms
         rows = []
         for low, high, active, share in zip(lower, upper, self.active, self.shares, strict=True):
             arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
-            rows.append({"lower": low.tolist(), "upper": high.tolist(), "arms": arms})
+            where = shown_box(spec.features, low, high)
+            rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})
         return {"algorithm": "partition", "version": self.version, "bins": rows}
 
 

@@ -1,13 +1,27 @@
-"""Contexts are scaled and clipped; errors name features and never values."""
+"""Contexts are encoded; errors name features and never values."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
 from privateer.errors import InputError
-from privateer.spec import Feature
+from privateer.features import Numeric
 from privateer_client.features import context_vector
+from tests.support.specs import make_spec
 
-FEATURES = {"age": Feature(low=20, high=60), "hours": Feature(low=0, high=80)}
+FEATURES = {"age": Numeric(low=20, high=60), "hours": Numeric(low=0, high=80)}
+MIXED = make_spec(
+    {
+        "context.features": {
+            "country": {"levels": ["NL", "DE", "FR"]},
+            "hours": {"low": 0, "high": 80, "missing": True},
+            "premium": {"boolean": True},
+        }
+    }
+).features
+WHOLE: dict[str, Any] = {"country": "NL", "hours": 38, "premium": True}
 
 
 def test_features_are_scaled_in_order_and_clipped() -> None:
@@ -15,7 +29,13 @@ def test_features_are_scaled_in_order_and_clipped() -> None:
     assert context_vector({"hours": np.int64(-5), "age": float("-inf")}, FEATURES).tolist() == [[0.0, 0.0]]
 
 
-@pytest.mark.parametrize("value", [float("nan"), "41", None, True, [41]])
+def test_a_device_passes_what_it_has() -> None:
+    assert context_vector(WHOLE, MIXED).tolist() == [[0.0, 0.0, 38 / 80, 0.0, 1.0]]
+    assert context_vector({"premium": 0, "hours": None, "country": "ES"}, MIXED).tolist() == [[1.0, 1.0, 0.5, 1.0, 0.0]]
+    assert context_vector(WHOLE | {"hours": float("nan")}, MIXED)[0, 3] == 1.0
+
+
+@pytest.mark.parametrize("value", [float("nan"), "41", None, True, [41], 10**400, 41j, object()])
 def test_what_is_no_number_is_named_and_not_echoed(value: object) -> None:
     with pytest.raises(InputError) as error:
         context_vector({"age": value, "hours": 1}, FEATURES)
@@ -23,14 +43,48 @@ def test_what_is_no_number_is_named_and_not_echoed(value: object) -> None:
     assert "41" not in str(error.value)
 
 
+@pytest.mark.parametrize(("name", "value"), [("country", 31), ("country", None), ("premium", "secret"), ("hours", "x")])
+def test_what_is_of_another_kind_is_named_and_not_echoed(name: str, value: object) -> None:
+    with pytest.raises(InputError) as error:
+        context_vector(WHOLE | {name: value}, MIXED)
+    assert error.value.field == name
+    assert error.value.remedy
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_missing_and_unknown_features_are_named() -> None:
     with pytest.raises(InputError, match="hours: missing"):
         context_vector({"age": 1}, FEATURES)
+    with pytest.raises(InputError, match=r"hours: missing .*None says that it is not known"):
+        context_vector({"country": "NL", "premium": True}, MIXED)
     with pytest.raises(InputError, match="weight: the experiment has no such feature"):
         context_vector({"age": 1, "hours": 1, "weight": 81}, FEATURES)
+    with pytest.raises(InputError, match="3: the experiment has no such feature"):
+        context_vector({"age": 1, "hours": 1, 3: 81}, FEATURES)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("context", [[20, 30], "age", None, 3])
+def test_what_is_no_mapping_is_refused(context: Any) -> None:
+    with pytest.raises(InputError, match="context: must be a mapping"):
+        context_vector(context, FEATURES)
 
 
 def test_an_experiment_without_features_takes_an_empty_context() -> None:
     assert context_vector({}, {}).shape == (1, 0)
     with pytest.raises(InputError, match=r"age: the experiment has no such feature .*no features"):
         context_vector({"age": 41}, {})
+
+
+def test_any_mapping_will_do() -> None:
+    class Row(Mapping[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            return WHOLE[name]
+
+        def __iter__(self) -> Any:
+            return iter(WHOLE)
+
+        def __len__(self) -> int:
+            return len(WHOLE)
+
+    assert context_vector(Row(), MIXED).shape == (1, 5)

@@ -10,6 +10,7 @@ from privateer_lab.cli import main
 from privateer_lab.output import print_tables
 from privateer_server.schedule import Schedule
 from tests.support.phased import phased_spec
+from tests.support.specs import make_spec
 
 RESULT = {
     "estimates": [{"name": "3", "value": 0.5, "low": 0.25, "high": 0.75}],
@@ -83,3 +84,16 @@ def test_show_says_whether_rounds_contradict_each_other(
 def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
     print_tables("all", {"a": 1, "b": [{"x": 2, "y": 0.5}], "c": {"d": {"e": []}}})
     assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}
+
+
+def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    features = {"country": {"levels": ["NL", "DE"]}, "hours": {"low": 0, "high": 80, "missing": True}}
+    spec = make_spec({"context.features": features})
+    policy = Schedule(spec).open(0).policy
+    described = json.loads(json.dumps(policy.describe(spec)))
+    parts: list[dict[str, Any]] = [{}, {"country": ["DE", "other"], "hours": [0.0, 40.0]}, {"hours": None}]
+    described["bins"] = [described["bins"][0] | {"where": where} for where in parts]
+    answers = {"policy": {"policy": described}, "test": {"spec": spec.model_dump(mode="json")}}
+    rows = cells(shown(monkeypatch, capsys, "policy", lambda page: answers[page]))
+    assert [row[0] for row in rows[-3:]] == ["all", "country: DE, other; hours: 0 to 40", "hours: missing"]
+    assert rows[-1][1] == "arm-0 33%, arm-1 33%, arm-2 33%"

@@ -54,7 +54,7 @@ BAD = [
     ({"experiment.round_growth": -0.1}, "experiment.round_growth", "greater than or equal to 0"),
     ({"experiment.round_growth": math.nan}, "experiment.round_growth", None),
     ({"context.features": {}}, "context.features", "at least 1"),
-    ({"context.features": {f"x{j}": {"low": 0, "high": 1} for j in range(6)}}, "context.features", "at most 5"),
+    ({"context.features": {f"x{j}": {"low": 0, "high": 1} for j in range(21)}}, "context.features", "at most 20"),
     ({"context.features.x1.high": 0.0}, "context.features.x1", "low must be below high"),
     ({"context.features.x1.high": -1.0}, "context.features.x1", "low must be below high"),
     ({"context.features.x1.low": math.nan}, "context.features.x1.low", "finite"),

@@ -10,11 +10,10 @@ from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, S
 
 Array = NDArray[np.float64]
 
-_USUAL_LENGTH: Final = 0.5
 _USUAL_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
 _SPREAD_SPREAD: Final = 0.5
-"""Lengths and spreads are log-normal beforehand, with these medians and standard deviations."""
+"""Lengths and spreads are log-normal beforehand, with usual medians and these standard deviations."""
 _SWEEPS: Final = 2
 
 
@@ -44,9 +43,9 @@ class Evidence:
         means = np.einsum("kij,kj->ik", known, self.weighted)
         return means, np.diagonal(known, axis1=1, axis2=2).T
 
-    def likelihood(self, smoothness: Smoothness) -> float:
+    def likelihood(self, smoothness: Smoothness, known: dict[tuple[int, int], Array] | None = None) -> float:
         """Logarithm of the observations' density, but for a constant, plus that of the smoothness beforehand."""
-        covariance = smoothness.covariance(self.lower, self.upper)
+        covariance = smoothness.covariance(self.lower, self.upper, known)
         factors = np.linalg.cholesky(np.linalg.inv(covariance) + self.information)
         solved = np.linalg.solve(factors, self.weighted[..., None])
         determinants = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
@@ -69,18 +68,21 @@ class Evidence:
 
     def fitted(self, start: Smoothness) -> Smoothness:
         """The most likely smoothness near ``start``, feature by feature on the grids."""
-        best, value = start, self.likelihood(start)
+        known: dict[tuple[int, int], Array] = {}
+        best, value = start, self.likelihood(start, known)
         for _ in range(_SWEEPS):
             before = best
             for move in range(2 * (len(start.lengths) + 1)):
-                best, value = self._climbed(best, value, move)
+                best, value = self._climbed(best, value, move, known)
             if best is before:
                 break
         return best
 
-    def _climbed(self, best: Smoothness, value: float, move: int) -> tuple[Smoothness, float]:
+    def _climbed(
+        self, best: Smoothness, value: float, move: int, known: dict[tuple[int, int], Array]
+    ) -> tuple[Smoothness, float]:
         while (step := _moved(best, move)) is not None:
-            reached = self.likelihood(step)
+            reached = self.likelihood(step, known)
             if reached <= value:
                 break
             best, value = step, reached
@@ -105,6 +107,6 @@ def _moved(smoothness: Smoothness, move: int) -> Smoothness | None:
 
 
 def _plausibility(smoothness: Smoothness) -> float:
-    lengths = np.log(LENGTHS[smoothness.lengths] / _USUAL_LENGTH) / _LENGTH_SPREAD
+    lengths = np.log(LENGTHS[smoothness.lengths] / LENGTHS[smoothness.usual]) / _LENGTH_SPREAD
     spread = np.log(SPREADS[smoothness.spread] / _USUAL_SPREAD) / _SPREAD_SPREAD
     return -float((lengths**2).sum() + spread**2) / 2

@@ -19,7 +19,8 @@ from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.memory import Bank
 from privateer_server.algorithms.partition.remembering import Remembering
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
-from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+from privateer_server.algorithms.partition.smoothness import SPREADS, Smoothness, usual_lengths
+from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import heard, make_policy
 
 Array = NDArray[np.float64]
@@ -36,14 +37,14 @@ _DROP: Final = 2.2
 _DROP_IN_KEY: Final = 1.8
 """Standard deviations of a difference at which an arm is dropped. Where the arm is in the key the square of its share
 counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
-_USUAL_LENGTH: Final = 5
 _USUAL_SPREAD: Final = 2
-"""Places of the smoothness that bins have at most when arms are dropped: lengths .5, spread .75."""
+"""Place of the spread that bins have at most when arms are dropped, .75; lengths are the usual ones."""
 _NARROW: Final = 0.25
 """Bins of this width or less are not wide: they are as even as was fitted."""
 _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
+_NOBODY: Final = 1e-18
 _POOL: Final = 100.0
 """Reports with which the average over keys counts in a key's own share of scored reports."""
 _NEWS: Final = 1.03
@@ -64,7 +65,7 @@ class PartitionState:
     rounds, seen, own
         Closed rounds, people who reported, and those among them who belong to no source.
     axes
-        Shape (levels,): dimension that each level halves, as far as bins have been halved.
+        Shape (levels,): column that each level halves, as far as bins have been halved.
     depths, paths
         Shape (bins,): the bins, as in `PartitionPolicy`, in order.
     active
@@ -76,7 +77,7 @@ class PartitionState:
     mass, mass_precision
         Shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that; own people first.
     lengths, spread
-        The smoothness in use (`Smoothness`).
+        The smoothness in use (`Smoothness`), without its space.
     mean, variance
         Shape (bins, arms): posterior of the values when ``computed`` people had reported.
     computed, fitted
@@ -116,11 +117,6 @@ class PartitionState:
     bank: Bank | None = None
     earlier: Earlier | None = None
 
-    @property
-    def smoothness(self) -> Smoothness:
-        """How values vary over the space."""
-        return Smoothness(self.lengths, self.spread)
-
 
 class PartitionLearner(Remembering):
     """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures)."""
@@ -130,12 +126,13 @@ class PartitionLearner(Remembering):
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
+        self._space = Space(spec.blocks)
 
     def start(self, _seed: int) -> PartitionState:
         """One bin, all arms."""
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         none = np.zeros(0, np.int64)
-        length, spread = int(np.argmin(np.abs(LENGTHS - 0.5))), int(np.argmin(np.abs(SPREADS - 0.5)))
+        spread = int(np.argmin(np.abs(SPREADS - 0.5)))
         return PartitionState(
             rounds=0,
             seen=0,
@@ -152,7 +149,7 @@ class PartitionLearner(Remembering):
             past_moment=np.zeros((0, arms)),
             mass=np.ones((cohorts, 1)),
             mass_precision=np.full((cohorts, 1), math.inf),
-            lengths=np.full(self.spec.dimension, length),
+            lengths=usual_lengths(self._space.parts),
             spread=spread,
             mean=np.zeros((1, arms)),
             variance=np.ones((1, arms)),
@@ -198,14 +195,14 @@ class PartitionLearner(Remembering):
         return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
-        lower, upper = self._corners(state)
-        return np.asarray((upper - lower).max(axis=1) > _NARROW)
+        return np.asarray(self._space.widest(*self._corners(state)) > _NARROW)
 
     def _corners(self, state: PartitionState) -> tuple[Array, Array]:
         return corners(state.depths, state.paths, state.axes, self.spec.dimension)
 
     def _smoothness(self, state: PartitionState) -> Smoothness:
-        return state.smoothness
+        """How values vary over the space."""
+        return Smoothness(state.lengths, state.spread, self._space)
 
     def _axes(self, state: PartitionState) -> NDArray[np.int64]:
         rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
@@ -270,11 +267,11 @@ class PartitionLearner(Remembering):
 
     def _fitted(self, state: PartitionState) -> PartitionState:
         [(_, evidence)] = self._evidence(state)
-        found = evidence.fitted(state.smoothness)
+        found = evidence.fitted(self._smoothness(state))
         return replace(state, lengths=found.lengths, spread=found.spread, fitted=state.seen)
 
     def _computed(self, state: PartitionState) -> PartitionState:
-        found = [evidence.posterior(state.smoothness) for _, evidence in self._evidence(state)]
+        found = [evidence.posterior(self._smoothness(state)) for _, evidence in self._evidence(state)]
         means, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return replace(state, mean=means, variance=variances)
 
@@ -286,8 +283,8 @@ class PartitionLearner(Remembering):
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
         lower, upper = self._corners(state)
-        usual = Smoothness(np.full(self.spec.dimension, _USUAL_LENGTH), _USUAL_SPREAD)
-        within = state.smoothness.within(lower, upper)
+        usual = Smoothness(usual_lengths(self._space.parts), _USUAL_SPREAD, self._space)
+        within = self._smoothness(state).within(lower, upper)
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
@@ -297,23 +294,23 @@ class PartitionLearner(Remembering):
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
         lower, upper = self._corners(state)
-        differences = state.smoothness.halves(lower, upper)
+        differences = self._smoothness(state).halves(lower, upper)
         leader = state.mean.argmax(axis=1)[:, None]
         known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
-        ready = known & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        ready = known & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
         if not ready.any():
             return state
         deepest = ready & (state.depths == len(state.axes))
         if deepest.any():
-            # A new level halves the dimension along which its bins differ most.
-            state = replace(state, axes=np.append(state.axes, differences[deepest].mean(axis=0).argmax()))
+            # A new level halves the column along which its bins differ most, of those that still part people.
+            differ = np.where(self._space.left(state.axes), differences[deepest].mean(axis=0), -1.0)
+            state = replace(state, axes=np.append(state.axes, differ.argmax()))
         copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
-        mass = state.mass[:, copies] / (1 + fresh)
+        below = replace(state, depths=depths, paths=paths)
+        mass = state.mass[:, copies] * np.where(fresh, self._expected(below) / self._expected(state)[copies], 1.0)
         return self._computed(
             replace(
-                state,
-                depths=depths,
-                paths=paths,
+                below,
                 active=state.active[copies],
                 precision=state.precision[copies] * ~fresh[:, None],
                 moment=state.moment[copies] * ~fresh[:, None],
@@ -326,6 +323,10 @@ class PartitionLearner(Remembering):
                 bank=state.bank.halved(copies, fresh, ready) if state.bank else None,
             )
         )
+
+    def _expected(self, state: PartitionState) -> Array:
+        """Share of people in each bin as the spec alone has it; not 0, since people may be where nobody should be."""
+        return np.maximum(self._space.expected(*self._corners(state)), _NOBODY)
 
     def describe(self, state: PartitionState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""

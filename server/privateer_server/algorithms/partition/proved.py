@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
 from privateer_server.algorithms.partition.cells import cells, key_shares
@@ -14,6 +14,7 @@ from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.shares import thresholds
+from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
 Array = NDArray[np.float64]
@@ -68,7 +69,8 @@ class ProvedPartitionLearner(Turns):
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
-        self._axes = np.arange(DEPTH_MAX) % spec.dimension
+        space = Space(spec.blocks)
+        self._axes, self._deepest = space.in_turn(), space.depth
 
     def start(self, _seed: int) -> ProvedState:
         """One bin, all arms."""
@@ -175,7 +177,7 @@ class ProvedPartitionLearner(Turns):
         both = _each(state.active, np.logical_and)
         widest = np.where(both, width, 0.0).max(axis=(1, 2))
         ready = widest < _SPLIT * self._bias(state.depths, state.paths)
-        ready &= (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        ready &= (state.active.sum(axis=1) > 1) & (state.depths < self._deepest)
         copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
         return replace(
             state,

@@ -7,11 +7,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.coins import UNIT, Layout
 from privateer.contributions import CellSums
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
+from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
 
 _CONFIDENCE: Final = 2.0
@@ -51,6 +52,7 @@ class PublishedPartitionLearner(Turns):
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
+        self._space = Space(spec.blocks)
         self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
@@ -77,7 +79,7 @@ class PublishedPartitionLearner(Turns):
             batch,
             cohort,
             Layout(seed, edges),
-            axes=np.arange(DEPTH_MAX) % self.spec.dimension,
+            axes=self._space.in_turn(),
             depths=state.depths,
             paths=state.paths,
             active=active,
@@ -135,7 +137,7 @@ class PublishedPartitionLearner(Turns):
     def _refined(self, state: PublishedState, radius: NDArray[np.float64]) -> PublishedState:
         tau = 2.0 ** (-state.depths / self.spec.dimension)
         narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
-        ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
+        ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
         copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
         keep = ~fresh
         return replace(

@@ -43,6 +43,8 @@ def test_a_spec_has_people_of_its_kind():
 
 def test_the_usual_environment_needs_no_parameters():
     assert default_environment(make_spec()) == {"name": "peaks"}
+    assert default_environment(make_spec(dimension=3)) == {"name": "mixed"}
+    assert default_environment(make_spec({"context.features.b": {"boolean": True}})) == {"name": "mixed"}
     assert default_environment(LINEAR) == {"name": "linear"}
     for spec in (make_spec(), LINEAR):
         assert options(environment_for(spec, 0, default_environment(spec))) == len(spec.options)

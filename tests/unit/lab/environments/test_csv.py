@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privateer.context import encoded
 from privateer.decisions import Arms
 from privateer.errors import SpecError
 from privateer_lab.environments import environment_for, table
@@ -291,3 +292,48 @@ def test_pipes_and_devices_are_no_files(tmp_path):
 def test_enormous_numbers_are_numbers(tmp_path):
     path = write(tmp_path, GOOD.replace("31", "1e308").replace("45", "-1e308"))
     assert everybody(people(path))[:, :2].shape == (4, 2)
+
+
+KINDS = {
+    "job": {"levels": ["nurse", "cook"]},
+    "age": {"low": 20, "high": 60, "missing": True},
+    "grade": {"levels": [1, 2, 3], "ordered": True, "missing": True},
+    "member": {"boolean": True},
+}
+OF_KINDS = """age,job,grade,member,kind
+40,cook,1,yes,a
+,nurse,3,No,b
+NA,baker,?,TRUE,c
+50,cook,2,f,a
+"""
+"""A level that is not listed, and gaps of every spelling."""
+
+
+def test_columns_of_every_kind(tmp_path):
+    path = write(tmp_path, OF_KINDS)
+    spec = make_spec({**SPEC, "population.path": path, "context.features": KINDS, "population.ignore": []})
+    contexts = everybody(environment_for(spec, 0))
+    rows = sorted(contexts.tolist(), key=str)
+    nan = pytest.approx(float("nan"), nan_ok=True)
+    assert rows == [[0, nan, 2, 0, 1], [1, 40, 0, 1, 0], [1, 50, 1, 0, 0], [2, nan, nan, 1, 2]]
+    assert encoded(spec.features, contexts).shape == (4, 1 + 2 + 2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "features", "message"),
+    [
+        (OF_KINDS.replace("nurse,3", "nurse,4"), KINDS, r"row 3, column 'grade' .* is not a value of the feature"),
+        (OF_KINDS.replace("No", "perhaps"), KINDS, r"row 3, column 'member' .* is not a value of the feature"),
+        (OF_KINDS.replace("No", ""), KINDS, r"row 3, column 'member' .* has no value .*missing = true"),
+        (OF_KINDS.replace("50", "fifty"), KINDS, r"row 5, column 'age' .* is not a number"),
+        (OF_KINDS, KINDS | {"job": {"levels": ["smith", "miner"]}}, r"features\.job: every row counts as the same"),
+        (OF_KINDS.replace("No", "y").replace("f,a", "y,a"), KINDS, r"features\.member: every row counts as the same"),
+    ],
+)
+def test_columns_that_do_not_fit_their_features(changed, features, message, tmp_path):
+    path = write(tmp_path, changed)
+    spec = make_spec({**SPEC, "population.path": path, "context.features": features, "population.ignore": []})
+    with pytest.raises(SpecError, match=message) as refused:
+        environment_for(spec, 0)
+    assert "perhaps" not in str(refused.value)
+    assert "fifty" not in str(refused.value)

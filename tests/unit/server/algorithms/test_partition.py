@@ -10,7 +10,7 @@ from scipy import stats
 
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.practical import PartitionLearner, PartitionState
-from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS
+from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
 from tests.support.partitions import random_bins
 from tests.support.people import rounds
 from tests.support.releases import wild_release
@@ -217,7 +217,7 @@ def test_what_was_known_of_a_bin_is_kept_for_its_halves():
     assert halved.past_depths.tolist() == [0]
     assert halved.mass.tolist() == [[0.5, 0.5]]
     assert halved.mean.mean(axis=0) == pytest.approx(mean[0], abs=1e-4)
-    spread = halved.smoothness.halves(np.zeros((1, 2)), np.ones((1, 2))).max()
+    spread = Smoothness(halved.lengths, halved.spread).halves(np.zeros((1, 2)), np.ones((1, 2))).max()
     assert halved.variance == pytest.approx(np.full((2, 3), spread), rel=0.01)
 
 

@@ -1,0 +1,130 @@
+"""People with features of every kind, of which some matter; mean rewards are smooth in numbers and differ by level."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.special import expit
+
+from privateer.errors import SpecError
+from privateer.features import Feature, Numeric, Ranked
+from privateer.levels import Boolean, Categorical, Ordinal
+from privateer.spec import ArmsSpec
+from privateer_lab.environments.density import Seed
+from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
+
+_WAVES: Final = 128
+_STEEPNESS: Final = 1.5
+_LENGTH: Final = 0.35
+"""As the shape ``gentle`` of `SmoothSection`."""
+_TURN: Final = 1.5
+"""Standard deviation of a level's phases: functions of two levels have correlation exp(-2.25) = .1."""
+
+
+class MixedSection(EnvironmentSection):
+    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1.
+
+    Attributes
+    ----------
+    function
+        The number of the function: the same number and the same features give the same one in every run.
+    relevant
+        The features that matter, by name; by default all.
+    missing
+        The share of people without a value, of every feature that may be missing.
+    """
+
+    name: Literal["mixed"] = "mixed"
+    function: Seed = 0
+    relevant: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+
+    def environment(self, spec: ArmsSpec, _seed: int) -> "Mixed":
+        """Make the environment, which is the same for every seed."""
+        for name in self.relevant or ():
+            if name not in spec.features:
+                remedy = f"choose from {', '.join(spec.features)}"
+                raise SpecError("the spec has no such feature", field=f"population.relevant.{name}", remedy=remedy)
+        matter = [name in (self.relevant or spec.features) for name in spec.features]
+        return Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing)
+
+
+class Mixed(Environment):
+    """Logistic functions of Gaussian processes, drawn as sums of random waves that every level turns its own way.
+
+    Parameters
+    ----------
+    features
+        Those of the spec.
+    relevant
+        Places of those that matter.
+    arms
+        How many.
+    function, missing
+        As in `MixedSection`.
+    """
+
+    def __init__(
+        self, features: Mapping[str, Feature], relevant: np.ndarray, arms: int, function: int, missing: float
+    ) -> None:
+        self._features, self._relevant, self._missing = list(features.values()), relevant, missing
+        rng = np.random.default_rng([function, 7, arms, len(relevant)])
+        numbers = max(1, sum(not _levels(self._features[j]) for j in relevant))
+        self._waves = [self._drawn(self._features[j], numbers, rng) for j in relevant]
+        self._phases = rng.uniform(0.0, 2 * np.pi, _WAVES)
+        self._heights = np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, arms))
+
+    @staticmethod
+    def _drawn(feature: Feature, numbers: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw how a feature turns each wave: by its number, (waves,), and by its level, (levels and missing, waves).
+
+        The covariance of numbers is exp(-(x - y)^2 / (2 length^2 numbers)), so that slopes are alike however many.
+        """
+        levels = _levels(feature)
+        frequencies = rng.standard_normal(_WAVES) / (_LENGTH * numbers**0.5) * (not levels)
+        return frequencies, _TURN * rng.standard_normal((max(1, levels) + 1, _WAVES)) * (levels > 0 or feature.missing)
+
+    def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
+        """Draw independent features, shape (n, d), as devices read them."""
+        drawn = np.stack([_draw(feature, rng.random(people)) for feature in self._features], axis=1)
+        for j, feature in enumerate(self._features):
+            if feature.missing:
+                drawn[rng.random(people) < self._missing, j] = np.nan
+        return drawn
+
+    def means(self, contexts: Array) -> Array:
+        """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
+        angles = np.tile(self._phases, (len(contexts), 1))
+        for j, (frequencies, turns) in zip(self._relevant, self._waves, strict=True):
+            angles += _turned(self._features[j], contexts[:, j], frequencies, turns)
+        return np.asarray(expit(_STEEPNESS * (np.cos(angles) @ self._heights)), np.float64)
+
+
+def _levels(feature: Feature) -> int:
+    """Return how many levels without an order a feature has; 0 for numbers."""
+    if isinstance(feature, Categorical):
+        return len(feature.levels)
+    return 2 if isinstance(feature, Boolean) else 0
+
+
+def _draw(feature: Feature, uniform: Array) -> Array:
+    """Return the values of people at these uniform places, (n,)."""
+    if isinstance(feature, Numeric):
+        return np.asarray(feature.low + (feature.high - feature.low) * uniform)
+    if isinstance(feature, Ranked):
+        return np.interp(uniform, np.linspace(0.0, 1.0, len(feature.quantiles)), feature.quantiles)
+    count = len(feature.levels) if isinstance(feature, Categorical | Ordinal) else 2
+    return np.floor(count * uniform)
+
+
+def _turned(feature: Feature, values: Array, frequencies: Array, turns: Array) -> Array:
+    """Return by how much people's values turn each wave, shape (n, waves)."""
+    gaps = np.isnan(values)
+    if _levels(feature):
+        slots = np.where(gaps, len(turns) - 1, values).astype(np.int64)
+        return np.asarray(turns[slots])
+    # Encoded, whatever the range: a number's first column is its place.
+    places = feature.encode(values)[:, :1]
+    known = places * frequencies + turns[0]
+    return np.asarray(np.where(gaps[:, None], turns[-1], known))

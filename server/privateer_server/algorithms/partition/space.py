@@ -1,0 +1,111 @@
+"""What the spec says of the columns that bins are cut along: numbers, and the bits of levels."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.partition import DEPTH_MAX
+from privateer.columns import MISSING_PLACE, Block, codes_within
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block and the columns that it has."""
+
+    block: Block
+    columns: slice
+
+
+@dataclass(frozen=True)
+class Space:
+    """The columns of an experiment, block by block.
+
+    Attributes
+    ----------
+    blocks
+        As `privateer.spec.Spec.blocks`.
+    """
+
+    blocks: tuple[Block, ...]
+
+    @classmethod
+    def numbers(cls, count: int) -> "Space":
+        """Return a space of so many numbers."""
+        return cls((Block(),) * count)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The blocks, each with its columns."""
+        ends = np.cumsum([0, *(block.columns for block in self.blocks)]).tolist()
+        return tuple(Part(block, slice(*ends[i : i + 2])) for i, block in enumerate(self.blocks))
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether there are only numbers."""
+        return not any(block.codes for block in self.blocks)
+
+    @cached_property
+    def halvings(self) -> NDArray[np.int64]:
+        """How often each column may be halved, (columns,)."""
+        return np.array([block.halvings for block in self.blocks for _ in range(block.columns)])
+
+    @property
+    def depth(self) -> int:
+        """The deepest that a bin may be."""
+        return min(DEPTH_MAX, int(self.halvings.sum()))
+
+    def left(self, axes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which columns may be halved again after levels that halved ``axes``; shape (columns,)."""
+        return np.asarray(np.bincount(np.asarray(axes, np.int64), minlength=len(self.halvings)) < self.halvings)
+
+    def in_turn(self) -> NDArray[np.int64]:
+        """Return the column that each of `DEPTH_MAX` levels halves if columns take turns while they may."""
+        turns: list[int] = []
+        while len(turns) < self.depth:
+            turns += np.flatnonzero(self.left(turns)).tolist()
+        # Levels that no bin reaches name some column.
+        rest = np.arange(DEPTH_MAX) % len(self.halvings)
+        return np.concatenate([np.array(turns[:DEPTH_MAX], np.int64), rest[len(turns) :]])[:DEPTH_MAX]
+
+    def widest(self, lower: Array, upper: Array) -> Array:
+        """Return the width of each bin along its widest column, (bins,); 0 along those that part nobody any more."""
+        widths = upper - lower
+        return np.asarray(np.where(widths > 0.5**self.halvings, widths, 0.0).max(axis=1))
+
+    def expected(self, lower: Array, upper: Array) -> Array:
+        """Return the share of people in each bin if nothing else is known: as many at each level, (bins,).
+
+        Who has no number is at one place, and counts for half of all.
+        """
+        share = np.ones(len(lower))
+        for number, part in self._features():
+            if number is not None:
+                low, high = lower[:, number.columns][:, 0], upper[:, number.columns][:, 0]
+                here = high - low
+                if part is not None:
+                    known, gone = levels_in(part, lower, upper).T / 2
+                    here = known * here + gone * ((low <= MISSING_PLACE) & (high > MISSING_PLACE))
+                share *= here
+            elif part is not None:
+                share *= levels_in(part, lower, upper).mean(axis=1)
+        return share
+
+    def _features(self) -> Iterator[tuple[Part | None, Part | None]]:
+        """Yield a number with its flag, if it has one, or levels alone."""
+        parts = self.parts
+        for i, part in enumerate(parts):
+            if not part.block.codes:
+                flagged = i + 1 < len(parts) and parts[i + 1].block.flags
+                yield part, parts[i + 1] if flagged else None
+            elif not part.block.flags:
+                yield None, part
+
+
+def levels_in(part: Part, lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Tell which of a block's levels are in each bin, shape (bins, levels)."""
+    return codes_within(part.block, lower[:, part.columns], upper[:, part.columns])

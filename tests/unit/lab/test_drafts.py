@@ -1,0 +1,170 @@
+"""Specs drafted from data: what each column becomes, what is said of it, and whose values do not appear."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privateer.errors import SpecError
+from privateer.features import Numeric, Ranked
+from privateer.levels import Boolean, Categorical
+from privateer_lab.cli import main
+from privateer_lab.drafts import draft
+from privateer_lab.environments import environment_for
+
+GARDEN = Path(__file__).parents[3] / "examples" / "garden.csv"
+
+
+def columns(people: int = 2000) -> dict[str, list[object]]:
+    rng = random.Random(0)
+    rows = range(people)
+    return {
+        "id": [f"person-{row}" for row in rows],
+        "country": [rng.choices(["NL", "DE", "FR", "Monaco"], [50, 30, 19.9, 0.1])[0] for _ in rows],
+        "hours": [None if rng.random() < 0.2 else round(rng.gauss(38, 6), 1) for _ in rows],
+        "income": [rng.lognormvariate(9, 2) for _ in rows],
+        "premium": [rng.random() < 0.5 for _ in rows],
+        "clicks": [rng.choice([0, 1]) for _ in rows],
+        "region": [rng.choice([1, 2, 3]) for _ in rows],
+        "same": ["x" for _ in rows],
+        "empty": [float("nan") for _ in rows],
+    }
+
+
+def test_each_column_becomes_what_it_looks_like():
+    made = draft(columns(), arms=["a", "b"], name="offers")
+    spec = made.spec
+    assert spec.name == "offers"
+    assert spec.options == ("a", "b")
+    features = spec.features
+    assert list(features) == ["country", "hours", "income", "premium", "clicks", "region"]
+    assert features["country"] == Categorical(levels=("NL", "DE", "FR"))
+    assert features["hours"].missing
+    assert isinstance(features["hours"], Numeric)
+    assert isinstance(features["premium"], Boolean)
+    assert isinstance(features["clicks"], Boolean)
+    said = " ".join(made.confirm)
+    assert all(name in said for name in ("country", "hours", "income", "region"))
+    assert "premium" not in said
+    notes = " ".join(made.notes)
+    assert "id is left out" in notes
+    assert "same is left out: every row has the same value" in notes
+    assert "empty is left out: it has no values" in notes
+    assert "region has 3 whole numbers" in notes
+
+
+def test_rare_values_and_extremes_are_nobodys():
+    data = columns()
+    data["hours"][7] = 987.654
+    made = draft(data)
+    assert "Monaco" not in str(made) + " ".join(made.confirm + made.notes)
+    assert "person-" not in str(made)
+    hours = made.spec.features["hours"]
+    assert isinstance(hours, Numeric)
+    assert hours.high < 100
+    known = np.array([value for value in data["hours"] if value is not None])
+    assert np.mean((known >= hours.low) & (known <= hours.high)) > 0.97
+
+
+def test_declared_bounds_need_no_confirmation():
+    made = draft(columns(), bounds={"hours": (0, 80)})
+    assert made.spec.features["hours"] == Numeric(low=0, high=80, missing=True)
+    assert not [one for one in made.confirm if one.startswith("hours")]
+
+
+def test_crowded_numbers_may_have_cut_points():
+    features = draft(columns(), quantiles=True).spec.features
+    assert isinstance(features["income"], Ranked)
+    assert isinstance(features["hours"], Numeric)
+
+
+def test_a_spec_has_room_for_so_many():
+    many = {f"x{j}": [float(i * j % 211) for i in range(200)] for j in range(1, 24)}
+    made = draft(many)
+    assert len(made.spec.features) == 20
+    assert sum("left out: a spec has at most 20 features" in note for note in made.notes) == 3
+
+
+def test_names_that_toml_has_to_quote():
+    made = draft({'pay "gross", €': [1.0, 2.0, 3.5], "a.b": [True, False, None]})
+    assert list(made.spec.features) == ['pay "gross", €', "a.b"]
+
+
+class Series(list):
+    """What pandas and polars have in common."""
+
+    def tolist(self):
+        return list(self)
+
+
+class Frame:
+    def __init__(self, data):
+        self._data, self.columns = data, list(data)
+
+    def __getitem__(self, name):
+        return Series(self._data[name])
+
+
+def test_data_frames_and_arrow_tables_are_alike():
+    pa = pytest.importorskip("pyarrow")
+    data = columns(300)
+    expected = str(draft(data))
+    assert str(draft(Frame(data))) == expected
+    assert str(draft(pa.table(data))) == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "message"),
+    [
+        (5, {}, "table: no columns"),
+        ({}, {}, "table: no columns"),
+        ({"x": ["a", "a"]}, {}, "table: no column makes a feature"),
+        ({"x": [1, 2]}, {"label": "y"}, "y: no column has this name"),
+        ({"x": [1, 2], "y": [1, 1]}, {"label": "y"}, "y: must have 2 to 16"),
+        ({"x": [1, 2]}, {"bounds": {"z": (0, 1)}}, "z: no column has this name"),
+        ({"x": [1, 2]}, {"name": "Has Spaces"}, "experiment.name"),
+    ],
+)
+def test_what_makes_no_spec_is_named(table, keys, message):
+    with pytest.raises(SpecError, match=message):
+        draft(table, **keys)
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["spec-from", *map(str, arguments)])
+    said = capsys.readouterr()
+    return stop.value.code, said.out, said.err
+
+
+def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "garden.toml"
+    code, printed, said = run(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12", "--out", out)
+    assert (code, printed) == (0, "")
+    assert "Everybody may read a spec" in said
+    assert "rain: low = " in said
+    assert "sun" not in said
+    from privateer_lab.specs import load_spec
+
+    spec = load_spec(out, [])
+    assert spec.options == ("beans", "ferns", "melons")
+    contexts = environment_for(spec, 0).contexts(0, 600, np.random.default_rng(0))
+    assert contexts.shape == (600, 5)
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12")[1].startswith("[experiment]")
+    assert json.loads(run(capsys, GARDEN, "--json")[1])["confirm"]
+
+
+@pytest.mark.parametrize("bounds", ["sun", "sun=1", "sun=2:1", "=0:1", "sun=0:x", "sun=nan:1"])
+def test_bounds_that_are_none_are_refused(bounds, capsys):
+    code, _, said = run(capsys, GARDEN, "--bounds", bounds)
+    assert code == 2
+    assert "--bounds: cannot read it" in said
+
+
+def test_a_file_that_is_not_there(tmp_path, capsys):
+    code, _, said = run(capsys, tmp_path / "none.csv")
+    assert code == 2
+    assert "cannot read" in said

@@ -1,0 +1,118 @@
+"""Columns that are levels: which are in a bin, how many people, and how alike bins are."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privateer.algorithms.partition import DEPTH_MAX
+from privateer_server.algorithms.partition.smoothness import LENGTHS, Smoothness, usual_lengths
+from privateer_server.algorithms.partition.space import Space, levels_in
+from tests.support.specs import make_spec
+
+FEATURES = {
+    "kind": {"levels": ["a", "b", "c", "d", "e"]},
+    "x": {"low": 0, "high": 1, "missing": True},
+    "plan": {"levels": ["free", "basic", "pro"], "ordered": True},
+    "premium": {"boolean": True},
+}
+SPEC = make_spec({"context.features": FEATURES})
+SPACE = Space(SPEC.blocks)
+
+
+def boxes(seed: int, count: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    """Bins as halving makes them, each column no more often than it may be."""
+    rng = np.random.default_rng(seed)
+    depth = rng.integers(0, np.minimum(SPACE.halvings, 3) + 1, (count, len(SPACE.halvings)))
+    width = 0.5**depth
+    lower = np.floor(rng.random(width.shape) / width) * width
+    return lower, lower + width
+
+
+def test_the_columns_of_a_spec() -> None:
+    assert SPEC.dimension == 7
+    assert SPACE.halvings[:3].tolist() == [1, 1, 1]
+    assert SPACE.halvings[4:].tolist() == [1, 2, 1]
+    assert not SPACE.plain
+    assert Space.numbers(3).plain
+    assert Space.numbers(3).in_turn().tolist() == (np.arange(DEPTH_MAX) % 3).tolist()
+
+
+def test_columns_take_turns_while_they_part_people() -> None:
+    turns = SPACE.in_turn()
+    assert len(turns) == DEPTH_MAX
+    assert turns[:8].tolist() == [0, 1, 2, 3, 4, 5, 6, 3]
+    counts = np.bincount(turns[: SPACE.depth], minlength=7)
+    assert (counts <= SPACE.halvings).all()
+    assert Space(make_spec({"context.features": {"b": {"boolean": True}}}).blocks).depth == 1
+
+
+@given(st.integers(0, 2**32))
+def test_shares_of_halves_sum_to_that_of_the_bin(seed: int) -> None:
+    lower, upper = boxes(seed)
+    for column in range(len(SPACE.halvings)):
+        whole = (upper - lower)[:, column] == 1
+        first, second = upper.copy(), lower.copy()
+        first[:, column] = second[:, column] = (lower + upper)[:, column] / 2
+        parts = SPACE.expected(lower, first) + SPACE.expected(second, upper)
+        assert parts[whole] == pytest.approx(SPACE.expected(lower, upper)[whole])
+    assert SPACE.expected(np.zeros((1, 7)), np.ones((1, 7))) == pytest.approx(1.0)
+
+
+def test_who_has_no_number_is_at_one_place() -> None:
+    lower, upper = np.zeros((2, 7)), np.ones((2, 7))
+    lower[:, 4] = 0.5
+    upper[0, 3], lower[1, 3] = 0.5, 0.5
+    assert SPACE.expected(lower, upper).tolist() == [0.0, 0.5]
+
+
+def test_numbers_alone_have_the_shares_of_their_widths() -> None:
+    lower, upper = np.zeros((1, 3)), np.array([[0.5, 0.25, 1.0]])
+    assert Space.numbers(3).expected(lower, upper).tolist() == [0.125]
+
+
+@given(st.integers(0, 2**32))
+def test_covariances_of_levels_are_averages_over_pairs_of_them(seed: int) -> None:
+    lower, upper = boxes(seed, 6)
+    lower[:, 3:], upper[:, 3:] = 0.0, 1.0
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, len(LENGTHS), len(SPACE.blocks))
+    found = Smoothness(lengths, 1, SPACE).covariance(lower, upper)
+    inside = levels_in(SPACE.parts[0], lower, upper)
+    rate = np.sqrt(3) / LENGTHS[lengths[0]]
+    across = (1 + rate) * np.exp(-rate)
+    whole = Smoothness(lengths, 1, SPACE).covariance(np.zeros((1, 7)), np.ones((1, 7)))[0, 0] - 0.25 - 1e-6
+    whole /= np.mean([[1 if a == b else across for a in range(6)] for b in range(6)])
+    for i, j in itertools.product(range(6), repeat=2):
+        pairs = itertools.product(np.flatnonzero(inside[i]), np.flatnonzero(inside[j]))
+        values = [1.0 if a == b else across for a, b in pairs]
+        if values:
+            assert found[i, j] == pytest.approx(0.25 + whole * np.mean(values) + 1e-6 * (i == j), rel=1e-6)
+    assert np.linalg.eigvalsh(found).min() > 0
+
+
+@given(st.integers(0, 2**32))
+def test_halves_differ_as_their_covariances_say(seed: int) -> None:
+    lower, upper = boxes(seed, 30)
+    levels = [levels_in(part, lower, upper).any(axis=1) for part in SPACE.parts if part.block.codes]
+    lower, upper = lower[np.all(levels, axis=0)], upper[np.all(levels, axis=0)]
+    smoothness = Smoothness(np.random.default_rng(seed).integers(0, len(LENGTHS), len(SPACE.blocks)), 2, SPACE)
+    found = smoothness.halves(lower, upper)
+    for column in range(7):
+        first, second = upper.copy(), lower.copy()
+        first[:, column] = second[:, column] = (lower + upper)[:, column] / 2
+        for i in range(len(lower)):
+            part = next(part for part in SPACE.parts if part.columns.start <= column < part.columns.stop)
+            halves = np.stack([lower[i], second[i]]), np.stack([first[i], upper[i]])
+            if part.block.codes and not levels_in(part, *halves).any(axis=1).all():
+                assert found[i, column] == 0
+            elif not part.block.codes or (upper - lower)[i, column] == 1:
+                both = smoothness.covariance(*halves) - 1e-6 * np.eye(2)
+                assert found[i, column] == pytest.approx((both[0, 0] + both[1, 1] - 2 * both[0, 1]) / 4, abs=1e-9)
+
+
+def test_lengths_are_longer_where_there_are_many_features() -> None:
+    assert set(LENGTHS[usual_lengths(Space.numbers(5).parts)]) == {0.5}
+    assert set(LENGTHS[usual_lengths(Space.numbers(6).parts)]) == {1.5}
