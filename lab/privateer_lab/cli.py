@@ -13,6 +13,7 @@ from privateer_lab.commands import (
     account,
     audit,
     backups,
+    changes,
     experiments,
     people,
     planning,
@@ -28,7 +29,19 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (running, experiments, backups, people, planning, sweeps, reproductions, account, records, audit):
+for module in (
+    running,
+    experiments,
+    changes,
+    backups,
+    people,
+    planning,
+    sweeps,
+    reproductions,
+    account,
+    records,
+    audit,
+):
     module.register(app)
 
 

@@ -39,9 +39,15 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     return answer
 
 
-def create(admin: str, spec: Spec, token: str | None) -> Any:
-    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do."""
+def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> Any:
+    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do.
+
+    ``start`` is the export that it begins with, if any.
+    """
     body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    if start is not None:
+        page, both = f"{admin}/experiments/{spec.name}/warm-start", {"spec": body, "start": start}
+        return ask("POST", page, field="--admin-url", json=both, headers=bearer(token))
     return ask("POST", f"{admin}/experiments", field="--admin-url", json=body, headers=bearer(token))
 
 

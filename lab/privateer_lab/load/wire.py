@@ -9,7 +9,7 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import NotFound, SenderRefused, TermsRefused, Unavailable
+from privateer.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer.wire.problem import slug_of
 from privateer.wire.upload import UPLOAD
@@ -128,6 +128,8 @@ class Wire:
         try:
             url = f"{self.server}/experiments/{self.name}/policy{query}"
             async with self.http.get(url, headers=headers) as response:
+                if response.status == 410:
+                    raise Deleted("the experiment was deleted", field="NAME", remedy="privateer list")
                 if response.status == 404:
                     raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
                 return await response.read() if response.status == 200 else None

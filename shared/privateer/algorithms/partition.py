@@ -165,6 +165,7 @@ class PartitionPolicy:
     def _agrees(self, spec: PartitionSpec) -> bool:
         """Whether the spec has these sizes, and reports are about what it says."""
         same = self.dimension == spec.dimension and self.cohort in spec.cohorts
+        same = same and not self.active[:, ~np.array(spec.playable)].any()
         expected = (len(self.cells), 1) if self.fresh_coins else (len(self.bins), spec.arm_count)
         asked = self.fresh_coins == spec.privacy.arm_in_key and self.mechanism.layout.shares.shape == expected
         return same and (asked or self.terms.batch == 0)

@@ -17,7 +17,7 @@ from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
-from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
+from privateer_server.algorithms.partition.turns import Turns, heard, make_policy, wider
 
 Array = NDArray[np.float64]
 
@@ -130,7 +130,7 @@ class PartitionLearner(Turns):
             axes=none,
             depths=np.zeros(1, np.int64),
             paths=np.zeros(1, np.int64),
-            active=np.ones((1, arms), bool),
+            active=self.playable[None, :],
             precision=np.zeros((1, arms)),
             moment=np.zeros((1, arms)),
             past_depths=none,
@@ -148,6 +148,21 @@ class PartitionLearner(Turns):
             turn=self.spec.cohorts[0],
             heard=0,
         )
+
+    def rearmed(self, state: PartitionState, added: int) -> PartitionState:
+        """Return the state with more arms, of which nothing is known, and without retired ones; evidence stays."""
+        by_arm = ("active", "precision", "moment", "past_precision", "past_moment", "mean", "variance")
+        wide: dict[str, Any] = {name: wider(getattr(state, name), added, name == "active") for name in by_arm}
+        state = replace(state, **wide)
+        left = state.active & self.playable
+        # Where only retired arms were left, all others are tried again.
+        active = np.where(left.any(axis=1, keepdims=True), left, self.playable)
+        state = self._sifted(self._computed(replace(state, active=active)))
+        return replace(state, computed=state.seen)
+
+    def of_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
+        """Return the state with the masses of those cohorts."""
+        return replace(state, mass=state.mass[rows], mass_precision=state.mass_precision[rows])
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
@@ -270,13 +285,13 @@ class PartitionLearner(Turns):
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
         most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
-        return replace(state, active=~(gap > most * np.sqrt(variance)))
+        return replace(state, active=~(gap > most * np.sqrt(variance)) & self.playable)
 
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
         lower, upper = self._corners(state)
         differences = state.smoothness.halves(lower, upper)
-        leader = state.mean.argmax(axis=1)[:, None]
+        leader = np.where(self.playable, state.mean, -np.inf).argmax(axis=1)[:, None]
         known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
         ready = known & (state.active.sum(axis=1) > 1) & (state.depths < DEPTH_MAX)
         if not ready.any():
@@ -332,5 +347,9 @@ def _variance(release: KeyedSums) -> Array:
 
 
 def _best_only(state: PartitionState) -> NDArray[np.bool_]:
-    best = np.where(state.active, state.mean, -np.inf).argmax(axis=1)
+    # An arm that was added and not yet tried is nobody's best.
+    told = (state.precision > 0).any(axis=0) | (state.past_precision > 0).any(axis=0)
+    known = state.active & told
+    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
+    best = np.where(candidates, state.mean, -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])
