@@ -260,6 +260,7 @@ class Changes:
                 experiment = self._experiments.get(name)
                 keys, version = self._experiments.keys_of(experiment), experiment.current.round.version
             line = LogLine(self._clock.now(), "delete", "", who, version, version)
+            line = self._data.journal.buried().get(name, line)
             try:
                 if is_there:
                     await asyncio.to_thread(self._data.journal.bury, name, line)

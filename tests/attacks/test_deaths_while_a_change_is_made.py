@@ -1,8 +1,9 @@
 """The server dies while a change is made: the change is there once or not at all, and so is its line in the log."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,8 @@ async def reached(api: Api, version: int) -> None:
 async def test_a_change_is_carried_out_once(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any, action: str, body: Any
 ) -> None:
+    if moment[0:2] == (RoundKeys, "make") and action in ("pause", "stop"):
+        pytest.skip("a round that asks nobody has no key")
     copy = tmp_path / "copy"
     owner, method, after = moment
     async with served(settings.data) as api:
@@ -217,9 +220,6 @@ async def test_an_earlier_copy_of_a_paused_experiment_goes_on_above_all_that_was
 
 
 async def test_a_database_of_an_earlier_schema_is_refused(settings: Settings) -> None:
-    import sqlite3
-    from contextlib import closing
-
     async with served(settings.data) as api:
         await api.create(CENTRAL)
     with closing(sqlite3.connect(settings.data / "server.db")) as db:
