@@ -7,14 +7,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms import algorithm
+from privateer.algorithms import algorithm, parse_spec
 from privateer.codec import decode
 from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.decisions import Decisions
 from privateer.errors import InputError, Malformed, SpecError, TermsRefused
 from privateer.policy import Policy, Recalling
 from privateer.sampling.entropy import SecureNoise
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.terms import Terms
 from privateer.verification import Limits, verify
 from privateer.wire.envelope import header_of, pieces

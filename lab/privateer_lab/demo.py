@@ -3,7 +3,8 @@
 from importlib.resources import files
 from typing import Any
 
-from privateer.spec import Spec, read_spec
+from privateer.algorithms import read_spec
+from privateer.spec import Spec
 from privateer_lab.bin_map import draw
 from privateer_lab.load import run_load
 from privateer_lab.output import print_table, screen

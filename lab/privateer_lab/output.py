@@ -44,12 +44,12 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
-    """Print a two-column table of names and figures."""
+    """Print a two-column table of names and figures. Documents have no infinity: an epsilon of None is infinite."""
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in rows:
-        table.add_row(_cell(name), _cell(value))
+        table.add_row(_cell(name), _cell("infinite" if value is None and "epsilon" in name else value))
     print_titled(title, table)
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.accounting.amplification import shuffled_delta
+from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
-from privateer.spec import BATCH_MAX, Privacy, Spec, parse_spec
-from privateer.trust import TRUST, honest_people
+from privateer.spec import BATCH_MAX, Privacy, Spec
+from privateer.trust import BATCH_MIN, TRUST, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 from privateer_lab.summary import regret_figures
@@ -144,7 +145,7 @@ def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> in
         honest, delta = honest_people(privacy, batch), privacy.delta or _DELTA
         return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
 
-    low, high = 0, 1
+    low, high = BATCH_MIN - 1, BATCH_MIN
     while not enough(high):
         if high == BATCH_MAX:
             return None

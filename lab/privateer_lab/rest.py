@@ -90,6 +90,8 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
     if slug == NotFound.slug and problem.get("detail") == "no such page" and field in _ELSEWHERE:
         detail, remedy = _ELSEWHERE[field]
         return RemoteError(detail, field=field, remedy=remedy)
+    if slug == NotFound.slug and problem.get("detail") == "no such experiment":
+        return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
     kind = NotThere if slug == NotFound.slug else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     return kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))

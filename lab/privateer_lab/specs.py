@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.errors import SpecError
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.tables import read_tables
 from privateer_lab.environments import check_population
 

@@ -14,7 +14,6 @@ from privateer.codec import encode
 from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
-from privateer.wire.publication import decode_publication
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.store import Change
@@ -102,8 +101,8 @@ class Accumulator:
         What says when a round is due.
     answered
         Returns the answer to a batch of this experiment, by version and digest, if it was counted before.
-    published
-        Returns the publication of a version of this experiment, if there is one.
+    size_before
+        Returns the bytes that one person sent for an earlier version of this experiment, if there was one.
     """
 
     def __init__(
@@ -113,12 +112,12 @@ class Accumulator:
         opener: Opener | None,
         clock: Clock | None = None,
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
-        published: Callable[[int], bytes | None] = lambda _version: None,
+        size_before: Callable[[int], int | None] = lambda _version: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
-        self._clock, self._answered, self._published = clock or SystemClock(), answered, published
+        self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
         self._closed, self._given_up, self._asked = current.taken, False, False
@@ -154,8 +153,8 @@ class Accumulator:
     def _report_size(self, version: int) -> int:
         """Return the bytes that one person sends for a version, if it was published; else for this round."""
         facts = self._current.round
-        body = self._published(version) if version < facts.version else None
-        return (decode_publication(body).round if body else facts).report_size
+        earlier = self._size_before(version) if version < facts.version else None
+        return earlier or facts.report_size
 
     def take_batch(self, delivery: Delivery) -> Receipt:
         """Count the reports of a shuffler's batch.

@@ -14,7 +14,7 @@ from typing import Final
 from privateer.clock import Clock
 from privateer.errors import Conflict, SpecError, Unavailable
 from privateer.spec import Spec
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer.verification import BATCH_MAX
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from privateer.algorithms import parse_spec
 from privateer.clock import Clock
 from privateer.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.serving.logs import trace
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data

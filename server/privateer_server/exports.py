@@ -8,11 +8,12 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
+from privateer.algorithms import parse_spec
 from privateer.codec import decode, encode
 from privateer.errors import PrivateerError, SpecError
 from privateer.record import Record
 from privateer.result import Result, decode_result
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
 from privateer_server.api import promises

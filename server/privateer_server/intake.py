@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from privateer.clock import Clock
@@ -12,6 +12,7 @@ from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, U
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.wire.envelope import Envelope
+from privateer.wire.publication import decode_publication
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Accumulator, Delivery, Receipt
 from privateer_server.data import Data
@@ -27,6 +28,8 @@ _QUEUE_MAX: Final = 4096
 """Requests that may wait, of one sender half as many; further ones are refused until there is room."""
 _GROUP_BYTES: Final = 64 * 1024
 """Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
+_SIZES_MAX: Final = 4096
+"""Earlier rounds whose size of a report is kept."""
 _Answer = Receipt | PrivateerError
 _Counted = tuple[Experiment, OpenRound, Change]
 """An experiment with its new last round, and the change that made it durable."""
@@ -54,6 +57,8 @@ class Intake:
         self._experiments, self._metrics, self._clock = experiments, metrics, clock
         self._is_failing = self._is_damaged = self._stopping = False
         self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
+        # Whoever sends reports for rounds long over shall not have their publications read again and again.
+        self._report_size = lru_cache(maxsize=_SIZES_MAX)(self._read_report_size)
         self._called, self._writing = asyncio.Event(), asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
 
@@ -210,8 +215,12 @@ class Intake:
     def _accumulator(self, experiment: Experiment) -> Accumulator:
         opener = self._keys.find(experiment.current.round.public_key)
         answered = partial(self._store.answer, experiment.name)
-        published = partial(self._store.publication, experiment.name)
-        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered, published)
+        size = partial(self._report_size, experiment.name)
+        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered, size)
+
+    def _read_report_size(self, name: str, version: int) -> int | None:
+        body = self._store.publication(name, version)
+        return decode_publication(body).round.report_size if body else None
 
     def _closed(self, experiment: Experiment, current: OpenRound) -> list[_Counted]:
         """Open the next round. If that fails, keep this one, which takes no more reports once its end is on record."""

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
-from privateer.spec import ARMS_MIN, ArmsSpec, Spec, parse_spec
+from privateer.spec import ARMS_MIN, ArmsSpec, Spec
 
 
 def extended(spec: Spec, horizon: int) -> Spec:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer.algorithms import algorithm
+from privateer.algorithms import algorithm, parse_spec
 from privateer.clock import Clock
 from privateer.codec import decode, encode
 from privateer.mechanisms import Mechanism
@@ -16,7 +16,7 @@ from privateer.policy import Policy
 from privateer.record import JUMP, Planned, planned_of
 from privateer.result import encode_result
 from privateer.sampling.entropy import SecureNoise
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Schedule, Step
@@ -38,7 +38,8 @@ class RoundFacts(msgspec.Struct, frozen=True):
     terms
         How many people were asked, and how their reports were randomized.
     figures
-        What the learner counted before the round, such as the bins or actions that were left.
+        What the learner counted before the round, such as the bins or actions that were left, and whom the round asks:
+        ``asked`` people who are drawn, or the people of ``undecided`` boxes.
     """
 
     cohort: str
@@ -214,7 +215,7 @@ def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now
 def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
     """Return a round as the store keeps it: sums are encrypted with ``opener``, and left out if nobody can report."""
     step = current.step
-    figures = current.schedule.learner.figures(step.state)
+    figures = current.schedule.learner.figures(step.state) | _asked(step.policy)
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,
@@ -227,6 +228,14 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
         state=encode(step.state),
         total=opener.protect(encode(current.total), current.digest) if opener else b"",
     )
+
+
+def _asked(policy: Policy) -> dict[str, float]:
+    """Count the people whom a policy draws, or the boxes whose people have something to report."""
+    if policy.draw is not None:
+        return {"asked": policy.draw.places}
+    undecided = getattr(policy, "undecided", None)
+    return {} if undecided is None else {"undecided": len(undecided)}
 
 
 def read_policy(spec: Spec, publication: Publication) -> Policy:

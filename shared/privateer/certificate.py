@@ -14,7 +14,7 @@ from privateer.spec import Privacy
 from privateer.terms import Terms
 
 FORMAT: Final = "privateer/certificate/2"
-RECORD: Final = "context, arm and reward"
+RECORD: Final = "the whole record"
 _COLLUDING: Final = "server and shuffler"
 _FOR_THE_BATCH: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
 _UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"

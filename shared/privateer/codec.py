@@ -13,8 +13,8 @@ T = TypeVar("T")
 _DTYPE: Final = re.compile(r"[<|][biuf]\d")
 """Little-endian numbers and booleans. Of other strings numpy might make objects."""
 _AXES_MAX: Final = 8
-_EMPTY_MAX: Final = 1 << 16
-"""Longest axis of an array without bytes, so that a few bytes cannot ask for many rows."""
+_EMPTY_MAX: Final = 1 << 22
+"""Longest axis of an array without bytes: more than the keys of any policy, and a few bytes cannot ask for more."""
 
 
 def _encode(value: Any) -> Any:

@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from privateer.errors import SpecError
 from privateer.questions import KeyedMeans, Question
-from privateer.sections import Finite, Section, parse_section, toml_tables
-from privateer.terms import Terms
-from privateer.trust import TRUST, Trust, calibrate, check_promise, trust_of
+from privateer.sections import Finite, Section
+from privateer.terms import Terms, calibrate
+from privateer.trust import TRUST, Trust, check_promise, trust_of
 
 ARMS_MIN, ARMS_MAX = 2, 16
 FEATURES_MAX: Final = 5
@@ -425,35 +425,6 @@ class ArmsSpec(Spec):
         growth = self.experiment.round_growth
         cohort = max([self.experiment.horizon, *(source.people for source in self.sources)])
         return max(self.experiment.round_size, math.floor(growth / (1 + growth) * cohort))
-
-
-def parse_spec(data: dict[str, Any]) -> Spec:
-    """Parse the tables of a TOML file into the spec of the algorithm that ``algorithm.name`` names.
-
-    Raises
-    ------
-    SpecError
-        Naming the first offending field, its constraint and the remedy.
-    """
-    from privateer.algorithms import ALGORITHMS, algorithm  # they build on this module
-
-    section = data.get("algorithm")
-    name = section.get("name") if isinstance(section, dict) else None
-    if not isinstance(name, str) or name not in ALGORITHMS:
-        detail = "missing" if name is None else f"must be one of {', '.join(ALGORITHMS)}"
-        raise SpecError(detail, field="algorithm.name", remedy="add it" if name is None else "choose one")
-    return parse_section(algorithm(name).spec, data)
-
-
-def read_spec(text: str) -> Spec:
-    """Parse the text of a TOML file.
-
-    Raises
-    ------
-    SpecError
-        If the text is not TOML, or as `parse_spec`.
-    """
-    return parse_spec(toml_tables(text))
 
 
 def example_promises() -> Iterator[dict[str, Any]]:

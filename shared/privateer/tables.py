@@ -1,4 +1,4 @@
-"""The tables of a TOML file, and ``--set section.key=value``."""
+"""Read the tables of a TOML file, and apply ``--set section.key=value``."""
 
 import tomllib
 from pathlib import Path
@@ -8,7 +8,7 @@ from privateer.errors import SpecError
 
 
 def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
-    """The tables of a file, with settings applied.
+    """Read the tables of a file, and apply settings.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
 
 
 def _tables_of(found: Any) -> list[dict[str, Any]]:
-    """Those in a list that are tables; what is not is for the spec to refuse."""
+    """Return the tables of a list; the spec refuses everything else in it."""
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _beside(path: Path, population: dict[str, Any]) -> dict[str, Any]:
-    """A population's files, taken from the directory of the file that names them."""
+    """Return a population's files, relative to the directory of the file that names them."""
     files = population.get("path")
     return (
         {"path": ",".join(str(path.parent / one.strip()) for one in files.split(","))} if isinstance(files, str) else {}
@@ -63,7 +63,7 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
     Raises
     ------
     SpecError
-        If it is not of this form.
+        If it is not of this form, or no table has the name.
     """
     key, equals, value = setting.partition("=")
     *sections, name = key.strip().split(".")
@@ -71,7 +71,13 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
         raise SpecError(f"cannot read {setting!r}", field="--set", remedy="write section.key=value")
     table: Any = data
     for place, section in enumerate(sections):
-        found = table.setdefault(section, {}) if isinstance(table, dict) else _named(table, section)
+        if isinstance(table, list):
+            found = _named(table, section)
+            if found is None:
+                detail = f"{'.'.join(sections[:place])} has no table with the name {section!r}"
+                raise SpecError(detail, field="--set", remedy="use a name that the spec has")
+        else:
+            found = table.setdefault(section, [] if section == "sources" else {})
         if not isinstance(found, dict) and not (isinstance(found, list) and place + 1 < len(sections)):
             raise SpecError(f"{section!r} is not a section", field="--set", remedy="write section.key=value")
         table = found

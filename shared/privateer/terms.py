@@ -3,14 +3,16 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from privateer.accounting.accountant import account
 from privateer.accounting.events import Event
+from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism
-
-if TYPE_CHECKING:
-    from privateer.trust import Trust
+from privateer.mechanisms.central_sums import CentralSums
+from privateer.mechanisms.vector_noise import CentralVectors
+from privateer.questions import KeyedMeans, Question
+from privateer.trust import Promise, Trust, honest_people, trust_of
 
 _OTHER_DIGITS: Final = 1 + 1e-6
 """Delta may be so much above its promise: other machines' last digits."""
@@ -41,10 +43,8 @@ class Terms:
     mechanism: AnyMechanism
 
     @property
-    def trust(self) -> "Trust":
+    def trust(self) -> Trust:
         """The row of the trust model."""
-        from privateer.trust import trust_of  # the table imports this module
-
         return trust_of(self.model)
 
     @property
@@ -75,6 +75,40 @@ class Terms:
     def holds(self) -> bool:
         """Whether the promise is true; an experiment without a promise breaks none."""
         return not self.trust.promises or self.true_delta <= self.delta * _OTHER_DIGITS
+
+
+def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | None = None) -> Terms:
+    """Return the terms that keep a promise and say most about a question, or those that a paper publishes.
+
+    Parameters
+    ----------
+    privacy
+        The ``[privacy]`` of a spec.
+    batch
+        People of the round.
+    question
+        What is asked of them.
+    fewest
+        Fewest people with whom the round may close; by default all.
+
+    Raises
+    ------
+    SpecError
+        If nothing keeps the promise with this batch.
+    """
+    row = trust_of(privacy.model)
+    honest = honest_people(privacy, batch if fewest is None else fewest)
+    if row.batched and honest < 1:
+        raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
+    mechanism = row.serves[type(question)].calibrate(privacy, honest, question)
+    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, batch, honest, mechanism)
+
+
+def nobody_asked(privacy: Promise, question: Question) -> Terms:
+    """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
+    keyed = isinstance(question, KeyedMeans)
+    mechanism = CentralSums(question.layout) if keyed else CentralVectors(question.ball, 0.0)  # type: ignore[union-attr]
+    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
 
 
 @lru_cache(maxsize=4096)

@@ -19,7 +19,6 @@ from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.questions import KeyedMeans, Question, VectorSum
-from privateer.terms import Terms
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -188,7 +187,7 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(
                 _HONEST,
                 "the shuffler does not collude with the server",
-                "so many reports of every batch come from honest people as the event says",
+                "of every batch, at least as many reports as the event says come from honest people",
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
@@ -258,40 +257,6 @@ def honest_people(privacy: Promise, fewest: int) -> int:
     count = math.floor(privacy.honest_fraction * fewest)
     step = int(10 ** max(0, len(str(count)) - 3))
     return count // step * step
-
-
-def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | None = None) -> Terms:
-    """Return the terms that keep a promise and say most about a question, or those that a paper publishes.
-
-    Parameters
-    ----------
-    privacy
-        The ``[privacy]`` of a spec.
-    batch
-        People of the round.
-    question
-        What is asked of them.
-    fewest
-        Fewest people with whom the round may close; by default all.
-
-    Raises
-    ------
-    SpecError
-        If nothing keeps the promise with this batch.
-    """
-    row = trust_of(privacy.model)
-    honest = honest_people(privacy, batch if fewest is None else fewest)
-    if row.batched and honest < 1:
-        raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
-    mechanism = row.serves[type(question)].calibrate(privacy, honest, question)
-    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, batch, honest, mechanism)
-
-
-def nobody_asked(privacy: Promise, question: Question) -> Terms:
-    """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
-    keyed = isinstance(question, KeyedMeans)
-    mechanism = CentralSums(question.layout) if keyed else CentralVectors(question.ball, 0.0)  # type: ignore[union-attr]
-    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:

@@ -217,7 +217,7 @@ class Rounds:
                 _log.warning("%s was deleted; what was held for it is erased", name)
             except PrivateerError as error:
                 if not is_logged:
-                    _log.warning("cannot follow %s: %s", name, error)
+                    _log.warning("cannot follow %s, and tries again: %s", name, error.detail)
                 is_logged = True
                 await asyncio.sleep(_RETRY_SECONDS)
         self._watched.discard(name)

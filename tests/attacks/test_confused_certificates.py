@@ -284,7 +284,7 @@ CLAIMS: list[tuple[str, Change, str]] = [
     ("central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
     ("central", lambda c: c["claims"].pop(), "certificate.claims"),
     ("hidden", lambda c: c.update(assumes=c["assumes"][:-1]), "certificate.assumes"),
-    ("local", lambda c: c["claims"][1].update(about="context, arm and reward"), "certificate.claims.1.about"),
+    ("local", lambda c: c["claims"][1].update(about="the whole record"), "certificate.claims.1.about"),
     ("central", lambda c: c["claims"][0].update(event=None, epsilon=None), "certificate.claims.0.epsilon"),
     ("phased-shuffle", lambda c: c["claims"].pop(), "certificate.claims"),
     ("phased-shuffle", lambda c: c["claims"][0].update(epsilon=5.0), "certificate.claims.0.epsilon"),

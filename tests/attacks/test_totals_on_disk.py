@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer.algorithms import parse_spec
 from privateer.codec import decode, encode
 from privateer.errors import Malformed
-from privateer.spec import parse_spec
 from privateer.wire.envelope import binding
 from privateer.wire.publication import decode_publication
 from privateer_server.app import create_app

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.codec import decode, encode
 from privateer.decisions import Arms, Plays
 from privateer.errors import InputError, SpecError, TermsRefused
 from privateer.result import Result, decode_result, encode_result
-from privateer.spec import ArmsSpec, parse_spec
+from privateer.spec import ArmsSpec
 from privateer.trust import TRUST
 from privateer.verification import Limits, verify
 from privateer.wire.publication import Round
@@ -154,6 +154,14 @@ def test_nobody_is_asked_more_than_once(spec, played):
         assert all(
             draw.people == everybody and draw.places >= one.step.batch for draw, one in zip(draws, played, strict=True)
         )
+
+
+def test_rounds_leave_out_fewer_people_than_a_round_may_have(spec, played):
+    """Who comes is asked until the horizon; where people are drawn, phases end the experiment."""
+    if played[0].policy.draw is None:
+        left = spec.experiment.horizon + sum(one.people for one in spec.sources)
+        left -= sum(one.step.batch for one in played)
+        assert 0 <= left < (spec.privacy.min_batch if spec.privacy.trust.batched else 1) * len(spec.cohorts)
 
 
 def test_the_final_policy_asks_nobody(spec, played):

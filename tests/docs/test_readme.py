@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from privateer import errors
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.spec import parse_spec
+from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import make_spec
 

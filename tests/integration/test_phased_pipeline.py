@@ -57,7 +57,7 @@ def drive(at: Services, spec: Spec, **more: Any) -> LoadResult:
 
 
 def assert_true_to_the_process(spec: Spec, result: LoadResult, seeds: int) -> None:
-    """One run over HTTP is within 5 deviations of the mean of runs in one process, whose law it has."""
+    """One run over HTTP is within 5 standard deviations of the mean of runs in one process, which are alike."""
     regrets = np.array([simulate_once(spec, seed).regret for seed in range(seeds)])
     assert abs(result.regret - regrets.mean()) <= 5 * regrets.std(ddof=1)
     assert result.regret < result.uniform_regret / 2

@@ -16,7 +16,7 @@ from privateer.coins import Layout, bucket, sign
 from privateer.contributions import KeyedValues
 from privateer.questions import KeyedMeans
 from privateer.spec import Privacy
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 

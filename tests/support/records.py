@@ -8,7 +8,7 @@ import msgspec
 
 from privateer.record import Row, make_record, planned_of
 from privateer.spec import ArmsSpec, Spec, Turn
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec
 

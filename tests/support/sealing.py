@@ -7,10 +7,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer.algorithms import algorithm
+from privateer.algorithms import algorithm, parse_spec
 from privateer.codec import decode
 from privateer.decisions import Arms
-from privateer.spec import parse_spec
 from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
 from privateer.wire.publication import Publication, decode_publication, digest
 from privateer_lab.noise import SeededNoise

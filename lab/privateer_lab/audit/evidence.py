@@ -1,4 +1,4 @@
-"""What two samples prove against a claim: lower bounds of epsilon and delta with a stated chance of a false alarm."""
+"""What two samples prove against a claim: lower bounds of epsilon and delta, with a stated rate of false alarms."""
 
 import math
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def _cuts(left: Scores, right: Scores) -> _Cuts:
 
 
 _Bounds = tuple[Scores, Scores]
-"""Of each event: a lower bound of the left chance and an upper bound of the right one."""
+"""For each event, a lower bound of its probability on the left and an upper bound on the right."""
 
 
 def _low(hits: NDArray[np.int64], trials: int, alarm: float) -> Scores:

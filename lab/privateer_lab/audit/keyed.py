@@ -81,7 +81,7 @@ def _laplace_cases(samples: int) -> list[Case]:
 def _central_cases(samples: int) -> list[Case]:
     """Normal noise, and the discrete Laplace noise of promises of delta 0."""
     cases = []
-    for delta, what, count in ((_DELTA, "release", 4 * samples), (0.0, "release with Laplace noise", samples // 4)):
+    for delta, what, count in ((_DELTA, "release", 3 * samples), (0.0, "release with Laplace noise", samples // 8)):
         mechanism = CentralSums.calibrated(KeyedMeans(LAYOUT), 1.0, delta)
         for pair in PAIRS:
             target = Target(mechanism, _neighbours(pair))

@@ -51,7 +51,7 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
     for calibration, epsilon in (("tight", 1.0), ("published", 0.9)):
         promise = (ball, epsilon, _DELTA, calibration)
         device, curator = _target(GaussianVectors.calibrated(*promise)), _target(CentralVectors.calibrated(*promise))
-        count = max(2000, samples // (3 if calibration == "tight" else 10))
+        count = max(2000, samples // (4 if calibration == "tight" else 10))
         claim = (epsilon, _DELTA)
         cases += [
             mechanism_case(f"vectors in {ball.norm}", reports, device, claim, 4 * samples, calibration),

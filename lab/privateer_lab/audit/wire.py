@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.decisions import Arms
-from privateer.spec import ArmsSpec, Spec, parse_spec
+from privateer.spec import ArmsSpec, Spec
 from privateer.trust import TRUST
 from privateer.verification import Limits
 from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed

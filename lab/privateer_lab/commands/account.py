@@ -46,8 +46,13 @@ def register(app: typer.Typer) -> None:
     app.add_typer(accounts, name="account")
 
 
+def spaced(figures: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the rows of a table: the keys of a document as words."""
+    return [(key.replace("_", " "), value) for key, value in figures.items()]
+
+
 def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
-    print_json(result) if as_json else print_table(title, result.items())
+    print_json(result) if as_json else print_table(title, spaced(result))
 
 
 @accounts.command()
@@ -181,7 +186,10 @@ def finite(value: float) -> float | None:
 
 @accounts.command()
 def published(
-    paper: Annotated[int, typer.Argument(min=1, max=5, help="Its number in the README.")],
+    paper: Annotated[
+        int,
+        typer.Argument(min=1, max=5, help="The paper's number, as docs/accounting.md lists them."),
+    ],
     as_json: Json = False,
 ) -> None:
     """Show what a paper claims, and what is true."""
@@ -191,4 +199,5 @@ def published(
         return
     for row in rows:
         screen.print(f"[bold]{row['claim']}[/bold]")
-        print_table(row["source"], [(key, value) for key, value in row.items() if key not in ("claim", "source")])
+        figures = {key: value for key, value in row.items() if key not in ("claim", "source")}
+        print_table(row["source"], spaced(figures))

@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 
 def audit(
-    mechanism: Annotated[list[str], typer.Option(help="Attack this one alone; may be repeated.")] = [],  # noqa: B006
+    mechanism: Annotated[
+        list[str], typer.Option(help="Attack this mechanism or algorithm alone; may be repeated.")
+    ] = [],  # noqa: B006
     samples: Annotated[int, typer.Option(min=1000, help="Reports of each neighbour, where they are cheap.")] = 200_000,
     as_json: Json = False,
 ) -> None:
@@ -29,9 +31,9 @@ def audit(
     from privateer_lab.audit.run import mechanisms, summary
 
     known = mechanisms()
-    unknown = sorted(set(mechanism) - known)
-    if unknown:
-        raise SpecError("no such mechanism", field="--mechanism", remedy=f"one of {', '.join(sorted(known))}")
+    if set(mechanism) - known:
+        remedy = f"choose from {', '.join(sorted(known))}"
+        raise SpecError("no such mechanism or algorithm", field="--mechanism", remedy=remedy)
     total, findings = run_audit(samples, set(mechanism) or known)
     found = progress(findings, total, "attacks")
     if len(found) < total:

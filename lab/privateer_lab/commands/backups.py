@@ -48,9 +48,9 @@ def restore(
 
     restored(folder / FILE, data, DATABASE)
     screen.print(
-        f"restored. Start it with: PRIVATEER_DATA={shlex.quote(str(data))} "
-        "PRIVATEER_JOURNAL=<the old journal.db, if you have it> privateer server; "
-        "under privateer up, restore into data/server",
+        f"restored. Start it with: PRIVATEER_DATA={shlex.quote(str(data))} privateer server\n"
+        "If you have the old journal.db, set PRIVATEER_JOURNAL to it first. "
+        "Under privateer up, restore into data/server.",
         soft_wrap=True,
         markup=False,
     )

@@ -59,7 +59,7 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
     if as_json:
         print_json(answer)
         return
-    print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list)])
+    print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)])
     if answer["result"]:
         print_result(answer["result"])
     if answer.get("refused"):
@@ -81,8 +81,13 @@ def _result(page: str) -> dict[str, Any] | None:
 
 def print_result(result: dict[str, Any]) -> None:
     """Print estimates with their intervals, the recommended option, and whether learning has stopped."""
-    print_rows(f"estimates, with intervals of {result['confidence']:.0%} confidence", result["estimates"])
+    print_rows(f"estimates, with intervals of {_percent(result['confidence'])} confidence", result["estimates"])
     print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
+
+
+def _percent(share: float) -> str:
+    """Write a share in percent without rounding it up to 100."""
+    return f"{share:.10%}".rstrip("%").rstrip("0").rstrip(".") + "%"
 
 
 def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:

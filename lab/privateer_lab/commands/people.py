@@ -48,7 +48,7 @@ def simulate(
     if as_json:
         print_json(result)
     else:
-        shown = [(key, value) for key, value in result.items() if not isinstance(value, list | dict)]
+        shown = [(key, value) for key, value in result.items() if not isinstance(value, list | dict | None)]
         print_table(parsed.name, [(key.replace("_", " "), value) for key, value in shown])
         for warning in result["warnings"]:
             screen.print(f"warning: {warning}")

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,6 +14,11 @@ from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Se
 from privateer_lab.output import open_folder, print_json, progress, readable, screen
 from privateer_lab.plan import EPSILON_MAX, EPSILONS, MODELS, SHARES, batches, outcome, runs_of, variants
 from privateer_lab.specs import load_spec
+
+_GAIN: Final = (
+    "The gain is the share of what the best policy earns above the best constant option, over the whole run.\n"
+    '"{what} to 50%" says after how many {what} the policy earns half of that; "more" means not within this run.'
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -83,15 +88,18 @@ def _print(result: dict[str, Any], what: str) -> None:
         interval = "" if row["regret_ci95"] is None else f"± {readable(row['regret_ci95'])}"
         gain = "" if row["gain"] is None else f"{row['gain']:.0%}"
         figures = (f"{row['epsilon']:g}", readable(row["regret_mean"]), interval, readable(row["regret_worst"]), gain)
-        needs = ("more" if value is None else f"{value:,}" for value in row["people_needed"].values())
+        unreached = "" if row["gain"] is None else "more"
+        needs = (unreached if value is None else f"{value:,}" for value in row["people_needed"].values())
         table.add_row(row["model"], *figures, *needs)
     screen.print(table)
     first = result["outcomes"][0]
     screen.print(
-        f"Every run has {first['people']:,} {what}. The random policy loses {readable(first['uniform_regret'])}.\n"
-        "The gain is the share of what the best policy earns above the best constant option, over the whole run.\n"
-        f'"{what} to 50%" says after how many {what} the policy earns half of that; "more" means not within this run.'
+        f"Every run has {first['people']:,} {what}. The random policy loses {readable(first['uniform_regret'])}."
     )
+    if all(row["gain"] is None for row in result["outcomes"]):
+        screen.print("The best policy is a constant option, so no policy gains anything above it.")
+    else:
+        screen.print(_GAIN.format(what=what))
     for row in result["batches"]:
         screen.print(_batches(row))
 

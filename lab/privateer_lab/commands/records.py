@@ -16,8 +16,8 @@ from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
 from privateer_client.account import Payment
 from privateer_client.ledger import COSTS, Ledger, default_path
-from privateer_lab.commands.account import accounts, finite
-from privateer_lab.commands.experiments import claimed
+from privateer_lab.commands.account import accounts, finite, spaced
+from privateer_lab.commands.experiments import Name, claimed
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_rows, print_table, screen
@@ -33,7 +33,7 @@ def register(_: typer.Typer) -> None:
         accounts.command()(command)
 
 
-def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
+def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
     """Show what an experiment promises to a person: against whom, round by round, and why it is true.
 
     The command refuses an answer whose rounds do not make its certificates.
@@ -56,10 +56,17 @@ def experiment(name: str, url: Url = URL, as_json: Json = False) -> None:
 
 
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
-    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers."""
+    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers.
+
+    The epsilon of a mechanism is that of one report by itself, and not the promise.
+    """
     shown = [
         {key: row[key] for key in _COLUMNS}
-        | {key: value for key, value in row["mechanism"].items() if isinstance(value, int | float)}
+        | {
+            "local_epsilon" if key == "epsilon" else key: value
+            for key, value in row["mechanism"].items()
+            if isinstance(value, int | float)
+        }
         for row in rounds[-_ROUNDS_SHOWN:]
     ]
     print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)
@@ -123,10 +130,10 @@ def ledger(
         print_json({"payments": rows, "servers": servers, "spent": spent})
         return
     for row in rows:
-        print_table(str(row.pop("experiment")), (row | {"day": _date(row["day"])}).items())
+        print_table(str(row.pop("experiment")), spaced(row | {"day": _date(row["day"])}))
     for server, sums in servers.items():
-        print_table(f"at {server}", sums.items())
-    print_table("together", spent.items())
+        print_table(f"at {server}", spaced(sums))
+    print_table("together", spaced(spent))
 
 
 def _held(where: Path) -> tuple[list[Payment], set[str]]:

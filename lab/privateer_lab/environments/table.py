@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import numpy as np
 
@@ -19,6 +19,8 @@ _BYTES: Final = {"value": 16, "feature": 24}
 """Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
 _BLOCK: Final = 2**20
 """Bytes that pyarrow reads at a time; also the longest row."""
+_ROWS: Final = 2**14
+"""Rows that Python's reader makes columns of at a time."""
 
 
 class Table:
@@ -40,7 +42,8 @@ class Table:
     """
 
     # Two readers share the work. Python's csv module checks encoding, quotes and widths; it counts rows as spreadsheets
-    # do. pyarrow, which reads on after a wrong quote and cannot say in which row a value is, makes columns fast.
+    # do. pyarrow, which reads on after a wrong quote and cannot say in which row a value is, makes columns fast. It
+    # takes a quote after a blank for a letter, so that Python's reader makes the columns of files that have one.
 
     def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
         self.paths = [Path(part.strip()) for part in path.split(",")]
@@ -108,11 +111,11 @@ class Table:
 
     def _wrong(self, path: Path, row: int, column: str, what: str, remedy: str) -> SpecError:
         """Name a row as a spreadsheet does; ``row`` counts those of `_rows`, from 0."""
-        number = next(islice(self._rows(path), row, None))
+        number, _ = next(islice(self._rows(path), row, None))
         return refused(f"row {number}, column {column!r} of {path} {what}", remedy)
 
-    def _rows(self, path: Path) -> Iterator[int]:
-        """Yield the numbers of rows that are people, from 1 and with the header counted."""
+    def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows that are people with their numbers, from 1 and with the header counted."""
         for number, cells in _records(path):
             if not cells or (number == 1 and not self._headless):
                 continue
@@ -121,7 +124,7 @@ class Table:
             if len(cells) != len(self.header):
                 message = f"row {number} of {path} has {len(cells)} columns, not {len(self.header)}"
                 raise refused(message, "correct or remove it")
-            yield number
+            yield number, cells
 
     def _blocks(self, path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
         """Yield texts by column, some rows at a time, of a file whose `_rows` are fine."""
@@ -131,6 +134,12 @@ class Table:
             from pyarrow import csv as arrow
         except ImportError:
             raise refused("pyarrow, which reads CSV files, is missing", "install privateer-lab[workbench]") from None
+        if _has_quotes_after_blanks(path):
+            rows = (cells for _, cells in self._rows(path))
+            while block := list(islice(rows, _ROWS)):
+                columns = dict(zip(self.header, zip(*block, strict=True), strict=True))
+                yield {name: pa.array([text.strip() for text in columns[name]], pa.string()) for name in names}
+            return
         read = arrow.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=self.header)
         read.skip_rows_after_names = 0 if self._headless else 1
         # Of all rows, only remarks still have another width.
@@ -173,16 +182,24 @@ def _header_of(path: Path) -> list[str]:
     return names
 
 
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _has_quotes_after_blanks(path: Path) -> bool:
+    """Whether a quote may open a text after a blank, in a file whose `_records` are fine."""
+    with _opened(path) as file:
+        return any(' "' in line for line in file)
+
+
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the numbers of a file's rows, from 1, and their cells."""
     number = 0
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8-sig", newline="") as file
-        ):
-            for number, cells in enumerate(csv.reader(file, strict=True), 1):
+        with _opened(path) as file:
+            for number, cells in enumerate(csv.reader(file, skipinitialspace=True, strict=True), 1):
                 yield number, cells
     except (OSError, EOFError, zlib.error):
         raise _unreadable(path) from None

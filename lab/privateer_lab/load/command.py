@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
+from privateer.algorithms import parse_spec
 from privateer.errors import NotFound, PrivateerError, SpecError
-from privateer.spec import parse_spec
 from privateer.tables import apply_setting, read_tables
 from privateer.text import printable
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX
@@ -142,5 +142,15 @@ def _show(result: LoadResult, as_json: bool) -> None:
         print(json.dumps(figures, indent=2))
         return
     for name, value in figures.items():
-        shown = f"{value:,.4g}" if isinstance(value, float) and abs(value) < 100 else value
-        print(f"{name.replace('_', ' '):22} {f'{shown:,.0f}' if isinstance(shown, float) else shown}")
+        print(f"{name.replace('_', ' '):22} {_readable(value)}")
+
+
+def _readable(value: Any) -> str:
+    """Write a figure for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{count:,} {name}" for name, count in value.items()) or "0"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

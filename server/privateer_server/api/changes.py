@@ -7,10 +7,10 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from privateer.algorithms import parse_spec
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
 from privateer.serving.peer import peer
-from privateer.spec import parse_spec
 from privateer_server.api import models, views
 from privateer_server.api.admin import authorize
 from privateer_server.changes import Changes

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from privateer.algorithms import parse_spec
 from privateer.errors import NotFound, SpecError
 from privateer.record import Record
 from privateer.sections import TOML_BYTES_MAX, toml_tables
@@ -14,7 +15,7 @@ from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
 from privateer.serving.peer import peer
 from privateer.serving.public import IS_PUBLIC
-from privateer.spec import Spec, parse_spec
+from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest
 from privateer_server.api import models, promises, views

@@ -14,6 +14,7 @@ from privateer.errors import BadRequest
 from privateer.record import Record
 from privateer.result import Result
 from privateer.wire.batch import BatchAnswer
+from privateer.wire.problem import MEDIA_TYPE
 from privateer_server.experiment import Status
 from privateer_server.exports import Export
 
@@ -195,9 +196,18 @@ def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, di
     return {status: {"description": str(kind.__doc__).splitlines()[0], "content": content}}
 
 
+_ENDPOINTS: Final[dict[str, tuple[str, type[msgspec.Struct], tuple[int, ...]]]] = {
+    "/reports": ("Take sealed reports.", UploadAnswer, (202,)),
+    "/batches": ("Take a shuffler's batch; 200 says that it was taken before.", BatchAnswer, (202, 200)),
+}
+"""What the endpoints for reports do, what they answer, and with which statuses."""
+
+
 def describe_structs(app: FastAPI) -> None:
     """Have the application's description say what structs are, and what the endpoints for reports answer."""
     made = app.openapi
+    problem = {"$ref": _REF.format(name=Problem.__name__)}
+    refusals = {"description": "A problem document (RFC 9457)", "content": {MEDIA_TYPE: {"schema": problem}}}
     _, schemas = msgspec.json.schema_components(
         [Record, PublishedResult, Export, UploadAnswer, BatchAnswer], ref_template=_REF
     )
@@ -205,8 +215,14 @@ def describe_structs(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         document = made()
         document["components"]["schemas"].update(schemas)
-        for path, kind in (("/reports", UploadAnswer), ("/batches", BatchAnswer)):
-            document["paths"][path] = {"post": {"tags": ["reports"], "responses": answers(kind, 202)}}
+        for path, (what, kind, statuses) in _ENDPOINTS.items():
+            good = {str(status): one for number in statuses for status, one in answers(kind, number).items()}
+            route = {"summary": what, "responses": good | dict.fromkeys(("4XX", "5XX"), refusals)}
+            document["paths"][path] = {"post": {"tags": ["reports"]} | route}
+        for methods in document["paths"].values():
+            for route in methods.values():
+                refused = [status for status in route["responses"] if status[0] in "45"]
+                route["responses"].update(dict.fromkeys(refused, refusals))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from privateer.algorithms import parse_spec
 from privateer.codec import decode
 from privateer.errors import NotFound
 from privateer.result import decode_result
-from privateer.spec import parse_spec
 from privateer.wire.publication import Round, decode_publication, digest
 from privateer_server.api import models
 from privateer_server.experiment import Experiment

@@ -124,7 +124,9 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
             return Curve(False, proof, lambda e: min(1.0, delta + (1 - delta) * _pure_delta(e, epsilon)))
         case Parallel(events):
             curves = [_curve(one) for one in events]
-            proof = "parallel: the worst of " + "; ".join(sorted({curve.proof for curve in curves}))
+            proof = "parallel composition, the worst part counts: " + "; ".join(
+                sorted({curve.proof for curve in curves})
+            )
             return Curve(all(curve.exact for curve in curves), proof, lambda e: max(curve.delta(e) for curve in curves))
         case Repeated(of, count):
             return _composed(_flattened(of) * count)

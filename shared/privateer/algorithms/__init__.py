@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from privateer.spec import Spec
+from privateer.errors import SpecError
+from privateer.sections import parse_section, toml_tables
+from privateer.spec import Spec
 
 ALGORITHMS: Final = (
     "partition",
@@ -26,7 +27,7 @@ class Algorithm:
         Its policy, a `privateer.policy.Policy` that travels by `privateer.codec`.
     """
 
-    spec: "type[Spec]"
+    spec: type[Spec]
     policy: type[Any]
 
 
@@ -36,3 +37,30 @@ def algorithm(name: str) -> Algorithm:
     found = import_module(f"privateer.algorithms.{name}").ALGORITHM
     assert isinstance(found, Algorithm)
     return found
+
+
+def parse_spec(data: dict[str, Any]) -> Spec:
+    """Parse the tables of a TOML file into the spec of the algorithm that ``algorithm.name`` names.
+
+    Raises
+    ------
+    SpecError
+        Naming the first offending field, its constraint and the remedy.
+    """
+    section = data.get("algorithm")
+    name = section.get("name") if isinstance(section, dict) else None
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        detail = "missing" if name is None else f"must be one of {', '.join(ALGORITHMS)}"
+        raise SpecError(detail, field="algorithm.name", remedy="add it" if name is None else "choose one")
+    return parse_section(algorithm(name).spec, data)
+
+
+def read_spec(text: str) -> Spec:
+    """Parse the text of a TOML file.
+
+    Raises
+    ------
+    SpecError
+        If the text is not TOML, or as `parse_spec`.
+    """
+    return parse_spec(toml_tables(text))

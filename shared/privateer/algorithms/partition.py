@@ -167,7 +167,8 @@ class PartitionPolicy:
         same = self.dimension == spec.dimension and self.cohort in spec.cohorts
         same = same and not self.active[:, ~np.array(spec.playable)].any()
         expected = (len(self.cells), 1) if self.fresh_coins else (len(self.bins), spec.arm_count)
-        asked = self.fresh_coins == spec.privacy.arm_in_key and self.mechanism.layout.shares.shape == expected
+        reported = self.mechanism.layout
+        asked = self.fresh_coins == spec.privacy.arm_in_key and (reported.keys, reported.groups) == expected
         return same and (asked or self.terms.batch == 0)
 
     def _well_typed(self, arms: int) -> bool:

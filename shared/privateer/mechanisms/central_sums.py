@@ -1,5 +1,7 @@
 """Keyed means with a trusted curator: records reach the server as they are, and its releases carry the noise."""
 
+import math
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Final, Self
 
@@ -24,7 +26,7 @@ UNIT: Final = 65535
 SENSITIVITY: Final = 2.0
 """L2 change of (sums of scores, people per key) when a person is replaced. A score moves from -1 to 1 in its cell,
 by 2, or one cell and one key lose at most 1 each and others gain as much: sqrt(4)."""
-ABSOLUTE_SENSITIVITY: Final = 4.0
+ABSOLUTE_SENSITIVITY: Final = 4
 """L1 change of the same."""
 RELEASED_MAX: Final = 1 << 20
 """Numbers in a release, at most."""
@@ -83,7 +85,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
             If ``delta`` is too small for what the sampler of normal noise is certified for.
         """
         if delta == 0:
-            return cls(question.layout, 0.0, ABSOLUTE_SENSITIVITY / epsilon)
+            return cls(question.layout, 0.0, math.ceil(ABSOLUTE_SENSITIVITY * UNIT / Fraction(epsilon)) / UNIT)
         return cls(question.layout, central_standard_deviation(epsilon, delta))
 
     @property
@@ -95,7 +97,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     def released(self) -> Event | None:
         """What a release reveals."""
         if self.scale:
-            return Pure(ABSOLUTE_SENSITIVITY / self._laplace.scale * UNIT)
+            # One division of whole numbers, so that no rounding is above the promise.
+            return Pure(ABSOLUTE_SENSITIVITY * UNIT / self._laplace.scale)
         return Gaussian(self.standard_deviation, SENSITIVITY) if self.standard_deviation else None
 
     @property
@@ -157,7 +160,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     def _released(self, total: KeyedTotal, drawn: NDArray[np.int64]) -> KeyedSums:
         cells = total.sums.size
         sums = (total.sums + drawn[:cells].reshape(total.sums.shape)) / UNIT
-        hits = total.hits + drawn[cells:] / UNIT
+        # Whole numbers are added before they are divided: a sum of floats would show last digits of both parts.
+        hits = (UNIT * total.hits + drawn[cells:]) / UNIT
         noise = self._laplace.variance / UNIT**2 if self.scale else self.standard_deviation**2
         return KeyedSums(total.reports, sums, total.counts, hits, 1.0, 1.0, 0.0, noise)
 

@@ -1,6 +1,7 @@
 """Discrete Laplace noise on every cell, twice: paper 1's published mechanism, eq. (11) and (12), done honestly."""
 
 import math
+from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
@@ -68,7 +69,7 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
     @property
     def scale(self) -> int:
         """Scale of the noise, in grid units: 4/epsilon, rounded up to a whole number."""
-        return math.ceil(_SENSITIVITY * UNIT / self.epsilon)
+        return math.ceil(_SENSITIVITY * UNIT / Fraction(self.epsilon))
 
     @property
     def report_size(self) -> int:

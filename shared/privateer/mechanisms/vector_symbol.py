@@ -183,7 +183,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return np.concatenate([unit, lift], axis=1)
 
     def _directions(self, coins: NDArray[np.uint32], indices: NDArray[np.int64]) -> Array:
-        """Unit vectors of (slot, index), which broadcast; shape (..., coordinates + 1)."""
+        """Return the unit vectors of (coins, index), which broadcast; shape (..., coordinates + 1)."""
         places = np.arange(self.ball.coordinates + 1, dtype=np.uint64)
         words = mix(mix(coins.astype(np.uint64) + np.uint64(self.seed)) ^ mix(indices.astype(np.uint64)))
         bits = mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)) >> np.uint64(11)

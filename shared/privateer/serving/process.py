@@ -85,8 +85,8 @@ def listen(host: str, port: int, field: str) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        where = f"{host}:{port}"
-        raise SpecError(f"cannot listen on {where}: {error.strerror}", field=field, remedy="choose another") from None
+        why = str(error.strerror).partition(" (")[0]  # the rest repeats the address
+        raise SpecError(f"cannot listen on {host}:{port}: {why}", field=field, remedy="choose another") from None
 
 
 def _serve(service: Service) -> None:

@@ -11,7 +11,7 @@ from privateer.algorithms.explore import ExplorePolicy, ExploreSpec
 from privateer.contributions import KeyedSums
 from privateer.errors import SpecError
 from privateer.result import Estimate, Result
-from privateer.trust import calibrate, nobody_asked
+from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 
 _CONFIDENCE: Final = 0.95

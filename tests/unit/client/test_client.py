@@ -226,6 +226,13 @@ def test_no_answer_from_the_server(ledger: Path) -> None:
         Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(down)).join("test")
 
 
+@pytest.mark.parametrize("status", [302, 500, 503])
+def test_an_answer_without_a_policy_is_no_policy(ledger: Path, status: int) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(status))
+    with pytest.raises(Unavailable, match="did not publish a policy"):
+        Client("http://s", ledger=Ledger(ledger), transport=transport).join("test")
+
+
 @pytest.mark.parametrize(
     "url", ["http://s/", "http://S", "http://s:80", "HTTP://s//", "http://s/.", "http://s/a/..", "http://s/#x"]
 )

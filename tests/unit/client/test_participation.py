@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from privateer.errors import Malformed, PrivateerError, TermsRefused
 from privateer.verification import Limits
 from privateer.wire.envelope import binding
-from privateer.wire.publication import decode_publication, encode_publication
+from privateer.wire.publication import Publication, decode_publication, encode_publication
 from privateer_client.participation import Participation
-from tests.support.publications import KEY, published, shuffle_spec
+from tests.support.publications import KEY, parts, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 
@@ -67,6 +67,25 @@ def test_reports_keyed_by_bin_are_refused_where_arms_are_seen(model: dict[str, o
     seen = published(make_spec(model), shown=make_spec(model | {"privacy.arms": "hidden"}))
     with pytest.raises(PrivateerError):
         Participation(seen, "test", Limits(curator=True, arms="hidden"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"), [(b"[1]", "not a spec"), (b"\xff", "not a spec"), (b'{"algorithm": {}}', "algorithm.name")]
+)
+def test_a_spec_that_the_device_does_not_know_is_refused(spec: bytes, says: str) -> None:
+    publication = decode_publication(published(make_spec()))
+    body = encode_publication(Publication(publication.round, spec, publication.policy))
+    with pytest.raises(Malformed, match=says):
+        Participation(body, "test", Limits())
+
+
+def test_a_layout_with_a_negative_seed_is_refused() -> None:
+    """Coins could not be hashed with it once the report is paid for."""
+    _, policy = parts(make_spec())
+    layout = policy["terms"]["mechanism"]["layout"]
+    Participation(published(make_spec(), mechanism={"layout": layout}), "test", Limits())
+    with pytest.raises(Malformed):
+        Participation(published(make_spec(), mechanism={"layout": layout | {"seed": -1}}), "test", Limits())
 
 
 def test_a_local_report_that_costs_more_than_promised_is_refused() -> None:

@@ -71,6 +71,7 @@ CONTRADICTIONS: list[dict[str, Any]] = [
     {"draw": {"seed": -1}},
     {"policy": {"draw": None}},
     {"mechanism": {"ball": {"norm": "max", "bound": 0.5, "coordinates": 4}}},
+    {"policy": {"middle": 0.5}},
 ]
 
 

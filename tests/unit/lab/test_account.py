@@ -18,7 +18,7 @@ from privateer.certificate import certify
 from privateer.coins import Layout
 from privateer.questions import KeyedMeans
 from privateer.spec import Privacy
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
 from privateer_lab.commands.experiments import claimed
@@ -34,6 +34,11 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
     code, out, _ = run(capsys, "account", *arguments, "--json")
     assert code == 0
     return dict(json.loads(out))
+
+
+def test_an_infinite_epsilon_is_called_infinite(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "account", "published", "1")
+    assert re.search(r"true epsilon +│ +infinite", out)
 
 
 def test_classic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +160,7 @@ def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixtu
 def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
     assert [claim["holds"] for claim in found["claims"]] == [True, True]
-    assert found["claims"][0]["about"] == "context, arm and reward"
+    assert found["claims"][0]["about"] == "the whole record"
     code, out, _ = run(capsys, "account", "verify", str(certificate(tmp_path, 0.5)))
     assert code == 1
     assert "NO" in out
@@ -334,6 +339,7 @@ def test_a_record_is_shown_by_cohort(capsys: pytest.CaptureFixture[str]) -> None
     assert "test: one person's privacy against server and shuffler" in out
     assert "assumed: devices run the client library; the shuffler does not collude" in out
     assert out.count("rounds: signed-symbol") == 3
+    assert len(re.findall(r"released ┃ +local.epsilon ┃", out)) == 3
 
 
 def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -348,3 +354,22 @@ def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixtur
 def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("long", [("word " * 60, 1)])
     assert "word " * 59 in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.json", "{nothing", "is neither JSON nor TOML"),
+        ("a.toml", "[[[", "is neither JSON nor TOML"),
+        ("a.json", "[" * 100_000 + "]" * 100_000, "is neither JSON nor TOML"),
+        ("a.json", " " * 2000 + "{}", "has more than 1000 bytes"),
+    ],
+)
+def test_what_is_not_a_document_is_one_line(
+    name: str, text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "bytes" in says:
+        monkeypatch.setattr("privateer_lab.documents._SIZE_MAX", 1000)
+    (tmp_path / name).write_text(text)
+    code, out, err = run(capsys, "account", "verify", str(tmp_path / name))
+    assert (code, out, err.count("\n"), "FILE: " in err, says in err) == (2, "", 1, True, True)

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.errors import Unavailable
+from privateer.errors import NotFound, Unavailable
 from privateer.wire.envelope import header_of
+from privateer.wire.problem import problem_body
 from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver
@@ -58,3 +60,36 @@ def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: 
     out, err = capsys.readouterr()
     told = json.loads(out)
     assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        ("no such experiment", "NAME: the server has no such experiment (privateer list)"),
+        ("no such page", "--url: this is not a learning server (its public port is 8000 unless you changed it)"),
+    ],
+)
+def test_what_the_server_does_not_have_is_named_by_its_argument(
+    detail: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = httpx.Response(404, content=problem_body(NotFound(detail, remedy="GET /experiments lists them")))
+    monkeypatch.setattr("httpx.request", lambda *_, **__: answer)
+    with pytest.raises(SystemExit) as stop:
+        main(["none"])
+    assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({}, "0"),
+        ({"round-closed": 1200, "wrong-key": 3}, "1,200 round-closed, 3 wrong-key"),
+        (False, "no"),
+        (True, "yes"),
+        (25086105, "25,086,105"),
+        (1056.3, "1,056"),
+        (0.54631, "0.5463"),
+    ],
+)
+def test_figures_are_for_people(value: object, shown: str) -> None:
+    assert command._readable(value) == shown

@@ -82,7 +82,10 @@ def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], t
     assert (code, [row["model"] for row in outcomes]) == (0, ["local", "shuffle", "central"])
     assert all(0 < row["regret_mean"] < row["uniform_regret"] for row in outcomes)
     assert json.loads(out)["batches"] == []
-    assert "choices to 50%" in run(capsys, "plan", DPE, *sizes)[1]
+    said = run(capsys, "plan", DPE, *sizes)[1]
+    assert "choices to 50%" in said
+    assert "The best policy is a constant option" in said
+    assert "more" not in said
     table = tmp_path / "dpe.csv"
     vary = ("--vary", "algorithm.alpha=0.5,0.8", "--seeds", "1", "--jobs", "1", "--out", str(table))
     assert run(capsys, "sweep", DPE, *SMALL, *vary)[0] == 0
@@ -289,7 +292,8 @@ def test_tiny_promises_have_no_batch_and_none_is_below_what_a_spec_may_name() ->
     privacy = make_spec(SHUFFLE).privacy
     assert smallest_batch(privacy, 1e-9, 6.0) is None
     assert smallest_batch(privacy, 0.01, 16.0) is None
-    assert (smallest_batch(privacy, 1.0, 1.0) or 0) >= 1
+    assert smallest_batch(privacy, 0.01, 0.02) == smallest_batch(privacy, 1.0, 1.0) == 100
+    make_spec(SHUFFLE | {"privacy.min_batch": 100})
 
 
 def test_the_list_of_reproductions_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:

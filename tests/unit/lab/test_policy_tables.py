@@ -13,7 +13,7 @@ from tests.support.phased import phased_spec
 
 RESULT = {
     "estimates": [{"name": "3", "value": 0.5, "low": 0.25, "high": 0.75}],
-    "confidence": 0.95,
+    "confidence": 0.999992,
     "recommended": "3",
     "stopped": True,
 }
@@ -54,7 +54,10 @@ def test_show_prints_the_result_if_there_is_one(
         pages = {"result": {"result": RESULT}, "privacy": {"certificate": {"claims": []}}}
         return pages.get(page, {"name": "test", "status": "open"})
 
-    rows = cells(shown(monkeypatch, capsys, "show", answers))
+    text = shown(monkeypatch, capsys, "show", answers)
+    rows = cells(text)
+    assert ("intervals of 99.9992% confidence" in text) is has
+    assert not any(row[0] == "result" for row in rows)
     assert (["3", "0.5", "0.25", "0.75"] in rows) is (["recommended", "3"] in rows) is has
 
 

@@ -1,6 +1,7 @@
 """The curator's sums: sensitivity by search, noise drawn at every release, the promise by the law of a release."""
 
 import math
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -12,6 +13,7 @@ from privateer.accounting.gaussian import gaussian_delta
 from privateer.coins import Layout
 from privateer.contributions import KeyedValues
 from privateer.errors import OutOfRange, SpecError
+from privateer.mechanisms.base import KeyedTotal
 from privateer.mechanisms.central_sums import ABSOLUTE_SENSITIVITY, SENSITIVITY, CentralSums
 from privateer.questions import KeyedMeans
 from privateer_lab.noise import SeededNoise
@@ -69,6 +71,26 @@ def test_a_promise_of_delta_0_is_kept_by_exact_laplace_noise(epsilon):
     assert account(one.released).delta(0.999 * epsilon) > 0.0
     people = [summed(key, value) for key, value in product((-1, 0, 1, 2), (0.0, 0.3, 0.5, 1.0))]
     assert max(float(np.abs(a - b).sum()) for a, b in product(people, people)) == ABSOLUTE_SENSITIVITY
+
+
+def test_the_scale_of_laplace_noise_is_rounded_to_the_safe_side():
+    """Rounded to nearest, the release cost a last digit more than its promise, and every device refused it."""
+    for epsilon in (2.57, 5.14, 10.28, *(4 * 65535 / scale for scale in range(16_384, 20_000, 7))):
+        one = CentralSums.calibrated(KeyedMeans(LAYOUT), epsilon, 0.0)
+        assert Fraction(4 * 65535, one._laplace.scale) <= Fraction(epsilon)
+        assert account(one.released).delta(epsilon) == 0.0
+
+
+@pytest.mark.parametrize("noise", [{"standard_deviation": 2.0}, {"scale": 4.0}])
+def test_people_and_their_noise_cannot_be_told_apart_by_last_digits(noise):
+    """One person more and a whole unit of noise less are the same release, bit by bit."""
+    one, nothing = CentralSums(LAYOUT, **noise), np.zeros((3, 2), np.int64)
+    drawn = np.zeros((20_000, 9), np.int64)
+    drawn[:, 6:] = np.random.default_rng(3).integers(-400_000, 400_000, (20_000, 3))
+    more, fewer = (KeyedTotal(1000, nothing, nothing, np.full(3, people)) for people in (501, 500))
+    for row in drawn:
+        less = row - np.repeat([0, 65535], [6, 3])
+        assert np.array_equal(one._released(more, less).hits, one._released(fewer, row).hits)
 
 
 def test_laplace_noise_of_a_release_has_its_variance_and_half_of_it_is_caught():

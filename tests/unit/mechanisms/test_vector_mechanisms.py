@@ -15,7 +15,7 @@ from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors, v
 from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.questions import VectorSum
 from privateer.spec import Privacy
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer.vectors import Ball, VectorTotal
 from privateer_lab.noise import SeededNoise
 
@@ -41,6 +41,23 @@ def test_a_promise_below_what_the_sampler_is_certified_for_is_refused():
         vector_standard_deviation(Ball("l2", 1.0, 60_000), 1.0, 1e-11)
     with pytest.raises(SpecError):
         vector_standard_deviation(Ball("l2", 1.0, 2), 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: vector_standard_deviation(Ball("l2", 1.0, 2), 10_000.0, 1e-6), "epsilon"),
+        (lambda: BitVectors(Ball("l2", 1.0, 2), 6, 10, 0.5, 5), "norm"),
+        (lambda: BitVectors(Ball("max", 1.0, 70_000), 6, 10, 0.5, 5), "norm"),
+        (lambda: BitVectors(Ball("max", 1.0, 2), 0, 10, 0.5, 5), "levels"),
+        (lambda: VectorSymbol(Ball("l2", 1.0, 2), 1.0, 4, 5, 1), "chosen"),
+        (lambda: VectorSymbol(Ball("l2", 1.0, 2), 1e-300, 4, 1, 1), "epsilon"),
+    ],
+)
+def test_what_no_calibration_gives_is_refused(make, field):
+    with pytest.raises(SpecError) as refusal:
+        make()
+    assert refusal.value.field == field
 
 
 PROMISES = [(1, 1e-6, 1000), (5, 1e-6, 1000), (1, 0.25, 500), (10, 0.25, 1024), (1, 1e-6, 10**5), (1, 1e-6, 10**6)]

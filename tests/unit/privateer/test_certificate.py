@@ -14,8 +14,8 @@ from privateer.errors import SpecError
 from privateer.mechanisms import CentralVectors
 from privateer.questions import KeyedMeans, VectorSum
 from privateer.spec import Privacy
-from privateer.terms import Terms
-from privateer.trust import TRUST, calibrate
+from privateer.terms import Terms, calibrate
+from privateer.trust import TRUST
 from privateer.vectors import Ball
 
 PRIVACY = {
@@ -74,7 +74,7 @@ def test_whoever_sees_arms_learns_more_from_local_reports() -> None:
     """The coins that chose the arm travel with the report."""
     claims = {claim["against"]: claim["about"] for claim in document("local")["claims"]}
     assert claims == {
-        "everybody together, who see no arms": "context, arm and reward",
+        "everybody together, who see no arms": "the whole record",
         "everybody together, who see arms too": "reward, and context among bins where the report's coins give the arm",
     }
 
@@ -200,6 +200,7 @@ def test_the_proof_that_is_shown_is_the_verifiers_own() -> None:
         changed("local", 0, "event", {"event": "pure\ud800", "epsilon": 1.0}),
         document("local") | {"format": "privateer/certificate/1"},
         document("local") | {"claims": []},
+        document("local") | {"claims": 2 * document("local")["claims"]},
     ],
 )
 def test_what_is_no_certificate_is_refused(value: Any) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privateer.algorithms.partition import PartitionPolicy
 from privateer.codec import decode, encode
+from privateer.coins import Layout
 from privateer.errors import Malformed, SpecError
 from privateer.mechanisms.base import KeyedTotal
 from privateer.vectors import VectorTotal
@@ -52,6 +53,12 @@ def test_arrays_round_trip(values, number):
 def test_strided_arrays_round_trip():
     values = np.arange(12.0).reshape(3, 4).T[::2]
     np.testing.assert_array_equal(decode(encode(Box(1, values)), Box).values, values)
+
+
+def test_keys_that_need_no_bytes_round_trip():
+    """Where the arm is in the key, keys have no thresholds; with more than 65,536 of them nobody read the policy."""
+    layout = Layout(3, np.zeros((1 << 20, 0), np.uint32))
+    assert decode(encode(layout), Layout).keys == 1 << 20
 
 
 def test_policies_round_trip():

@@ -11,6 +11,8 @@ from privateer_server.schedule import Schedule
 
 SPEC = PhasedSpec.instances()["none"]
 POLICY = Schedule(SPEC).open(9).policy
+OVERFLOWING = np.array([0, 1 << 62, (1 << 63) - 1, -(1 << 62), 5][: len(POLICY.support)])
+"""Rows whose differences are positive, since one of them overflows."""
 
 
 @pytest.mark.parametrize(
@@ -19,6 +21,7 @@ POLICY = Schedule(SPEC).open(9).policy
         {"active": np.array([0, 30])},
         {"active": np.array([-1, 3])},
         {"active": np.array([3, 3])},
+        {"active": OVERFLOWING, "support": OVERFLOWING},
         {"active": np.zeros(0, np.int64)},
         {"active": np.arange(30.0)},
         {"support": np.array([[0, 1]])},

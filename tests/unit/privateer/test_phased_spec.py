@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from privateer.actions import sphere
+from privateer.algorithms import parse_spec
 from privateer.algorithms.phased import PhasedSpec
 from privateer.errors import SpecError
-from privateer.spec import parse_spec
 from tests.support.phased import phased_spec, tables
 from tests.support.specs import make_spec
 from tests.support.specs import tables as partition_tables

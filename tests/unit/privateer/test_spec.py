@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privateer.algorithms import parse_spec, read_spec
 from privateer.errors import SpecError
-from privateer.spec import parse_spec, read_spec
 from tests.support.phased import tables as phased_tables
 from tests.support.specs import SHUFFLE, make_spec, tables
 

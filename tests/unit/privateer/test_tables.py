@@ -17,9 +17,11 @@ def test_one_table_of_several_is_meant_by_its_name():
     data = {"sources": [{"name": "ward", "epsilon": 1}, {"name": "clinic", "epsilon": 1}]}
     apply_setting(data, "sources.clinic.epsilon=2")
     assert [one["epsilon"] for one in data["sources"]] == [1, 2]
-    for setting in ("sources.school.epsilon=2", "sources.epsilon=2"):
-        with pytest.raises(SpecError, match="is not a section"):
-            apply_setting(data, setting)
+    with pytest.raises(SpecError, match="'sources' is not a section"):
+        apply_setting(data, "sources.epsilon=2")
+    for tables in (data, {}):
+        with pytest.raises(SpecError, match="sources has no table with the name 'school'"):
+            apply_setting(tables, "sources.school.epsilon=2")
 
 
 @pytest.mark.parametrize("setting", ["a", "a=1", "=1", "a.=1", "a.b.c=1"])

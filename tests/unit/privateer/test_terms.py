@@ -15,8 +15,8 @@ from privateer.mechanisms.signed_symbol import information
 from privateer.questions import KeyedMeans
 from privateer.sampling.response import RandomizedResponse
 from privateer.spec import Privacy
-from privateer.terms import Terms
-from privateer.trust import calibrate, honest_people
+from privateer.terms import Terms, calibrate
+from privateer.trust import honest_people
 from tests.support.shuffling import sampled_blanket_delta
 
 CENTRAL = Privacy(model="central", epsilon=1.0, delta=1e-6)

@@ -11,7 +11,8 @@ from privateer.errors import SpecError
 from privateer.mechanisms import MECHANISMS
 from privateer.questions import KeyedMeans, VectorSum
 from privateer.spec import Privacy, example_promises
-from privateer.trust import TRUST, calibrate, honest_people, nobody_asked, trust_of
+from privateer.terms import calibrate, nobody_asked
+from privateer.trust import TRUST, honest_people, trust_of
 from privateer.vectors import Ball
 from privateer.wire.publication import Round
 

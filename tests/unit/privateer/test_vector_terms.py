@@ -16,8 +16,7 @@ from privateer.errors import SpecError
 from privateer.mechanisms import BitVectors, VectorSymbol
 from privateer.questions import VectorSum
 from privateer.spec import Privacy
-from privateer.terms import Terms
-from privateer.trust import calibrate, nobody_asked
+from privateer.terms import Terms, calibrate, nobody_asked
 from privateer.vectors import Ball
 from tests.support.phased import TRUST
 from tests.support.statistics import FALSE_ALARM

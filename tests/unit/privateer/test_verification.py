@@ -25,8 +25,7 @@ from privateer.mechanisms import (
 )
 from privateer.questions import KeyedMeans
 from privateer.spec import Spec
-from privateer.terms import Terms
-from privateer.trust import calibrate
+from privateer.terms import Terms, calibrate
 from privateer.vectors import Ball
 from privateer.verification import Limits, verify
 from privateer.wire.publication import Round

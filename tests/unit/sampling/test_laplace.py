@@ -29,6 +29,22 @@ def test_the_distribution_is_discrete_laplace(scale):
     assert not fits(counts, expected(1.05 * scale, edges))
 
 
+@pytest.mark.parametrize("scale", [4096, 1 << 20])
+def test_wide_noise_has_the_distribution_in_bins(scale):
+    """Planted: a scale a twentieth larger."""
+    width = scale // 8
+    counts = np.bincount(np.minimum(np.abs(DiscreteLaplace(scale).draw(DRAWS, SeededNoise(2))) // width, 59))
+
+    def in_bins(claimed: float) -> np.ndarray:
+        ratio = np.exp(-1 / claimed)
+        beyond = 2 * ratio ** (width * np.arange(60.0)) / (1 + ratio)
+        beyond[0] = 1.0
+        return -DRAWS * np.diff(np.append(beyond, 0.0))
+
+    assert fits(counts, in_bins(scale))
+    assert not fits(counts, in_bins(1.05 * scale))
+
+
 @pytest.mark.parametrize("scale", [3, 1000, 1 << 30])
 def test_the_simulation_has_the_same_distribution_and_the_stated_variance(scale):
     one = DiscreteLaplace(scale)

@@ -21,6 +21,7 @@ from privateer_server.deadlines import Deadlines
 from privateer_server.opening import Opener
 from privateer_server.rounds import first_round, missed_round
 from privateer_server.settings import Settings
+from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import phased_spec, tables
@@ -124,6 +125,23 @@ async def test_people_who_come_after_the_end_are_counted_by_the_size_of_their_ow
         alone = body_of(first, sealed_reports(first, 1))
         answer = await api.client.post("/reports", content=alone, auth=lambda request: request)
         assert_problem(answer, 409, "round-closed")
+
+
+async def test_late_reports_do_not_have_old_publications_read_again(
+    serve: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's reports for a round that is long over would cost the single writer more than honest ones."""
+    async with serve() as api:
+        await create(api, "none")
+        first, facts = await opened(api)
+        await report(api, facts.batch)
+        late = body_of(first, sealed_reports(first, 1))
+        read: list[int] = []
+        honest = SqliteStore.publication
+        monkeypatch.setattr(SqliteStore, "publication", lambda *asked: (read.append(asked[2]), honest(*asked))[1])
+        for _ in range(5):
+            assert_problem(await api.client.post("/reports", content=late), 409, "round-closed")
+        assert read == [1]
 
 
 async def test_the_draw_is_the_same_for_all_phases_and_after_a_restart(serve: Serving) -> None:

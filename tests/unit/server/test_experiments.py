@@ -3,6 +3,7 @@
 import json
 import re
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -11,6 +12,8 @@ from privateer.certificate import read_certificate, recompute
 from privateer.result import decode_result
 from privateer.wire.publication import decode_publication
 from privateer_server import schedule
+from privateer_server.experiments import Experiments
+from privateer_server.store import TRANSIENT
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
@@ -105,6 +108,17 @@ async def test_bad_toml_is_refused(api: Api) -> None:
     assert_problem(await api.client.post("/experiments", content=b"[", headers=headers), 422, "spec-invalid")
 
 
+async def test_an_experiment_that_cannot_be_stored_is_there_once_it_can(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiments, "_created", Mock(side_effect=TRANSIENT[0]("the disk is full")))
+        problem = assert_problem(await api.create(SMALL), 503, "unavailable")
+    assert "disk" not in problem["detail"]
+    assert (await api.client.get("/experiments")).json() == {"experiments": []}
+    assert (await api.create(SMALL)).status_code == 201
+
+
 async def test_large_specs_are_refused(api: Api) -> None:
     response = await api.client.post("/experiments", content=b" " * 5_000_000, headers=ADMIN)
     assert_problem(response, 413, "too-large")
@@ -194,7 +208,7 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
     (row,) = rounds
     assert row | expected == row
-    assert row["figures"]["bins"] == 1
+    assert row["figures"] == {"bins": 1, "undecided": 1}
     assert row["mechanism"] == {"type": "signed-symbol", "epsilon": 1.0, "buckets": 1, "elsewhere": False}
 
 
@@ -232,6 +246,10 @@ async def test_openapi_describes_every_answer(api: Api) -> None:
             kinds = [kind for answer in good for kind in answer["content"].items()]
             assert kinds, (method, path)
             assert all(kind != "application/json" or content["schema"] for kind, content in kinds), (method, path)
+            refused = [answer for status, answer in route["responses"].items() if status[0] in "45"]
+            assert refused, (method, path)
+            assert {kind for answer in refused for kind in answer["content"]} == {"application/problem+json"}
+    assert set(document["paths"]["/batches"]["post"]["responses"]) == {"200", "202", "4XX", "5XX"}
     names = {ref.rsplit("/", 1)[1] for ref in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))}
     assert names <= set(document["components"]["schemas"])
     assert {"Record", "PublishedResult", "Problem", "UploadAnswer"} <= names

@@ -22,6 +22,14 @@ async def test_a_horizon_that_rounding_up_leaves_no_first_phase(api: Api) -> Non
     assert (await api.client.get("/experiments/test/privacy")).status_code == 200
 
 
+async def test_the_history_says_how_many_people_a_phase_asks(api: Api) -> None:
+    spec = tables({"asking.seconds": 60, "asking.reserve": 2.0}, "central")
+    assert (await api.client.post("/experiments", json=spec, headers=ADMIN)).status_code == 201
+    (row,) = (await api.client.get("/experiments/test/history")).json()["rounds"]
+    assert row["figures"]["asked"] == 2 * row["batch"]
+    assert row["figures"]["active"] == 30
+
+
 async def test_phases_too_large_for_a_batch_are_told_with_a_remedy_that_works(api: Api) -> None:
     spec = tomllib.loads((Path(__file__).parents[3] / "examples" / "dpe.toml").read_text())
     problem = assert_problem(await api.client.post("/experiments", json=spec, headers=ADMIN), 422, "spec-invalid")

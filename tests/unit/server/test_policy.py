@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from privateer.spec import parse_spec
+from privateer.algorithms import parse_spec
 from privateer.verification import Limits, verify
 from privateer.wire.publication import decode_publication, digest
 from privateer_server.rounds import read_policy

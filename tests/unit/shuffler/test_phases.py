@@ -49,7 +49,7 @@ async def test_the_messages_of_all_people_are_in_the_batch_once(new_store):
 
 @pytest.mark.parametrize("planted", [False, True])
 async def test_a_persons_messages_do_not_stay_together(new_store, planted):
-    """Neighbours of one person, of 200 people: 3 expected, more than 20 with chance 1e-11; in place they are 600."""
+    """Neighbours of one person of 200: 3 are expected, more than 20 with probability 1e-11; in place they are 600."""
     # The last of the free places every time: one place after another.
     planted_below = [lambda count: count - 1] if planted else []
     pool = Pool(new_store(200, messages=MESSAGES), *planted_below)

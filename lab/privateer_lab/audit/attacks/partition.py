@@ -14,7 +14,7 @@ from privateer.mechanisms.central_sums import CentralSums
 from privateer.questions import KeyedMeans
 from privateer.sampling.entropy import SecureNoise
 from privateer.spec import Privacy
-from privateer.trust import calibrate
+from privateer.terms import calibrate
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import Coins, batches, draw_coins, log_likelihood, model_of, releases

@@ -12,7 +12,7 @@ from privateer.coins import Layout
 from privateer.errors import SpecError
 from privateer.questions import KeyedMeans
 from privateer.result import Result
-from privateer.trust import calibrate, nobody_asked
+from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 
 S = TypeVar("S")

@@ -15,7 +15,7 @@ from privateer.errors import SpecError
 from privateer.questions import VectorSum
 from privateer.result import Estimate as Found
 from privateer.result import Result
-from privateer.trust import calibrate, nobody_asked
+from privateer.terms import calibrate, nobody_asked
 from privateer.vectors import Ball
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.phased.design import near_optimal_design, span_of

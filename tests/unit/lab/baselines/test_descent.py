@@ -119,7 +119,7 @@ def sums(kind: type[Descent], rounds: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_are_unbiased(kind):
-    """800 rounds of 40 people; a chance of 1e-6 to fail right code."""
+    """800 rounds of 40 people; a probability of 1e-6 to fail right code."""
     assert centred(*sums(kind, 800))
 
 

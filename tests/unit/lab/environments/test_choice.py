@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer.algorithms import parse_spec
 from privateer.algorithms.phased import PhasedSpec
 from privateer.errors import SpecError
-from privateer.spec import parse_spec
 from privateer.tables import read_tables
 from privateer_lab.environments import check_population, default_environment, environment_for
 from privateer_lab.environments.density import ShiftedDensity

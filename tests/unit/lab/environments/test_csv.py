@@ -223,6 +223,19 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
     assert SECRET not in str(refused.value)
 
 
+def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
+    """As in "50, \"cook, or baker\"": the same people as without blanks, and rows keep their numbers."""
+    monkeypatch.setattr(table, "_ROWS", 7)
+    rows = [f'{20 + i % 60},"cook, {i % 3}",{i % 40},"{"abc"[i % 3]}"\n' for i in range(50)]
+    plain = write(tmp_path, "age,job,hours,kind\n" + "".join(rows))
+    blanks = write(tmp_path, "age, job, hours, kind\n" + "".join(rows).replace(',"', ', "'), "blanks.csv")
+    assert (everybody(people(blanks), 100) == everybody(people(plain), 100)).all()
+    worse = write(tmp_path, Path(blanks).read_text() + f'50, "cook", 40, "{SECRET}"\n', "worse.csv")
+    with pytest.raises(SpecError, match=r"row 52, column 'kind' .* not one of the classes") as refused:
+        people(worse)
+    assert SECRET not in str(refused.value)
+
+
 def test_a_row_that_is_too_long_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "_BLOCK", 2**20)
     features = ",".join(f"note{i}" for i in range(20))

@@ -1,6 +1,6 @@
 """Densities: what is drawn has the masses that are stated, and points and weights integrate over boxes.
 
-Fixed seeds; each comparison had a chance of 1e-6 to fail a right implementation when its seed was picked.
+Fixed seeds; each comparison had a probability of 1e-6 to fail a right implementation when its seed was picked.
 """
 
 import itertools
@@ -54,7 +54,7 @@ def test_people_come_as_often_as_masses_say(name, features):
 
 
 def test_the_authors_sampler_is_caught():
-    """Planted: the distance to the power 1/(d (gamma + 1)), which at two features is the law of twice the gamma."""
+    """Planted: the distance to the power 1/(d (gamma + 1)), which at two features is the density of twice the gamma."""
     rng = np.random.default_rng(3)
     gamma = 0.2
     x = rng.random((200_000, 2)) - 0.5

@@ -11,7 +11,7 @@ LENGTH, WALKS = 4000, 2000
 
 
 def walks(probability):
-    """Sums of steps of variance 1: a step is not 0 with this chance, and its sign is fair."""
+    """Sums of steps of variance 1: a step is not 0 with this probability, and its sign is fair."""
     rng = np.random.default_rng(4)
     steps = rng.choice([-1.0, 1.0], (WALKS, LENGTH)) * (rng.random((WALKS, LENGTH)) < probability)
     return np.cumsum(steps, axis=1)

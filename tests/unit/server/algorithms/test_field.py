@@ -28,7 +28,7 @@ def drawn(smoothness, rng, arms, precision):
 
 
 def test_posteriors_are_those_of_normal_regression():
-    """Observations of single bins and of a union, by conditioning the joint normal law."""
+    """Observations of single bins and of a union, by conditioning the joint normal distribution."""
     smoothness = Smoothness(np.array([4, 6]), 2)
     lower, upper = grid()
     rng = np.random.default_rng(1)
