@@ -87,7 +87,7 @@ class Changes:
                 raise _over()
             if plan.hold == STOPPED and hold != STOPPED:
                 raise _over()
-            return self._timely(experiment, replace(plan, hold=hold, due=None), wish.seconds)
+            return self._timely(experiment, replace(plan, hold=hold), wish.seconds)
 
         return await self._carry_out(name, who, wish, change)
 
@@ -109,7 +109,8 @@ class Changes:
                 return None
             # A deadline that was published stays, and people were not asked meanwhile: others are asked anew.
             starts_anew = not current.round.batch or current.round.deadline > 0
-            plan = replace(current.plan, hold="", due=None)
+            due = current.plan.due if current.plan.spec else None  # another change may wait for it
+            plan = replace(current.plan, hold="", due=due)
             return self._timely(experiment, plan, 0.0 if starts_anew else None)
 
         return await self._carry_out(name, who, Wish("resume"), change)
@@ -143,15 +144,15 @@ class Changes:
             before = read_schedule(plan.spec).spec if plan.spec else experiment.spec
             after = respec(before)
             if after == before:
-                return None
+                # What waits already may be wanted sooner.
+                sooner = bool(plan.spec) and self._is_sooner(experiment, wish.seconds)
+                return self._timely(experiment, plan, wish.seconds) if sooner else None
             ended = experiment.is_over and not experiment.is_silent
             if ended and (needs_people or (revives and experiment.status != "finished")):
                 raise _over()
             schedule = Schedule(after)
             self._check(experiment, schedule, asks=revives and not plan.hold)
-            keeps = wish.seconds is None and plan.due is not None
-            wanted = replace(plan, spec=schedule.encoded)
-            return wanted if keeps else self._timely(experiment, wanted, wish.seconds)
+            return self._timely(experiment, replace(plan, spec=schedule.encoded), wish.seconds)
 
         return await self._carry_out(name, who, wish, change)
 
@@ -180,14 +181,19 @@ class Changes:
         calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people))
 
     def _timely(self, experiment: Experiment, plan: Plan, seconds: float | None) -> Plan:
-        """Return a plan that is due in so many seconds: at once where nobody can report."""
+        """Return a plan that is due in so many seconds at the latest: at once where nobody can report."""
         if not experiment.current.round.batch:
             seconds = 0.0
         if seconds is None:
-            return replace(plan, due=None, seconds=0.0)
-        return replace(plan, due=self._clock.now() + seconds, seconds=seconds)
+            return plan
+        due = self._clock.now() + seconds
+        return plan if plan.due is not None and plan.due <= due else replace(plan, due=due, seconds=seconds)
 
     async def _carry_out(self, name: str, who: str, wish: Wish, change: _Change) -> bool:
+        # Whoever asked may go away meanwhile: what is on disk and what is in memory must not part.
+        return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, wish, change)))
+
+    async def _carried_out(self, name: str, who: str, wish: Wish, change: _Change) -> bool:
         async with self._intake.alone():
             experiment = self._experiments.get(name)
             plan = await asyncio.to_thread(self._planned, experiment, change)
@@ -253,6 +259,9 @@ class Changes:
         Unavailable
             If the disk does not take it now; sent again, the request goes on.
         """
+        return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
+
+    async def _deleted(self, name: str, who: str) -> bool:
         async with self._intake.alone():
             is_there = not self._experiments.is_deleted(name)
             keys, version = list[bytes](), 0

@@ -120,14 +120,17 @@ class Rounds:
 
         Raises
         ------
-        NotFound
-            If the server has no such experiment.
+        NotFound, Deleted
+            If the server has no such experiment, or had one.
         Unavailable
             If the server does not answer.
         """
         if name not in self._followed:
             await self._ask(name)
-        return self._followed[name]
+        followed = self._followed[name]
+        if followed.deleted:
+            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
+        return followed
 
     async def current(self, header: Header) -> Followed:
         """Return the round to compare ``header`` with. Ask the server if the header names a newer version.
@@ -155,11 +158,7 @@ class Rounds:
             If a batch was delivered, and the pool for the next one is being made.
         SpecError
             If the round misses the operator's requirements.
-        Deleted
-            If the server has deleted the experiment.
         """
-        if followed.deleted:
-            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         check_header(header, followed.round, followed.digest, "shuffler")
         self._requirements.check(followed.round)
         if followed.over:
@@ -291,8 +290,9 @@ class Rounds:
             self._followed[name] = replace(self._followed[name], pool=None, over=True)
 
     def _is_past(self, round_: Round) -> bool:
-        """Whether a newer version of an experiment is followed."""
-        return self._followed[round_.experiment].round.version > round_.version
+        """Whether a newer version of an experiment is followed, or none any more."""
+        followed = self._followed[round_.experiment]
+        return followed.deleted or followed.round.version > round_.version
 
     async def _refill(self, pool: Pool) -> bool:
         """Make room for another batch of a version as soon as possible, or return False if a newer one is followed."""

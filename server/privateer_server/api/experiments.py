@@ -17,7 +17,7 @@ from privateer.serving.peer import peer
 from privateer.serving.public import IS_PUBLIC
 from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest
+from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
 from privateer_server.api import models, promises, views
 from privateer_server.api.admin import authorize
 from privateer_server.api.polls import Polls
@@ -80,8 +80,8 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
             experiment = experiments.get(name)  # it may have been deleted
         publication = experiment.current.publication
         response = await run_in_threadpool(_policy, publication, accept, if_none_match)
-        if experiment.is_silent:
-            response.headers[ASKS_HEADER] = ASKS_NOBODY
+        # It is always there, so that no cache keeps an earlier one with an answer that did not change.
+        response.headers[ASKS_HEADER] = ASKS_NOBODY if experiment.is_silent else ASKS_PUBLISHED
         return response
 
     @router.get("/{name}/policy/{version}", response_model=models.PublishedPolicy, responses=_POLICY)

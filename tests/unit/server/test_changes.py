@@ -37,7 +37,7 @@ async def record_holds(api: Api) -> dict[str, Any]:
 async def asks(api: Api, name: str = "test") -> bool:
     """Whether a device that comes now is asked."""
     answer = await api.client.get(f"/experiments/{name}/policy", headers=MSGPACK)
-    is_paused = answer.headers.get("privateer-asks") == "nobody"
+    is_paused = {"nobody": True, "published": False}[answer.headers["privateer-asks"]]
     return Participation(answer.content, name, EVERYTHING, is_paused=is_paused).asks
 
 
@@ -274,6 +274,65 @@ async def test_changes_add_up_and_wait_together(api: Api) -> None:
     await changed(api, "resume")
     assert await arms_played(api) == {"a", "b", "d"}
     assert [since for _, _, since in await lines(api)] == [1, 2, 2, 2, 2, 3]
+
+
+async def test_what_waits_may_be_hurried_and_is_never_put_off(api: Api) -> None:
+    await api.create(SMALL)
+    await changed(api, "retire-arm", {"arm": "b"})
+    assert not (await changed(api, "retire-arm", {"arm": "b"}))["changed"]
+    assert (await changed(api, "retire-arm", {"arm": "b", "seconds": 1000}))["changed"]
+    # Neither a later end nor a pause without one moves what is planned.
+    assert not (await changed(api, "retire-arm", {"arm": "b", "seconds": 2000}))["changed"]
+    await changed(api, "pause")
+    await changed(api, "resume")
+    await changed(api, "extend", {"horizon": 2000, "seconds": 5000})
+    assert (await api.facts())["version"] == 1
+    answer = await changed(api, "retire-arm", {"arm": "b", "seconds": 0})
+    assert (answer["version"], answer["waiting"]) == (2, [])
+    assert await arms_played(api) == {"a", "c"}
+    assert (await api.facts())["spec"]["experiment"]["horizon"] == 2000
+
+
+async def test_a_deadline_of_a_change_outlives_a_pause(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    clock = Hands()
+    async with serving(create_app(settings, clock)) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        await changed(api, "retire-arm", {"arm": "b", "seconds": 100})
+        await changed(api, "pause")
+        await changed(api, "resume")
+        clock.time += 100
+        await _reached(api, 2)
+        assert await arms_played(api) == {"a", "c"}
+
+
+async def test_phases_with_deadlines_do_not_fail_in_a_pause(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.deadlines._LATE_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.deadlines._LATE_LOOKS", 1)
+    clock = Hands()
+    timed_phases = phased_tables({**PHASED, "asking.seconds": 60, "asking.when_short": "fail"}, "local")
+    async with serving(create_app(settings, clock)) as client:
+        api = Api(client)
+        await client.post("/experiments", json=timed_phases, headers=ADMIN)
+        await report(api, 3)
+        await changed(api, "pause")
+        clock.time += 61
+        await _reached(api, 2)
+        facts = await api.facts()
+        assert facts | {"status": "paused", "batch": 0} == facts
+        await changed(api, "resume")
+        facts = await api.facts()
+        assert (facts["status"], facts["version"], facts["batch"] > 0) == ("open", 3, True)
+        # A pause within the deadline: others are asked anew, with all of the time.
+        clock.time += 30
+        await changed(api, "pause")
+        await changed(api, "resume")
+        round_ = decode_publication(await api.publication()).round
+        assert (round_.version, round_.deadline) == (4, int(clock.now()) + 60)
 
 
 async def test_a_replayed_change_changes_nothing(api: Api) -> None:
