@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import httpx
 
-from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer.spec import Spec
 from privateer.wire.problem import slug_of
 
@@ -92,6 +92,8 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
         return RemoteError(detail, field=field, remedy=remedy)
     if slug == NotFound.slug and problem.get("detail") == "no such experiment":
         return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
+    if slug == Deleted.slug:
+        return NotThere("the experiment was deleted", field="NAME", remedy="privateer log NAME says when")
     kind = NotThere if slug == NotFound.slug else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     return kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))

@@ -13,7 +13,7 @@ from privateer_client import AsyncClient, Ledger, Outcome
 from privateer_client.session import Session
 from tests.support.changes import change, changed, lines
 from tests.support.devices import EVERYTHING
-from tests.support.pair import Pair, pair
+from tests.support.pair import Losing, Pair, pair
 from tests.support.sealing import sealed_reports
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, assert_problem
 
@@ -192,6 +192,21 @@ async def test_a_shuffler_erases_what_it_held_for_a_deleted_experiment(folder: P
     async with pair(folder) as services:
         answer = await services.upload(first, sealed_reports(first, 1)[0])
         assert_problem(answer, 410, "deleted")
+
+
+async def test_a_shuffler_gives_up_a_full_batch_of_a_deleted_experiment(folder: Path) -> None:
+    way = Losing(lost=10**6)
+    async with pair(folder, way) as services:
+        first = await shuffled(services)
+        assert await services.uploads(first, sealed_reports(first, 100)) == 100
+        async with asyncio.timeout(20):
+            while not way.batches:
+                await asyncio.sleep(0.01)
+        await services.api.client.delete("/experiments/test", headers=ADMIN)
+        way.lost = 0
+        async with asyncio.timeout(20):
+            while held(folder):
+                await asyncio.sleep(0.01)
 
 
 async def test_what_is_learned_moves_on_with_a_clone(folder: Path) -> None:

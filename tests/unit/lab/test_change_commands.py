@@ -80,14 +80,14 @@ def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> N
     assert "life:" not in run(capsys, "list")[1]
     assert run(capsys, "show", "life") == (
         2,
-        "privateer: the experiment was deleted (nothing to do: it asks nobody any more)\n",
+        "privateer: NAME: the experiment was deleted (privateer log NAME says when)\n",
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("pause", "nobody"), "no such experiment"),
+        (("pause", "nobody"), "NAME: the server has no such experiment (privateer list)"),
         (("extend", "bad", "10"), "experiment.horizon: must be at least the 1000"),
         (("retire-arm", "bad", "z"), "arm: is not an arm of the experiment"),
         (("retire-arm", "bad", "b"), "arm: at least 2 arms must be left"),
