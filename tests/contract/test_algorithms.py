@@ -156,14 +156,6 @@ def test_nobody_is_asked_more_than_once(spec, played):
         )
 
 
-def test_rounds_leave_out_fewer_people_than_a_round_may_have(spec, played):
-    """Who comes is asked until the horizon; where people are drawn, phases end the experiment."""
-    if played[0].policy.draw is None:
-        left = spec.experiment.horizon + sum(one.people for one in spec.sources)
-        left -= sum(one.step.batch for one in played)
-        assert 0 <= left < (spec.privacy.min_batch if spec.privacy.trust.batched else 1) * len(spec.cohorts)
-
-
 def test_the_final_policy_asks_nobody(spec, played):
     step = learner_for(spec).next(played[-1].state, 99, 9)
     assert step.batch == step.policy.terms.batch == 0

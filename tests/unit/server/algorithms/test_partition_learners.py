@@ -39,3 +39,11 @@ def test_people_of_decided_bins_still_report(name):
     after = schedule.learner.learn(state, policy, mechanism.release(total, SeededNoise(2)))
     assert (after.active == only).all()
     assert after.heard == state.heard + 50
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_rounds_leave_out_fewer_people_than_a_round_may_have(name):
+    spec = SPECS[name]
+    left = spec.experiment.horizon + sum(one.people for one in spec.sources)
+    left -= sum(one.step.batch for one in rounds(spec))
+    assert 0 <= left < (spec.privacy.min_batch if spec.privacy.trust.batched else 1) * len(spec.cohorts)
