@@ -10,8 +10,8 @@ class Outcome(StrEnum):
     """What became of a report.
 
     ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
-    over, it is other people's turn, or other people were drawn. ``refused``: the endpoint did not take the report.
-    ``pending``: nobody has decided yet; the device keeps the sealed bytes and sends them again.
+    over or paused, it is other people's turn, or other people were drawn. ``refused``: the endpoint did not take the
+    report. ``pending``: nobody has decided yet; the device keeps the sealed bytes and sends them again.
     """
 
     ACCEPTED = "accepted"
@@ -28,6 +28,8 @@ class Answer(NamedTuple):
     body: bytes = b""
     retry_after: float = 0.0
     """Seconds after which the endpoint wants the next request; 0 if it did not say."""
+    asks: str = ""
+    """Whom the round asks, if the server says it beside a publication (`privateer.wire.publication.ASKS_HEADER`)."""
 
 
 class Verdict(NamedTuple):
@@ -43,7 +45,7 @@ _AGAIN: Final = frozenset({408, 425, 429})
 """Statuses from 400 to 499 that say nothing about the request itself."""
 _REFUSED: Final = frozenset({
     "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "unopenable", "out-of-range",
-    "wrong-endpoint", "too-large", "terms-refused", "spec-invalid",
+    "wrong-endpoint", "too-large", "deleted", "terms-refused", "spec-invalid",
 })  # fmt: skip
 
 

@@ -8,10 +8,11 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from privateer.errors import InputError, NotFound, TermsRefused, Unavailable
+from privateer.errors import Deleted, InputError, NotFound, TermsRefused, Unavailable
 from privateer.trust import TRUST
 from privateer.verification import Limits
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.publication import ASKS_NOBODY
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Answer, Outcome
 from privateer_client.delivery import Ask, Pace, Steps, deliver, deliver_once
@@ -53,7 +54,8 @@ class _Client(Generic[_Transport]):
         yield from deliver_once(self._waiting(), self._account, self._pace)
         url = f"{self._url}/experiments/{quote(name, safe='')}/policy"
         answer = yield Ask("GET", url, {"Accept": MEDIA_TYPE}, self._pace.timeout, most=_PUBLICATION_BYTES)
-        participation = Participation(_published(answer), name, self._limits, cohort)
+        is_paused = answer is not None and answer.asks == ASKS_NOBODY
+        participation = Participation(_published(answer), name, self._limits, cohort, is_paused=is_paused)
         endpoint = self._endpoint(participation)
         return Session(run, participation, self._account, f"{self._url}/{name}", endpoint, self._pace)
 
@@ -137,8 +139,8 @@ class Client(_Client[httpx.BaseTransport]):
         ------
         TermsRefused
             If the terms miss what the experiment or this device promises, or the experiment's draw of people changed.
-        NotFound, Unavailable
-            If there is no such experiment, or no answer.
+        NotFound, Deleted, Unavailable
+            If there is no such experiment, there was one, or there is no answer.
         """
         return self._exchange.run(self._joining(self._exchange.run, name, cohort))
 
@@ -210,6 +212,8 @@ def _published(answer: Answer | None) -> bytes:
         raise Unavailable("the server did not answer within time and size", remedy="try again later")
     if answer.status == httpx.codes.NOT_FOUND:
         raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
+    if answer.status == httpx.codes.GONE:
+        raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
     if not httpx.codes.is_success(answer.status):
         raise Unavailable("the server did not publish a policy", remedy="try again later")
     return answer.body

@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
+from privateer.wire.publication import ASKS_HEADER
 from privateer_client.answers import Answer
 from privateer_client.delivery import PROBLEM_BYTES, Ask, Pause, Steps
 
@@ -168,7 +169,8 @@ def _grow(body: bytearray, chunk: bytes, most: int) -> None:
 
 
 def _made(response: httpx.Response, body: bytearray) -> Answer:
-    return Answer(response.status_code, bytes(body), _seconds(response.headers.get("retry-after", "")))
+    wait, asks = _seconds(response.headers.get("retry-after", "")), response.headers.get(ASKS_HEADER, "")
+    return Answer(response.status_code, bytes(body), wait, asks)
 
 
 def _seconds(retry_after: str) -> float:

@@ -35,6 +35,8 @@ class Participation:
         What the device accepts.
     cohort
         The source that the person belongs to; empty for the experiment's own people.
+    is_paused
+        Whether the server said beside the publication that nobody is asked now.
 
     Attributes
     ----------
@@ -53,9 +55,9 @@ class Participation:
         If the experiment has no such cohort.
     """
 
-    def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "") -> None:
+    def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "", *, is_paused: bool = False) -> None:
         publication = decode_publication(body)
-        self.round, self.cohort = publication.round, cohort
+        self.round, self.cohort, self._is_paused = publication.round, cohort, is_paused
         self.spec = _spec(publication.spec)
         self.policy = _policy(publication.policy, self.spec)
         self.header = header_of(self.round, digest(body))
@@ -91,8 +93,8 @@ class Participation:
 
     @property
     def asks(self) -> bool:
-        """Whether the round takes reports of this person's cohort; False when the experiment is over."""
-        return self.round.batch > 0 and self.policy.cohort == self.cohort
+        """Whether the round takes reports of this person's cohort; False when the experiment is over or paused."""
+        return self.round.batch > 0 and self.policy.cohort == self.cohort and not self._is_paused
 
     @property
     def waits(self) -> bool:

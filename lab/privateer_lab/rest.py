@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import httpx
 
-from privateer.errors import NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer.spec import Spec
 from privateer.wire.problem import slug_of
 
@@ -39,9 +39,15 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     return answer
 
 
-def create(admin: str, spec: Spec, token: str | None) -> Any:
-    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do."""
+def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> Any:
+    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do.
+
+    ``start`` is the export that it begins with, if any.
+    """
     body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    if start is not None:
+        page, both = f"{admin}/experiments/{spec.name}/warm-start", {"spec": body, "start": start}
+        return ask("POST", page, field="--admin-url", json=both, headers=bearer(token))
     return ask("POST", f"{admin}/experiments", field="--admin-url", json=body, headers=bearer(token))
 
 
@@ -86,6 +92,8 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
         return RemoteError(detail, field=field, remedy=remedy)
     if slug == NotFound.slug and problem.get("detail") == "no such experiment":
         return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
+    if slug == Deleted.slug:
+        return NotThere("the experiment was deleted", field="NAME", remedy="privateer log NAME says when")
     kind = NotThere if slug == NotFound.slug else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     return kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))

@@ -201,6 +201,9 @@ class Accumulator:
         self._asked = True
         if self._current.is_due(now, self._received):
             self._closed = True
+        elif not self.taken and self._current.is_ended(now):
+            self._closed = self._current.tells(self._received)
+            self._given_up = not self._closed
         else:
             self._given_up = not self.taken and self._current.is_given_up(now)
         return Receipt()

@@ -17,12 +17,14 @@ from privateer.serving.process import Listener, Service, listen, prepare_process
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
+from privateer_server.api.changes import PRIVATE_PAGES, changes_router
 from privateer_server.api.claims import claims_router
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.models import Problem, describe_structs
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import answer_problems
+from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
 from privateer_server.intake import Intake
@@ -55,6 +57,9 @@ class Server:
 
 
 def _is_public(method: str, path: str) -> bool:
+    parts = path.split("/")
+    if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
+        return False
     if path == "/experiments" or path.startswith("/experiments/"):
         return method in {"GET", "HEAD"}
     return path in _PUBLIC_PAGES
@@ -97,6 +102,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
     control.include_router(experiments_router(experiments, data.store, settings.token_digest, budget))
+    changes = Changes(data, experiments, intake, settings, clock)
+    control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     describe_structs(control)
     return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)

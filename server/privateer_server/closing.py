@@ -30,7 +30,7 @@ class Closer:
         if entry is None:
             following = following_round if current.taken else missed_round
             entry = self.enter(following(current, self._keys.make, self._clock.now()), current)
-        opened = restore(current.schedule, entry.following, self._keys.find)
+        opened = restore(entry.following, self._keys.find, current.plan.carried_out, current.schedule)
         assert opened is not None, "its key was made for it"
         return timed(opened, self._clock), self.commit(current, entry)
 

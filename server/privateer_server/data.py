@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds import OpenRound
 from privateer_server.settings import Settings
 from privateer_server.store.journal import Journal
 from privateer_server.store.sqlite import SqliteStore
@@ -33,6 +34,11 @@ class Data:
             await asyncio.sleep(_CLEAN_SECONDS)
             await asyncio.to_thread(self.store.tidy)
             await asyncio.to_thread(self.keys.retry)
+
+    def journal_is_ahead(self, current: OpenRound) -> bool:
+        """Whether the journal has the round's end, so that nothing can be added to it or planned for it any more."""
+        entry = self.journal.last(current.round.experiment)
+        return bool(entry and entry.closed == current.digest)
 
     def close(self) -> None:
         """Let go of the files; nothing here is used again."""

@@ -5,7 +5,7 @@ import logging
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import Unavailable
+from privateer.errors import NotFound, Unavailable
 from privateer.serving.logs import trace
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
@@ -54,6 +54,8 @@ class Deadlines:
         current = experiment.current
         if current.is_unlearned or (not current.taken and current.is_due(now, current.received)):
             return True
+        if current.is_ended(now):
+            return True
         if current.taken or not current.is_given_up(now):
             self._late.pop(current.digest, None)
             return False
@@ -67,7 +69,7 @@ class Deadlines:
         name = experiment.current.round.experiment
         try:
             await self._intake.expire(name)
-        except Unavailable:
-            return  # the intake has logged why; the next look tries again
+        except (Unavailable, NotFound):
+            return  # the intake has logged why, and the next look tries again; or somebody has deleted the experiment
         except Exception as error:  # one experiment must not keep others from their deadlines
             _log.error("experiment %s: its round is over but not closed (%s)", name, trace(error))

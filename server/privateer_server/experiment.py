@@ -10,9 +10,9 @@ from typing import Any, Final, Literal
 from privateer.serving.logs import trace
 from privateer.spec import Spec
 from privateer_server.rounds import OpenRound
-from privateer_server.store import TRANSIENT, Change
+from privateer_server.store import PAUSED, STOPPED, TRANSIENT, Change
 
-Status = Literal["open", "finished", "failed"]
+Status = Literal["open", "paused", "stopped", "finished", "failed"]
 _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
 _log = logging.getLogger("privateer.server")
@@ -35,10 +35,12 @@ class Experiment:
         When the last claim was released, in seconds since 1970: claims that were signed before are void.
     retry_at
         When closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart.
+    created
+        What the experiment was created from.
     """
 
-    def __init__(self, current: OpenRound) -> None:
-        self.current = current
+    def __init__(self, current: OpenRound, created: Spec) -> None:
+        self.current, self.created = current, created
         self.report_ids: set[bytes] = set()
         self.accepted = 0
         self.refused: Counter[str] = Counter()
@@ -50,7 +52,7 @@ class Experiment:
 
     @property
     def spec(self) -> Spec:
-        """What the experiment was created from."""
+        """The spec of the current publication."""
         return self.current.spec
 
     @property
@@ -60,10 +62,22 @@ class Experiment:
 
     @property
     def status(self) -> Status:
-        """``open``; or over: ``finished``, or ``failed`` if a round came to no end."""
-        if self.current.round.batch:
-            return "open"
-        return "failed" if self.current.schedule.failed(self.current.step) else "finished"
+        """``open`` or ``paused``; or over: ``stopped``, ``finished``, or ``failed`` if a round came to no end."""
+        current = self.current
+        if not current.round.batch and current.schedule.failed(current.step):
+            return "failed"
+        held: dict[str, Status] = {PAUSED: "paused", STOPPED: "stopped"}
+        return held.get(current.plan.hold) or ("open" if current.round.batch else "finished")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is asked any more."""
+        return self.status not in ("open", "paused")
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nobody who comes now is asked, although the round is open for those who chose before."""
+        return bool(self.current.round.batch and self.current.plan.hold)
 
     def described(self, current: OpenRound) -> dict[str, Any]:
         """Describe what the learner knew when it made a round's policy; once for every version."""

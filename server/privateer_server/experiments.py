@@ -3,12 +3,16 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
+import msgspec
+
+from privateer.algorithms import parse_spec
 from privateer.clock import Clock
-from privateer.errors import Conflict, NotFound, SpecError, Unavailable, WrongEndpoint
+from privateer.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.serving.logs import trace
 from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
@@ -17,14 +21,31 @@ from privateer_server.data import Data, open_data
 from privateer_server.experiment import Experiment
 from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
-from privateer_server.rounds import OpenRound, beyond, first_round, read_schedule, restore, timed
-from privateer_server.schedule import Schedule
+from privateer_server.rounds import OpenRound, beyond, first_round, restore, timed
+from privateer_server.schedule import Schedule, Step
 from privateer_server.settings import Settings
-from privateer_server.store import TRANSIENT, ExperimentRecord
+from privateer_server.store import TRANSIENT, ExperimentRecord, LogLine
 
 _HEADER_BYTES: Final = 1024
 """More than the header of a batch takes."""
 _log = logging.getLogger("privateer.server")
+
+
+@dataclass(frozen=True)
+class Start:
+    """How an experiment comes into being.
+
+    Attributes
+    ----------
+    begun
+        Makes the state that it begins with; None: that before any report.
+    action, detail
+        What its log says.
+    """
+
+    begun: Callable[[Schedule], Any] | None = None
+    action: str = "create"
+    detail: str = ""
 
 
 class Experiments:
@@ -43,22 +64,24 @@ class Experiments:
         self._settings, self._clock = settings, clock
         self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
         self.closer = Closer(data, clock)
-        schedules = {stored.name: read_schedule(stored.spec) for stored in self._store.experiments()}
+        for name, line in self._journal.buried().items():
+            self._store.delete(name, line)
+        self._deleted = set(self._store.deleted())
         mender = Mender(data, self.closer, clock)
         for stored in self._store.experiments():
-            mender.mend(schedules[stored.name], stored)
-        self._by_name = {one.name: self._restored(schedules[one.name], one) for one in self._store.experiments()}
+            mender.mend(stored)
+        self._by_name = {one.name: self._restored(one) for one in self._store.experiments()}
         for name in self._journal.experiments():
-            if name not in schedules:
+            if name not in self._by_name:
                 _log.warning(
                     "experiment %s: published earlier, and not in this database; restore a backup that has it", name
                 )
-        self._keys.keep([key for experiment in self for key in self._keys_of(experiment)])
+        self._keys.keep([key for experiment in self for key in self.keys_of(experiment)])
 
     def __iter__(self) -> Iterator[Experiment]:
         return iter(list(self._by_name.values()))
 
-    def _keys_of(self, experiment: Experiment) -> list[bytes]:
+    def keys_of(self, experiment: Experiment) -> list[bytes]:
         """Return the public keys of the open round, and of the next one if it is on record already."""
         entry = self._journal.last(experiment.name)
         following = [decode_publication(entry.following.publication).round.public_key] if entry else []
@@ -70,8 +93,10 @@ class Experiments:
         Raises
         ------
         NotFound
-            If there is no such experiment.
+            If there is no such experiment, or it was deleted.
         """
+        if name in self._deleted:
+            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         try:
             return self._by_name[name]
         except KeyError:
@@ -82,26 +107,51 @@ class Experiments:
         for experiment in self:
             experiment.end_waits()
 
-    async def create(self, spec: Spec) -> tuple[Experiment, bool]:
+    def forget(self, name: str) -> None:
+        """Let an experiment that is deleted go, and never take its name again."""
+        self._deleted.add(name)
+        if experiment := self._by_name.pop(name, None):
+            experiment.end_waits()
+
+    def is_deleted(self, name: str) -> bool:
+        """Whether there was an experiment of that name that is deleted."""
+        return name in self._deleted
+
+    async def create(
+        self, spec: Spec, who: str, start: Start | None = None, is_known: Callable[[Experiment], bool] | None = None
+    ) -> tuple[Experiment, bool]:
         """Return the experiment of a spec, and whether it is new.
+
+        Parameters
+        ----------
+        who
+            Whose request it is, for the log.
+        start
+            What it begins with, if another experiment has learned that.
+        is_known
+            Whether an experiment of that name is the one that is wanted; by default one of the same spec is.
 
         Raises
         ------
         SpecError
             If this server cannot run the experiment or keep its promise.
         Conflict
-            If the name is taken by an experiment with another spec.
+            If the name is taken by another experiment, or was.
         Unavailable
             If the server cannot write.
         """
         async with self._creating:
+            if self.is_deleted(spec.name):
+                detail = "the name was that of an experiment that is deleted"
+                raise Conflict(detail, field="experiment.name", remedy="choose another")
             if known := self._by_name.get(spec.name):
-                if known.spec != spec:
+                if not (is_known(known) if is_known else known.created == spec):
                     raise Conflict("the name is taken by another experiment", field="experiment.name", remedy="rename")
                 return known, False
             _check_calibration(spec)
             try:
-                self._by_name[spec.name] = Experiment(await asyncio.to_thread(self._created, spec))
+                first = await asyncio.to_thread(self._created, spec, who, start or Start())
+                self._by_name[spec.name] = Experiment(first, spec)
             except TRANSIENT:
                 raise Unavailable("the server cannot store experiments now", remedy="try again later") from None
         return self._by_name[spec.name], True
@@ -155,25 +205,29 @@ class Experiments:
         await asyncio.to_thread(self._store.claim, experiment.name, shuffler)
         experiment.shuffler = shuffler
 
-    def _created(self, spec: Spec) -> OpenRound:
+    def _created(self, spec: Spec, who: str, start: Start) -> OpenRound:
         """Publish the first round, above the versions of an experiment that had the name and is lost."""
         earlier = self._journal.last(spec.name)
         version = beyond(earlier.following.version) if earlier else 1
         public_key = self._keys.make()
         try:
-            first = first_round(spec, public_key, self._clock.now(), version)
-            _check_sizes(first, self._settings)
+            first = first_round(spec, public_key, self._clock.now(), version, start.begun)
+            if not first.round.batch:
+                detail = "what was learned before leaves nobody to ask"
+                raise SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")
+            check_sizes(first.schedule, first.step, self._settings)
             entry = self.closer.enter(first)
-            self._store.create(spec.name, spec.model_dump_json().encode(), entry.following)
+            line = LogLine(self._clock.now(), start.action, start.detail, who, version, version)
+            self._store.create(spec.name, first.schedule.encoded, entry.following, line)
         except BaseException:
             self._keys.destroy(public_key)
             raise
         return timed(first, self._clock)
 
-    def _restored(self, schedule: Schedule, stored: ExperimentRecord) -> Experiment:
-        current = restore(schedule, stored.current, self._keys.find)
+    def _restored(self, stored: ExperimentRecord) -> Experiment:
+        current = restore(stored.current, self._keys.find, stored.plan)
         assert current is not None, "mended"
-        experiment = Experiment(timed(current, self._clock))
+        experiment = Experiment(timed(current, self._clock), parse_spec(msgspec.json.decode(stored.spec)))
         experiment.accepted, experiment.refused = stored.accepted, Counter(stored.refused)
         experiment.report_ids = set(stored.report_ids)
         experiment.shuffler = stored.shuffler
@@ -198,12 +252,12 @@ def _check_calibration(spec: Spec) -> None:
         )
 
 
-def _check_sizes(first: OpenRound, settings: Settings) -> None:
+def check_sizes(schedule: Schedule, first: Step, settings: Settings) -> None:
     """Refuse an experiment that would come to a report or a batch that no request may carry, and stand still."""
-    learner = first.schedule.learner
+    learner, is_shuffled = schedule.learner, schedule.spec.privacy.trust.shuffled
     report_max, batch_max = settings.report_bytes_max, settings.batch_bytes_max
     field, others = learner.growth
-    for people, messages, size in learner.bulk(first.step):
+    for people, messages, size in learner.bulk(first):
         report = messages * (SEALED_SIZE + size)
         if report > report_max - _HEADER_BYTES:
             raise SpecError(
@@ -211,7 +265,7 @@ def _check_sizes(first: OpenRound, settings: Settings) -> None:
                 field="privacy.epsilon",
                 remedy="raise it, or have more people share the noise of a round",
             )
-        if first.shuffled and people * report > batch_max - _HEADER_BYTES:
+        if is_shuffled and people * report > batch_max - _HEADER_BYTES:
             raise SpecError(
                 f"rounds of {people} reports of {report} bytes exceed the {batch_max} that this server takes at once",
                 field=field,

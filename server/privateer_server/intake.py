@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import BatchRefused, Conflict, PrivateerError, Unavailable
+from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.wire.envelope import Envelope
@@ -59,7 +59,7 @@ class Intake:
         self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         # Whoever sends reports for rounds long over shall not have their publications read again and again.
         self._report_size = lru_cache(maxsize=_SIZES_MAX)(self._read_report_size)
-        self._called = asyncio.Event()
+        self._called, self._writing = asyncio.Event(), asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -77,6 +77,10 @@ class Intake:
         self._called.set()
         if self._writer:
             await self._writer
+
+    def alone(self) -> asyncio.Lock:
+        """Return what to hold while nothing may be counted and no round may close."""
+        return self._writing
 
     async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Receipt:
         """Have reports from devices counted; return when what was accepted is durable.
@@ -166,15 +170,16 @@ class Intake:
 
     async def _count(self, group: list[_Request]) -> None:
         answers: list[_Answer]
-        try:
-            answers, rounds = await asyncio.to_thread(self._process, group)
-        except Exception as error:  # nothing of the group is durable: its senders shall try again
-            self._note(error)
-            refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
-            answers, rounds = [refusal] * len(group), []
-        for experiment, current, change in rounds:
-            self._metrics.follow(change, change.received - experiment.current.received)
-            experiment.advance(current, change)
+        async with self._writing:
+            try:
+                answers, rounds = await asyncio.to_thread(self._process, group)
+            except Exception as error:  # nothing of the group is durable: its senders shall try again
+                self._note(error)
+                refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
+                answers, rounds = [refusal] * len(group), []
+            for experiment, current, change in rounds:
+                self._metrics.follow(change, change.received - experiment.current.received)
+                experiment.advance(current, change)
         for request, answer in zip(group, answers, strict=True):
             _resolve(request.answer, answer)
 
@@ -192,9 +197,13 @@ class Intake:
         accumulators: dict[str, Accumulator] = {}
         answers: list[_Answer] = []
         for request in group:
-            if request.experiment not in accumulators:
-                accumulators[request.experiment] = self._accumulator(self._experiments.get(request.experiment))
-            answers.append(_taken(accumulators[request.experiment], request))
+            try:
+                if request.experiment not in accumulators:
+                    accumulators[request.experiment] = self._accumulator(self._experiments.get(request.experiment))
+            except NotFound as error:  # deleted since the request came
+                answers.append(error)
+            else:
+                answers.append(_taken(accumulators[request.experiment], request))
         rounds = [(self._experiments.get(name), *accumulator.close()) for name, accumulator in accumulators.items()]
         self._store.commit([change for _, _, change in rounds])
         if self._is_failing:

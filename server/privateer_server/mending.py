@@ -5,8 +5,7 @@ import logging
 from privateer.clock import Clock
 from privateer_server.closing import Closer
 from privateer_server.data import Data
-from privateer_server.rounds import beyond, missed_round, restore, restore_lost
-from privateer_server.schedule import Schedule
+from privateer_server.rounds import OpenRound, beyond, missed_round, restore, restore_lost
 from privateer_server.store import ExperimentRecord, RoundRecord
 from privateer_server.store.journal import Entry
 
@@ -25,18 +24,20 @@ class Mender:
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
         self._journal, self._keys, self._closer, self._clock = data.journal, data.keys, closer, clock
 
-    def mend(self, schedule: Schedule, stored: ExperimentRecord) -> None:
+    def mend(self, stored: ExperimentRecord) -> None:
         """See that the experiment's last round is open for good reason, or over."""
-        last, entry = stored.current, self._journal.last(stored.name)
+        last, plan, entry = stored.current, stored.plan, self._journal.last(stored.name)
         reason = self._reason(last, entry)
         if entry and entry.closed == last.digest:
-            self._closer.commit(restore_lost(schedule, last), entry)
-            last = entry.following
-        if not reason and last.batch and not restore(schedule, last, self._keys.find):
+            self._closer.commit(restore_lost(last), entry)
+            last, plan = entry.following, plan.carried_out
+        if not reason and last.batch and not restore(last, self._keys.find):
             reason = "its key or its sums are lost"
-        if last.batch and reason:
+        # Where nobody is asked now, rounds may follow that were published before.
+        ahead = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
+        if reason and (last.batch or ahead):
             _log.warning("experiment %s: round %d is given up, because %s", stored.name, last.version, reason)
-            self._give_up(schedule, last, entry)
+            self._give_up(restore_lost(last, plan), entry)
 
     def _reason(self, last: RoundRecord, entry: Entry | None) -> str:
         """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
@@ -47,8 +48,7 @@ class Mender:
         is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
         return "" if is_current or is_closing else "an earlier copy of the database was put back"
 
-    def _give_up(self, schedule: Schedule, last: RoundRecord, entry: Entry | None) -> None:
-        lost = restore_lost(schedule, last)
-        version = beyond(max(last.version, entry.following.version if entry else 0))
+    def _give_up(self, lost: OpenRound, entry: Entry | None) -> None:
+        version = beyond(max(lost.round.version, entry.following.version if entry else 0))
         following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
         self._closer.commit(lost, self._closer.enter(following, lost))

@@ -43,6 +43,7 @@ class Metrics:
 
     def text(self, versions: Mapping[str, int]) -> bytes:
         """Return all metrics in Prometheus' text format, with the current version of each experiment."""
+        self._version.clear()  # deleted experiments have none
         for experiment, version in versions.items():
             self._version.labels(experiment).set(version)
         return generate_latest(self._registry)

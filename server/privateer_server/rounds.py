@@ -20,7 +20,7 @@ from privateer.spec import Spec
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Schedule, Step
-from privateer_server.store import RoundRecord
+from privateer_server.store import NO_PLAN, Plan, RoundRecord
 
 CLOCKS_APART: Final = 60
 """Seconds by which a shuffler's clock may differ."""
@@ -67,6 +67,10 @@ class OpenRound:
         Whether the round takes no more reports.
     due
         When the deadline is, in the seconds of the process's monotonic clock: setting the clock moves no deadline.
+    plan
+        What the operator wants from the next publication on.
+    until
+        When the round ends because of that at the latest, by the same clock.
     """
 
     schedule: Schedule
@@ -78,10 +82,12 @@ class OpenRound:
     received: int = 0
     taken: bool = False
     due: float = math.inf
+    plan: Plan = NO_PLAN
+    until: float = math.inf
 
     @property
     def spec(self) -> Spec:
-        """What the experiment was created from."""
+        """The experiment's spec while this round is open."""
         return self.schedule.spec
 
     @property
@@ -115,14 +121,26 @@ class OpenRound:
             return False
         return now >= self.due - self.step.seconds + self.spec.patience + (GRACE if self.shuffled else 0)
 
+    def is_ended(self, now: float) -> bool:
+        """Whether the operator wants the next publication now, however full the round is."""
+        return self.until <= now
+
+    def tells(self, people: int) -> bool:
+        """Whether a round that the operator ends is learned from with so many people."""
+        # Where people are drawn, others can be asked the same: better than to learn from a few.
+        least = self.round.fewest if self.schedule.learner.repeats else 0
+        return people >= max(self.enough, least)
+
     @property
     def is_unlearned(self) -> bool:
         """Whether its reports are in and the next round is not published, because something went wrong in between."""
         return self.taken and self.round.batch > 0
 
 
-def first_round(spec: Spec, public_key: bytes, now: float = 0.0, version: int = 1) -> OpenRound:
-    """Open a new experiment at a time in seconds since 1970.
+def first_round(
+    spec: Spec, public_key: bytes, now: float = 0.0, version: int = 1, begun: Callable[[Schedule], Any] | None = None
+) -> OpenRound:
+    """Open a new experiment at a time in seconds since 1970; ``begun`` makes the state to begin with, if it has one.
 
     Raises
     ------
@@ -130,7 +148,8 @@ def first_round(spec: Spec, public_key: bytes, now: float = 0.0, version: int = 
         If no report of the round's batch can keep the promise.
     """
     schedule = Schedule(spec)
-    return _published(schedule, schedule.open(secrets.randbits(63), version), lambda: public_key, now)
+    step = schedule.open(secrets.randbits(63), version, begun(schedule) if begun else None)
+    return _published(schedule, step, lambda: public_key, now)
 
 
 def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0) -> OpenRound:
@@ -142,7 +161,7 @@ def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float 
     if closed.received < closed.enough:
         return missed_round(closed, new_key, now, again=True)
     release = closed.mechanism.release(closed.total, SecureNoise())
-    return _published(closed.schedule, closed.schedule.close(closed.step, release, secrets.randbits(63)), new_key, now)
+    return _following(closed, closed.schedule.learned(closed.step, release), new_key, now)
 
 
 def missed_round(
@@ -150,10 +169,23 @@ def missed_round(
 ) -> OpenRound:
     """Publish the round after one of which nothing is released, by default with the next version.
 
-    ``again``: other people are asked the same.
+    ``again``: other people are asked the same, as they are where the operator ended the round.
     """
-    step = closed.schedule.miss(closed.step, secrets.randbits(63), version, again=again)
-    return _published(closed.schedule, step, new_key, now)
+    again = again or closed.plan != NO_PLAN
+    return _following(closed, closed.schedule.missed(closed.step, again=again), new_key, now, version)
+
+
+def _following(
+    closed: OpenRound, state: Any, new_key: Callable[[], bytes], now: float, version: int | None = None
+) -> OpenRound:
+    """Publish the round that a state leads to, as the operator planned it."""
+    schedule, plan = closed.schedule, closed.plan
+    if plan.spec:
+        schedule = read_schedule(plan.spec)
+        state = schedule.learner.changed(state, closed.spec)
+    after = closed.round.version + 1 if version is None else version
+    step = schedule.follow(state, after, secrets.randbits(63), asks=not plan.hold)
+    return _published(schedule, step, new_key, now)
 
 
 def beyond(version: int) -> int:
@@ -176,7 +208,7 @@ def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now
     )
     result = schedule.result(step)
     encoded = encode_result(result) if result else b""
-    body = encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy), encoded))
+    body = encode_publication(Publication(facts, schedule.encoded, encode(policy), encoded))
     return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty())
 
 
@@ -213,16 +245,25 @@ def read_policy(spec: Spec, publication: Publication) -> Policy:
 
 
 def read_schedule(stored: bytes) -> Schedule:
-    """Make the schedule of a stored experiment from its spec."""
+    """Make a schedule from the spec of a publication or a plan."""
     return Schedule(parse_spec(msgspec.json.decode(stored)))
 
 
-def restore(schedule: Schedule, stored: RoundRecord, find: Callable[[bytes], Opener | None]) -> OpenRound | None:
+def restore(
+    stored: RoundRecord, find: Callable[[bytes], Opener | None], plan: Plan = NO_PLAN, known: Schedule | None = None
+) -> OpenRound | None:
     """Return the round that a record was made of; None if it takes reports and its key or its sums are lost.
 
-    ``find`` has the opener of a public key, if there still is one.
+    Parameters
+    ----------
+    find
+        Returns the opener of a public key, if there still is one.
+    plan
+        What the operator wants from the next publication on.
+    known
+        A schedule of the experiment, which serves as long as the spec stays the same.
     """
-    blank = restore_lost(schedule, stored)
+    blank = restore_lost(stored, plan, known)
     if not blank.round.batch:
         return blank
     opener = find(blank.round.public_key)
@@ -233,20 +274,23 @@ def restore(schedule: Schedule, stored: RoundRecord, find: Callable[[bytes], Ope
     return replace(blank, total=sums, taken=stored.taken)
 
 
-def restore_lost(schedule: Schedule, stored: RoundRecord) -> OpenRound:
+def restore_lost(stored: RoundRecord, plan: Plan = NO_PLAN, known: Schedule | None = None) -> OpenRound:
     """Return a round without its sums, which are lost or must not be used, so that it can be given up."""
     publication = decode_publication(stored.publication)
+    schedule = known if known and known.encoded == publication.spec else read_schedule(publication.spec)
     policy, facts = read_policy(schedule.spec, publication), publication.round
     state = decode(stored.state, schedule.learner.state_type)
     seconds = schedule.spec.round_seconds if facts.deadline else 0
     step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
     total = policy.terms.mechanism.empty()
-    return OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received)
+    return OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received, plan=plan)
 
 
 def timed(current: OpenRound, clock: Clock) -> OpenRound:
     """Return the round with its deadline in this process's time, at most as far away as when the round opened."""
-    if not current.round.deadline:
-        return current
-    left = min(current.round.deadline - clock.now(), current.step.seconds)
-    return replace(current, due=clock.monotonic() + left)
+    due = until = math.inf
+    if current.round.deadline:
+        due = clock.monotonic() + min(current.round.deadline - clock.now(), current.step.seconds)
+    if current.plan.due is not None:
+        until = clock.monotonic() + min(current.plan.due - clock.now(), current.plan.seconds)
+    return replace(current, due=due, until=until)

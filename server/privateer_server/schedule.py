@@ -1,5 +1,6 @@
 """The one round loop: server, simulator, audit and tests open, close, miss and finish rounds by it. It does no I/O."""
 
+from functools import cached_property
 from typing import Any
 
 from privateer.result import Result
@@ -30,30 +31,47 @@ class Schedule:
         self.spec = spec
         self.learner: Learner = learner_for(spec)
 
-    def open(self, seed: int, version: int = 1) -> Step:
+    @cached_property
+    def encoded(self) -> bytes:
+        """The spec as publications carry it."""
+        return self.spec.model_dump_json().encode()
+
+    def open(self, seed: int, version: int = 1, begun: Any = None) -> Step:
         """Open the first round.
 
         Parameters
         ----------
         seed
             Public, 63 bits.
+        begun
+            The state to begin with, if it is not that before any report.
 
         Raises
         ------
         SpecError
             If no reports of the round's people keep the promise, or nobody would be asked.
         """
-        return self.learner.next(self.learner.start(seed), version, seed)
+        return self.learner.next(self.learner.start(seed) if begun is None else begun, version, seed)
 
     def close(self, step: Step, release: Any, seed: int, version: int | None = None) -> Step:
         """Learn from a round's release, and open the next one; by default it has the next version."""
-        state = self.learner.learn(step.state, step.policy, release)
-        return self.learner.next(state, self._after(step, version), seed)
+        return self.follow(self.learned(step, release), self._after(step, version), seed)
 
     def miss(self, step: Step, seed: int, version: int | None = None, *, again: bool) -> Step:
         """Open the round after one of which nothing is released; ``again``: it asks other people the same."""
-        state = self.learner.miss(step.state, step.policy, again=again)
-        return self.learner.next(state, self._after(step, version), seed)
+        return self.follow(self.missed(step, again=again), self._after(step, version), seed)
+
+    def learned(self, step: Step, release: Any) -> Any:
+        """Return the state after a round's release."""
+        return self.learner.learn(step.state, step.policy, release)
+
+    def missed(self, step: Step, *, again: bool) -> Any:
+        """Return the state after a round of which nothing is released; ``again``: other people are asked the same."""
+        return self.learner.miss(step.state, step.policy, again=again)
+
+    def follow(self, state: Any, version: int, seed: int, *, asks: bool = True) -> Step:
+        """Open the round that a state leads to, or publish the best policy and ask nobody."""
+        return (self.learner.next if asks else self.learner.last)(state, version, seed)
 
     def _after(self, step: Step, version: int | None) -> int:
         return step.policy.version + 1 if version is None else version

@@ -149,8 +149,14 @@ class NotFound(PrivateerError):
     slug, title, status = "not-found", "Not found", 404
 
 
+class Deleted(NotFound):
+    """The experiment was deleted, and its name is never used again."""
+
+    slug, title, status = "deleted", "Deleted", 410
+
+
 class Conflict(PrivateerError):
-    """The name is taken by another experiment, or the experiment by another shuffler."""
+    """The name is taken by another experiment, the experiment by another shuffler, or its state forbids the change."""
 
     slug, title, status = "conflict", "Conflict", 409
 

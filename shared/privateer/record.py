@@ -96,6 +96,8 @@ class Record(Promise, frozen=True, forbid_unknown_fields=True, kw_only=True):
         The spec's section of that name, without model, epsilon and delta.
     least_share
         The least share of a round's people with whom it may close.
+    silent
+        Versions that asked nobody, such as those of a pause: they have no rounds.
     """
 
     format: Literal["privateer/record/2"]
@@ -106,6 +108,7 @@ class Record(Promise, frozen=True, forbid_unknown_fields=True, kw_only=True):
     privacy: dict[str, Any]
     least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
     sources: tuple[Source, ...] = ()
+    silent: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
 
 
 def planned_of(terms: Terms) -> Planned:
@@ -144,8 +147,18 @@ def terms_of(row: Planned, spec: type[Spec], privacy: Privacy) -> Terms:
     return Terms(*promise, row.batch, row.honest, mechanism)
 
 
-def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]]) -> Record:
-    """Return the record of an experiment, from the rounds of each cohort in the order of their versions."""
+def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:
+    """Return the record of an experiment.
+
+    Parameters
+    ----------
+    spec
+        The last one: what changes while an experiment runs is nothing that a record or a promise depends on.
+    rounds
+        The rounds of each cohort in the order of their versions.
+    silent
+        Versions that asked nobody, in order.
+    """
     sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
     return Record(
         format=FORMAT,
@@ -156,6 +169,7 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]]) -> Record:
         privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)),
         least_share=spec.least_share,
         sources=tuple(Source(name=cohort, **_promise(spec, cohort, rounds.get(cohort, ()))) for cohort in sources),
+        silent=tuple(silent),
         **_promise(spec, "", rounds.get("", ())),
     )
 

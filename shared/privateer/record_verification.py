@@ -38,7 +38,8 @@ def read_certificates(value: Any) -> dict[str, Certificate]:
     record = _read_record(value)
     promises: dict[str, Promise] = {"": record} | {source.name: source for source in record.sources}
     _check(len(promises) == 1 + len(record.sources), "names must be distinct", "sources")
-    _check_versions([[row.version for row in promise.rounds] for promise in promises.values()])
+    asked = [[row.version for row in promise.rounds] for promise in promises.values()]
+    _check_versions([*asked, list(record.silent)])
     for cohort, promise in promises.items():
         _Cohort(record, f"sources.{cohort}." if cohort else "", promise).check()
     return {cohort: promise.certificate for cohort, promise in promises.items()}

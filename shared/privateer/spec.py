@@ -299,6 +299,8 @@ class ArmsTable(ExperimentTable):
         Reports in the first round.
     round_growth
         A later round has at least this share of the people seen so far.
+    retired
+        Those of ``arms`` that nobody gets any more. Their names stay, so that no later arm can be taken for them.
     """
 
     arms: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(
@@ -306,11 +308,16 @@ class ArmsTable(ExperimentTable):
     )
     round_size: int = Field(default=1000, ge=1, le=1_000_000)
     round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    retired: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         if len(set(self.arms)) != len(self.arms):
             raise ValueError("arms: names must be distinct")
+        if len(set(self.retired)) != len(self.retired) or not set(self.retired) <= set(self.arms):
+            raise ValueError("retired: must be distinct names of arms")
+        if len(self.arms) - len(self.retired) < ARMS_MIN:
+            raise ValueError(f"retired: at least {ARMS_MIN} arms must be left")
         return self
 
 
@@ -363,6 +370,11 @@ class ArmsSpec(Spec):
     def arm_count(self) -> int:
         """Number of arms."""
         return len(self.experiment.arms)
+
+    @property
+    def playable(self) -> tuple[bool, ...]:
+        """Whether people may get each arm: those that are retired stay in their places, and nobody does."""
+        return tuple(arm not in self.experiment.retired for arm in self.experiment.arms)
 
     def turn(self, cohort: str, seen: int) -> Turn:
         """Return the round to come when ``seen`` reports of the cohort whose turn it was have opened.

@@ -11,7 +11,8 @@ from privateer.terms import Terms
 from privateer.trust import honest_people
 from privateer.wire.publication import Round
 
-_BATCH_MAX: Final = 100_000_000
+BATCH_MAX: Final = 100_000_000
+"""The most people of a shuffled batch that devices take part in."""
 _WORK_MAX: Final = {"messages": 1 << 17, "directions": 1024, "seed": (1 << 64) - 1}
 """What a mechanism may ask of a device, where it has such a size."""
 _REMEDY: Final = "do not take part"
@@ -116,8 +117,8 @@ def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> Non
         share, fewest = privacy.honest_fraction, facts.fewest
         counts = f"the promise counts on {share:g} of a batch, this device on {limits.honest_fraction:g}"
         _check(share <= limits.honest_fraction, counts, "honest_fraction")
-        sizes = f"a batch may have {fewest} reports, this device takes {limits.min_batch} to {_BATCH_MAX}"
-        _check(limits.min_batch <= fewest <= _BATCH_MAX, sizes, "batch")
+        sizes = f"a batch may have {fewest} reports, this device takes {limits.min_batch} to {BATCH_MAX}"
+        _check(limits.min_batch <= fewest <= BATCH_MAX, sizes, "batch")
 
 
 def _check_promise(terms: Terms, privacy: Privacy) -> None:

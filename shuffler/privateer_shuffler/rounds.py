@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
+from privateer.errors import Deleted, Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
 from privateer.serving.background import Background
 from privateer.serving.database import damaged
 from privateer.wire.envelope import Header, check_header
@@ -41,12 +41,15 @@ class Followed:
         is over, the round misses the operator's requirements, or the next pool is being made.
     over
         Whether the server wants no further batch for the version.
+    deleted
+        Whether the server has deleted the experiment.
     """
 
     round: Round
     digest: bytes
     pool: Pool | None
     over: bool = False
+    deleted: bool = False
 
 
 class Rounds:
@@ -117,14 +120,17 @@ class Rounds:
 
         Raises
         ------
-        NotFound
-            If the server has no such experiment.
+        NotFound, Deleted
+            If the server has no such experiment, or had one.
         Unavailable
             If the server does not answer.
         """
         if name not in self._followed:
             await self._ask(name)
-        return self._followed[name]
+        followed = self._followed[name]
+        if followed.deleted:
+            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
+        return followed
 
     async def current(self, header: Header) -> Followed:
         """Return the round to compare ``header`` with. Ask the server if the header names a newer version.
@@ -173,10 +179,25 @@ class Rounds:
 
     async def _fetch(self, name: str, wait: int = 0) -> None:
         known = self._followed.get(name)
-        body = await self._upstream.publication(name, known.digest if known else None, wait)
+        try:
+            body = await self._upstream.publication(name, known.digest if known else None, wait)
+        except Deleted:
+            await self._end(name)
+            raise
         if body is not None:
             await self._take(name, body)
             self._watch(name)
+
+    async def _end(self, name: str) -> None:
+        """Drop what is held for an experiment that the server has deleted, and take no more."""
+        async with self._taking:
+            known = self._followed.get(name)
+            if known is None or known.deleted:
+                return
+            self._followed[name] = replace(known, pool=None, over=True, deleted=True)
+            # A full pool is on its way; the server answers that it is over.
+            if known.pool is not None and not known.pool.full:
+                self._drop(known.pool)
 
     def _watch(self, name: str) -> None:
         """Follow an experiment that takes reports. One that was over may take them again at a restored server."""
@@ -186,11 +207,13 @@ class Rounds:
 
     async def _follow(self, name: str) -> None:
         is_logged = False
-        while self._followed[name].round.batch:
+        while self._followed[name].round.batch and not self._followed[name].deleted:
             try:
                 await self._fetch(name, _POLL_SECONDS)
                 is_logged = False
                 await asyncio.sleep(_BREATH_SECONDS)
+            except Deleted:
+                _log.warning("%s was deleted; what was held for it is erased", name)
             except PrivateerError as error:
                 if not is_logged:
                     _log.warning("cannot follow %s, and tries again: %s", name, error.detail)
@@ -267,8 +290,9 @@ class Rounds:
             self._followed[name] = replace(self._followed[name], pool=None, over=True)
 
     def _is_past(self, round_: Round) -> bool:
-        """Whether a newer version of an experiment is followed."""
-        return self._followed[round_.experiment].round.version > round_.version
+        """Whether a newer version of an experiment is followed, or none any more."""
+        followed = self._followed[round_.experiment]
+        return followed.deleted or followed.round.version > round_.version
 
     async def _refill(self, pool: Pool) -> bool:
         """Make room for another batch of a version as soon as possible, or return False if a newer one is followed."""

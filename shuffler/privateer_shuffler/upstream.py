@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from privateer.errors import BatchRefused, Conflict, NotFound, RoundClosed, SpecError, Unavailable
+from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, RoundClosed, SpecError, Unavailable
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.problem import slug_of
@@ -78,8 +78,8 @@ class Upstream:
 
         Raises
         ------
-        NotFound
-            If there is no such experiment.
+        NotFound, Deleted
+            If there is no such experiment, or there was one.
         Unavailable
             If the server cannot be reached, or answers without a publication.
         """
@@ -90,6 +90,8 @@ class Upstream:
         answer = await self._send("GET", _page(name, "policy"), seconds, headers=headers, params={"wait": wait})
         if answer.status == HTTPStatus.NOT_MODIFIED and known is not None:
             return None
+        if slug_of(answer.body) == Deleted.slug:
+            raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         if answer.status == HTTPStatus.NOT_FOUND:
             raise NotFound("the server has no such experiment", remedy="check the name")
         if answer.status != HTTPStatus.OK:
@@ -133,7 +135,7 @@ class Upstream:
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
         answer = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
         slug = slug_of(answer.body)
-        if slug == RoundClosed.slug:
+        if slug in (RoundClosed.slug, Deleted.slug):
             return BatchAnswer(0, {}, closed=True)
         if slug in (BatchRefused.slug, Conflict.slug):
             raise BatchRefused(

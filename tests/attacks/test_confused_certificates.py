@@ -263,6 +263,25 @@ def test_versions_that_a_restored_backup_skips_are_not_missed(capsys, tmp_path):
     assert " rounds.version: " in verify(capsys, tmp_path, json.dumps(record))[1]
 
 
+def test_versions_that_asked_nobody_are_not_missed(capsys, tmp_path):
+    record = record_of("local", 3)
+    record["rounds"][1]["version"], record["rounds"][2]["version"] = 3, 4
+    code, said = verify(capsys, tmp_path, json.dumps(record))
+    assert (code, "there is no round of version 2" in said) == (2, True)
+    record["silent"] = [2, 5]
+    assert verify(capsys, tmp_path, json.dumps(record)) == (0, "")
+    del record["silent"]
+    record["rounds"][1]["version"], record["rounds"][2]["version"] = 2, 3
+    assert verify(capsys, tmp_path, json.dumps(record)) == (0, "")
+
+
+@pytest.mark.parametrize("silent", [[3], [5, 4], [4, 4], [5], [0], [-1, 4], ["4"]])
+def test_versions_that_asked_nobody_are_there_once_and_in_order(capsys, tmp_path, silent):
+    record = record_of("local", 3)
+    record["silent"] = silent
+    assert verify(capsys, tmp_path, json.dumps(record))[0] == 2
+
+
 def test_honest_people_that_the_batch_does_not_have(capsys, tmp_path):
     """Row and certificate agree on twice the people that there are: a smaller delta than is true."""
     text = json.dumps(record_of("shuffle")).replace('"honest": 900', '"honest": 1800')

@@ -14,11 +14,13 @@ from privateer.codec import decode, encode
 from privateer.decisions import Arms, Plays
 from privateer.errors import InputError, SpecError, TermsRefused
 from privateer.result import Result, decode_result, encode_result
+from privateer.spec import ArmsSpec
 from privateer.trust import TRUST
 from privateer.verification import Limits, verify
 from privateer.wire.publication import Round
 from privateer_lab.noise import SeededNoise
 from privateer_server.algorithms import learner_for
+from privateer_server.respec import extended, renamed, with_arm, without_arm
 from privateer_server.schedule import Schedule
 from tests.contract.subjects import MESSAGES_MAX, history, specs
 from tests.support.partitions import same
@@ -169,6 +171,64 @@ def test_a_missed_round_is_followed_by_one_that_checks(spec, played):
         assert after.policy.version == step.policy.version + 1
         assert after.batch == 0 if schedule.failed(after) else after.batch > 0
         assert schedule.miss(step, 9, 40, again=again).policy.version == 40
+
+
+def test_the_best_policy_so_far_asks_nobody(spec, played):
+    learner = learner_for(spec)
+    for state in (learner.start(5), played[0].state, played[-1].state):
+        step = learner.last(state, 7, 9)
+        assert (step.batch, step.policy.version, step.policy.terms.batch) == (0, 7, 0)
+        assert step.state is state
+        step.policy.check(spec)
+        assert same(decode(encode(step.policy), kind_of(spec)), step.policy)
+        # What was paused goes on.
+        after = learner.next(learner.miss(state, step.policy, again=True), 8, 9)
+        after.policy.check(spec)
+        assert after.batch == learner.next(state, 8, 9).batch
+
+
+def changed_specs(spec):
+    """The specs that an operator may make of one, by the field that changes."""
+    made = {"horizon": extended(spec, spec.experiment.horizon * 2)}
+    if isinstance(spec, ArmsSpec):
+        made |= {"new": with_arm(spec, "one more"), "retired": without_arm(spec, spec.options[0])}
+    return made
+
+
+def unless_refused(change, state, before):
+    """What a learner makes of a state; None if it refuses, which must say what to do."""
+    try:
+        return change(state, before)
+    except SpecError as error:
+        refusal = error
+    assert refusal.field
+    assert refusal.remedy
+    return None
+
+
+def test_a_change_leads_to_rounds_that_check_or_is_refused_with_a_remedy(spec, played):
+    for after in changed_specs(spec).values():
+        learner = learner_for(after)
+        for state in (learner_for(spec).start(5), played[0].state, played[-1].state):
+            changed = unless_refused(learner.changed, state, spec)
+            if changed is None:
+                continue
+            for step in (learner.next(changed, 8, 9), learner.last(changed, 8, 9)):
+                step.policy.check(after)
+                assert step.batch == step.policy.terms.batch
+
+
+def test_another_experiment_begins_with_what_was_learned_or_refuses(spec, played):
+    after = renamed(spec, "another")
+    learner = learner_for(after)
+    for one in played:
+        state = unless_refused(learner.begun, one.state, spec)
+        if state is None:
+            continue
+        step = learner.next(state, 1, 9)
+        step.policy.check(after)
+        if step.batch and after.privacy.calibration == "tight":
+            verify(step.policy.terms, after, step.policy.cohort, facts_of(after, step), WIDE)
 
 
 def test_what_is_said_about_an_experiment_is_json(spec, played):

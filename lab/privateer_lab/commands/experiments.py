@@ -1,5 +1,6 @@
 """``create``, ``list``, ``show``, ``policy``: experiments over REST."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -8,6 +9,7 @@ import typer
 from privateer.result import Contradiction
 from privateer_lab.bin_map import draw
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
+from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, readable, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
@@ -29,11 +31,15 @@ def create(
     token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
     settings: Set = [],  # noqa: B006 - typer's way to say none
+    warm_start: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Begin with what an exported experiment has learned.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Create an experiment from a spec."""
     parsed = load_spec(spec, settings)
-    answer = post(admin_url, parsed, token)
+    start = None if warm_start is None else read_document(warm_start)
+    answer = post(admin_url, parsed, token, start)
     print_json(answer) if as_json else screen.print(f"created {parsed.name}")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.decisions import Arms, Decisions, Plays
-from privateer.errors import InputError, Unavailable
+from privateer.errors import Conflict, InputError, Unavailable
 from privateer.verification import Limits
 from privateer_client.participation import Participation
 from privateer_lab.devices import arms_before, scaled, scaled_rewards
@@ -107,6 +107,7 @@ class Driver:
         self.rng = np.random.default_rng([seed, 3])
         self.result = LoadResult()
         self.environment: Environment | None = None
+        self._options: tuple[str, ...] = ()
         self.closed = self.ended = False
 
     async def run(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> LoadResult:
@@ -239,7 +240,7 @@ class Driver:
         return old
 
     def _join(self, body: bytes) -> Participation:
-        part = Participation(body, self.wire.name, LIMITS, self.cohort)
+        part = Participation(body, self.wire.name, LIMITS, self.cohort, is_paused=self.wire.is_paused)
         environment = self._environment(part)
         self.result.versions += 1
         self.result.rounds += part.round.batch > 0
@@ -255,4 +256,8 @@ class Driver:
         if self.environment is None:
             population = self.population or default_environment(part.spec)
             self.environment = environment_for(part.spec, self.seed, population)
+            self._options = part.spec.options
+        if part.spec.options != self._options:
+            detail = "an arm was added while people took part, and they are simulated for the others"
+            raise Conflict(detail, field="NAME", remedy="start the load again")
         return self.environment

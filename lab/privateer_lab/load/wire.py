@@ -9,9 +9,10 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import NotFound, SenderRefused, TermsRefused, Unavailable
+from privateer.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer.wire.problem import slug_of
+from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from privateer.wire.upload import UPLOAD
 from privateer_client.answers import Answer
 from privateer_lab.load.counts import Counts
@@ -34,6 +35,8 @@ class Wire:
         The key that signs uploads of several people's reports, if there is one.
     sent
         Bytes of the bodies that were answered.
+    is_paused
+        Whether nobody was asked when the last publication was fetched.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Wire:
     http: aiohttp.ClientSession
     sender: Ed25519PrivateKey | None = None
     sent: int = 0
+    is_paused: bool = False
     _met: bool = False
     _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: dict[str, Waiting] = field(default_factory=dict)
@@ -128,8 +132,11 @@ class Wire:
         try:
             url = f"{self.server}/experiments/{self.name}/policy{query}"
             async with self.http.get(url, headers=headers) as response:
+                if response.status == 410:
+                    raise Deleted("the experiment was deleted", field="NAME", remedy="privateer list")
                 if response.status == 404:
                     raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
+                self.is_paused = response.headers.get(ASKS_HEADER) == ASKS_NOBODY
                 return await response.read() if response.status == 200 else None
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
             raise no_url("--url") from None

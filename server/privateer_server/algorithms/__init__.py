@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
+from privateer.errors import SpecError
 from privateer.policy import Policy
 from privateer.result import Result
 from privateer.spec import Spec
@@ -75,6 +76,32 @@ class Learner(Protocol):
         """
         ...
 
+    def last(self, state: Any, version: int, seed: int) -> Step:
+        """Return the step that asks nobody and has the best policy so far: of a pause, or for good."""
+        ...
+
+    def changed(self, state: Any, before: Any) -> Any:
+        """Return the state under this learner's spec, when the experiment's was ``before`` until now.
+
+        The horizon may have grown, arms may have been added at the end or retired; nothing else differs.
+
+        Raises
+        ------
+        SpecError
+            If the algorithm cannot do that while an experiment runs; names the field and says what to do instead.
+        """
+        ...
+
+    def begun(self, state: Any, before: Any) -> Any:
+        """Return the state of a new experiment that begins with what another one, of the spec ``before``, has learned.
+
+        Raises
+        ------
+        SpecError
+            If the other one says nothing about this learner's spec; names the field that differs.
+        """
+        ...
+
     def learn(self, state: Any, policy: Any, release: Any) -> Any:
         """Return the state after a round's release."""
         ...
@@ -102,6 +129,35 @@ class Learner(Protocol):
     def figures(self, state: Any) -> dict[str, float]:
         """Return figures of a state that simulations average."""
         ...
+
+
+def must_agree(before: Spec, after: Spec, fields: tuple[str, ...]) -> None:
+    """Refuse to begin an experiment with what one of another spec has learned, if a field of their specs differs.
+
+    Parameters
+    ----------
+    before, after
+        The two specs.
+    fields
+        Dotted names.
+
+    Raises
+    ------
+    SpecError
+        Naming the first field that differs.
+    """
+    for field in fields:
+        if _at(before, field) != _at(after, field):
+            detail = "differs from that of the experiment to begin with"
+            raise SpecError(detail, field=field, remedy="make it the same, or begin without it")
+
+
+def _at(spec: Spec, field: str) -> Any:
+    value: Any = spec
+    for name in field.split("."):
+        value = getattr(value, name, None)
+    # Mappings of features are in order.
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 def learner_for(spec: Spec) -> Learner:

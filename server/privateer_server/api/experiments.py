@@ -17,7 +17,7 @@ from privateer.serving.peer import peer
 from privateer.serving.public import IS_PUBLIC
 from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.publication import digest
+from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
 from privateer_server.api import models, promises, views
 from privateer_server.api.admin import authorize
 from privateer_server.api.polls import Polls
@@ -44,14 +44,14 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         request: Request, response: Response, authorization: Annotated[str, Header()] = ""
     ) -> models.Details:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
-        authorize(authorization, token_digest)
+        who = authorize(authorization, token_digest)
         is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
         most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
         length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
         with budget.reserve(length.length, length.sender, is_trusted=True) as room:
             # Parsing and checking a large spec must not keep the event loop from others.
             spec = await run_in_threadpool(_read_spec, await room.read(request.stream()), is_toml)
-        experiment, is_new = await experiments.create(spec)
+        experiment, is_new = await experiments.create(spec, who)
         response.status_code = _CREATED if is_new else _OK
         return views.details(experiment)
 
@@ -77,8 +77,12 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         experiment = experiments.get(name)
         if wait and _matches(if_none_match, experiment.current.digest):
             await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
-        current = experiment.current
-        return await run_in_threadpool(_policy, current.publication, current.spec, accept, if_none_match)
+            experiment = experiments.get(name)  # it may have been deleted
+        publication = experiment.current.publication
+        response = await run_in_threadpool(_policy, publication, accept, if_none_match)
+        # It is always there, so that no cache keeps an earlier one with an answer that did not change.
+        response.headers[ASKS_HEADER] = ASKS_NOBODY if experiment.is_silent else ASKS_PUBLISHED
+        return response
 
     @router.get("/{name}/policy/{version}", response_model=models.PublishedPolicy, responses=_POLICY)
     def policy_of_version(
@@ -88,11 +92,11 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Get the policy of one version."""
-        spec = experiments.get(name).spec
+        experiments.get(name)
         publication = store.publication(name, version)
         if publication is None:
             raise NotFound("this version is not published", field="version", remedy="see the history")
-        return _policy(publication, spec, accept, if_none_match)
+        return _policy(publication, accept, if_none_match)
 
     @router.get("/{name}/state")
     def state(name: str) -> models.State:
@@ -131,14 +135,14 @@ def _read_spec(body: bytearray, is_toml: bool) -> Spec:
     return parse_spec(tables).without_people()
 
 
-def _policy(publication: bytes, spec: Spec, accept: str, if_none_match: str) -> Response:
+def _policy(publication: bytes, accept: str, if_none_match: str) -> Response:
     name = digest(publication)
     headers = {"ETag": f'"{name.hex()}"', "Vary": "Accept", "Cache-Control": "no-cache"}
     if _matches(if_none_match, name):
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     if MEDIA_TYPE in accept:
         return Response(publication, headers=headers, media_type=MEDIA_TYPE)
-    body = views.policy(spec, publication).model_dump_json()
+    body = views.policy(publication).model_dump_json()
     return Response(body, headers=headers, media_type="application/json")
 
 

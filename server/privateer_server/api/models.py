@@ -4,18 +4,21 @@ Pydantic describes the server's own answers. Privacy records, results and the an
 which other parties read as well; their own schemas describe them.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from fastapi import FastAPI
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from privateer.errors import BadRequest
 from privateer.record import Record
 from privateer.result import Result
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.problem import MEDIA_TYPE
 from privateer_server.experiment import Status
+from privateer_server.exports import Export
 
+M = TypeVar("M", bound=BaseModel)
 _REF: Final = "#/components/schemas/{name}"
 
 
@@ -115,6 +118,44 @@ class History(BaseModel):
     rounds: list[HistoryRow]
 
 
+class LogEntry(BaseModel):
+    """A change: when, what, whose request, the version then, and the first version in which it holds.
+
+    ``since`` is null as long as the change waits for the open round to end.
+    """
+
+    at: str
+    action: str
+    detail: str
+    who: str
+    version: int
+    since: int | None
+
+
+class Log(BaseModel):
+    """All changes to an experiment in order."""
+
+    experiment: str
+    changes: list[LogEntry]
+
+
+class Changed(BaseModel):
+    """Where an experiment stands after a change, whether that changed anything, and what waits for the open round."""
+
+    experiment: str
+    status: Status
+    version: int
+    changed: bool
+    waiting: list[LogEntry]
+
+
+class Deletion(BaseModel):
+    """That an experiment is deleted, and whether it was there until now."""
+
+    experiment: str
+    changed: bool
+
+
 class PublishedResult(msgspec.Struct, frozen=True):
     """What the learner had found when it made the current version."""
 
@@ -129,6 +170,24 @@ class UploadAnswer(msgspec.Struct, frozen=True):
 
     accepted: int
     refused: dict[str, int]
+
+
+def read(kind: type[M], body: bytes | bytearray) -> M:
+    """Read a body that is larger than what a route reads by itself.
+
+    Raises
+    ------
+    BadRequest
+        If it is not JSON, or not of this kind.
+    """
+    try:
+        return kind.model_validate(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest("the body is not JSON", field="body", remedy="send JSON") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise BadRequest(str(first["msg"]), field=field, remedy="see /openapi.json") from None
 
 
 def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
@@ -149,7 +208,9 @@ def describe_structs(app: FastAPI) -> None:
     made = app.openapi
     problem = {"$ref": _REF.format(name=Problem.__name__)}
     refusals = {"description": "A problem document (RFC 9457)", "content": {MEDIA_TYPE: {"schema": problem}}}
-    _, schemas = msgspec.json.schema_components([Record, PublishedResult, UploadAnswer, BatchAnswer], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components(
+        [Record, PublishedResult, Export, UploadAnswer, BatchAnswer], ref_template=_REF
+    )
 
     def openapi() -> dict[str, Any]:
         document = made()

@@ -16,7 +16,7 @@ def privacy(spec: Spec, rounds: list[RoundRecord]) -> Record:
         if stored.batch:
             facts = decode(stored.facts, RoundFacts)
             by_cohort[facts.cohort].append(_row(stored, facts.terms))
-    return make_record(spec, by_cohort)
+    return make_record(spec, by_cohort, [stored.version for stored in rounds if not stored.batch])
 
 
 def _row(stored: RoundRecord, terms: Planned) -> Row:

@@ -1,16 +1,19 @@
 """What anybody may read of an experiment, made from what the server keeps in memory or has stored."""
 
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
+from privateer.algorithms import parse_spec
 from privateer.codec import decode
 from privateer.errors import NotFound
 from privateer.result import decode_result
-from privateer.spec import Spec
 from privateer.wire.publication import Round, decode_publication, digest
 from privateer_server.api import models
 from privateer_server.experiment import Experiment
 from privateer_server.rounds import RoundFacts, read_policy
-from privateer_server.store import RoundRecord
+from privateer_server.store import LogLine, RoundRecord
 
 
 def summary(experiment: Experiment) -> models.Summary:
@@ -47,9 +50,10 @@ def public_key(facts: Round) -> models.PublicKey:
     return models.PublicKey(**about, public_key=facts.public_key.hex(), key_id=facts.key_id.hex())
 
 
-def policy(spec: Spec, publication: bytes) -> models.PublishedPolicy:
+def policy(publication: bytes) -> models.PublishedPolicy:
     """Describe a publication."""
     published = decode_publication(publication)
+    spec = parse_spec(msgspec.json.decode(published.spec))
     facts = published.round
     return models.PublishedPolicy(
         **_named(facts, ("experiment", "version", "model", "batch", "sealed_size", "messages")),
@@ -83,6 +87,23 @@ def result(experiment: Experiment) -> models.PublishedResult:
         raise NotFound("no result is published with this version", remedy=remedy)
     found = decode_result(published.result)
     return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
+
+
+def changed(experiment: Experiment, lines: list[LogLine], is_new: bool) -> models.Changed:
+    """Say what became of a change."""
+    waiting = [_line(line) for line in lines if line.since is None]
+    about = _named(experiment.current.round, ("experiment", "version"))
+    return models.Changed(**about, status=experiment.status, changed=is_new, waiting=waiting)
+
+
+def log(name: str, lines: list[LogLine]) -> models.Log:
+    """List the changes to an experiment in order."""
+    return models.Log(experiment=name, changes=[_line(line) for line in lines])
+
+
+def _line(line: LogLine) -> models.LogEntry:
+    at = datetime.fromtimestamp(line.at, UTC).isoformat(timespec="seconds")
+    return models.LogEntry(at=at, **_named(line, ("action", "detail", "who", "version", "since")))
 
 
 def history(name: str, rounds: list[RoundRecord]) -> models.History:

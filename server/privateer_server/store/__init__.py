@@ -9,6 +9,10 @@ TRANSIENT: Final = (OSError, sqlite3.OperationalError)
 """What a store raises while a disk is full or slow: the same call may work later."""
 
 
+PAUSED: Final = "paused"
+STOPPED: Final = "stopped"
+
+
 @dataclass(frozen=True)
 class RoundRecord:
     """A published round.
@@ -47,11 +51,69 @@ class RoundRecord:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What an operator wants of an experiment from its next publication on.
+
+    Attributes
+    ----------
+    hold
+        `PAUSED` or `STOPPED`: nobody is asked, from now on; empty: people are.
+    spec
+        The spec of the next publication, encoded; empty: it stays the same.
+    due
+        When the open round ends at the latest, in seconds since 1970; None: it waits for its people.
+    seconds
+        How long that was ahead when it was planned.
+    """
+
+    hold: str = ""
+    spec: bytes = b""
+    due: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def carried_out(self) -> "Plan":
+        """What is left of it once the next publication is there."""
+        return Plan(self.hold)
+
+
+NO_PLAN: Final = Plan()
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A change to an experiment, in its audit log.
+
+    Attributes
+    ----------
+    at
+        In seconds since 1970.
+    action, detail
+        What was done: the name of a command, and its arguments in words.
+    who
+        Whose request it was.
+    version
+        The version at that time.
+    since
+        The first version in which it holds; None as long as it waits for the open round to end.
+    """
+
+    at: float
+    action: str
+    detail: str
+    who: str
+    version: int
+    since: int | None = None
+
+
+@dataclass(frozen=True)
 class ExperimentRecord:
     """An experiment with its last round and the ids of the reports in it.
 
     Attributes
     ----------
+    spec
+        What it was created from; its publications have the spec of their time.
     shuffler
         Id of the key of the shuffler that claimed it; empty if none did.
     accepted, refused
@@ -65,6 +127,7 @@ class ExperimentRecord:
     refused: Mapping[str, int]
     current: RoundRecord
     report_ids: frozenset[bytes] = field(repr=False)
+    plan: Plan = NO_PLAN
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """What was published last, experiment by experiment, on record before the database has it, and outside its backups."""
 
+import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -7,13 +9,14 @@ from typing import Final
 
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
-from privateer_server.store import RoundRecord
+from privateer_server.store import LogLine, RoundRecord
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
-    version=2,
+    version=3,
     schema="""
-    CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID
+    CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE deleted (experiment TEXT PRIMARY KEY, line BLOB NOT NULL) WITHOUT ROWID
     """,
     field="PRIVATEER_JOURNAL",
 )
@@ -75,6 +78,33 @@ class Journal:
         """
         with self._lock:
             self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
+
+    def bury(self, experiment: str, line: LogLine) -> None:
+        """Put on record that an experiment is deleted, and erase its publication; durable when this returns.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the disk does not take it.
+        """
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.execute("INSERT OR IGNORE INTO deleted VALUES (?, ?)", (experiment, encode(line)))
+                self._db.execute("DELETE FROM publications WHERE experiment = ?", (experiment,))
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+            with suppress(sqlite3.Error):  # earlier states go with the log; if not now, with its next restart
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def buried(self) -> dict[str, LogLine]:
+        """Return the deleted experiments, with the lines of their deletion."""
+        with self._lock:
+            rows = self._db.execute("SELECT experiment, line FROM deleted ORDER BY experiment").fetchall()
+        return {name: decode(line, LogLine) for name, line in rows}
 
     def close(self) -> None:
         """Close the file and give up its lock."""

@@ -3,22 +3,25 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
 from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import Change, ExperimentRecord, RoundRecord
+from privateer_server.store import NO_PLAN, Change, ExperimentRecord, LogLine, Plan, RoundRecord
 from privateer_server.store.backup import copied
 
 FILE: Final = "server.db"
 DATABASE: Final = Kind(
     application=0x50525653,
-    version=2,
+    version=3,
     schema="""
-    CREATE TABLE experiments (name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE experiments (
+        name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE rounds (
         experiment TEXT NOT NULL REFERENCES experiments (name),
         version INTEGER NOT NULL,
@@ -45,6 +48,18 @@ DATABASE: Final = Kind(
     CREATE TABLE refusals (
         experiment TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (experiment, reason)
     ) WITHOUT ROWID;
+    CREATE TABLE log (
+        id INTEGER PRIMARY KEY,
+        experiment TEXT NOT NULL,
+        at REAL NOT NULL,
+        action TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        who TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        since INTEGER
+    );
+    CREATE INDEX log_of_experiment ON log (experiment);
+    CREATE TABLE deleted (experiment TEXT PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
     """,
     field="PRIVATEER_DATA",
@@ -88,11 +103,40 @@ class SqliteStore:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def create(self, name: str, spec: bytes, first: RoundRecord) -> None:
-        """Add an experiment with its first round."""
+    def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
+        """Add an experiment with its first round, and the first line of its log."""
         with self._transaction() as db:
-            db.execute("INSERT INTO experiments VALUES (?, ?, '')", (name, spec))
+            db.execute("INSERT INTO experiments VALUES (?, ?, '', ?)", (name, spec, encode(NO_PLAN)))
             _insert_round(db, name, first)
+            if line:
+                _insert_line(db, name, line)
+
+    def plan(self, name: str, plan: Plan, line: LogLine) -> None:
+        """Keep what an operator wants of an experiment, with its line in the log."""
+        with self._transaction() as db:
+            db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (encode(plan), name))
+            _insert_line(db, name, line)
+
+    def log(self, name: str) -> list[LogLine]:
+        """Return the changes to an experiment in order, a deleted one included."""
+        select = "SELECT at, action, detail, who, version, since FROM log WHERE experiment = ? ORDER BY id"
+        with self._lock:
+            return [LogLine(*row) for row in self._db.execute(select, (name,))]
+
+    def delete(self, name: str, line: LogLine) -> None:
+        """Erase an experiment but for its name and log; erasing it again changes nothing."""
+        with self._transaction() as db:
+            if db.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (name,)).rowcount:
+                _insert_line(db, name, line)
+            for table in ("rounds", "report_ids", "answers", "refusals"):
+                db.execute(f"DELETE FROM {table} WHERE experiment = ?", (name,))  # noqa: S608 - our own names
+            db.execute("DELETE FROM experiments WHERE name = ?", (name,))
+        self.tidy()
+
+    def deleted(self) -> list[str]:
+        """Return the names of deleted experiments."""
+        with self._lock:
+            return [row[0] for row in self._db.execute("SELECT experiment FROM deleted ORDER BY experiment")]
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none."""
@@ -115,10 +159,10 @@ class SqliteStore:
     def experiments(self) -> list[ExperimentRecord]:
         """Return all experiments, by name."""
         with self._lock:
-            rows = self._db.execute("SELECT name, spec, shuffler FROM experiments ORDER BY name").fetchall()
+            rows = self._db.execute("SELECT name, spec, shuffler, plan FROM experiments ORDER BY name").fetchall()
             return [self._experiment(*row) for row in rows]
 
-    def _experiment(self, name: str, spec: bytes, shuffler: str) -> ExperimentRecord:
+    def _experiment(self, name: str, spec: bytes, shuffler: str, plan: bytes) -> ExperimentRecord:
         current = self._db.execute(_LAST_ROUND, (name,)).fetchone()
         accepted = self._db.execute("SELECT sum(received) FROM rounds WHERE experiment = ?", (name,)).fetchone()[0]
         refused = self._db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (name,)).fetchall()
@@ -130,7 +174,8 @@ class SqliteStore:
             for (chunk,) in chunks
             for start in range(0, len(chunk), REPORT_ID_SIZE)
         )
-        return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids)
+        wanted = decode(plan, Plan)
+        return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids, wanted)
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
@@ -180,6 +225,19 @@ def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> 
     db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
+def _insert_line(db: sqlite3.Connection, experiment: str, line: LogLine) -> None:
+    columns = "experiment, at, action, detail, who, version, since"
+    db.execute(f"INSERT INTO log ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (experiment, *astuple(line)))  # noqa: S608
+
+
+def _carry_out(db: sqlite3.Connection, experiment: str, version: int) -> None:
+    """Note that what an operator wanted holds from this version on."""
+    (plan,) = db.execute("SELECT plan FROM experiments WHERE name = ?", (experiment,)).fetchone()
+    left = encode(decode(plan, Plan).carried_out)
+    db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (left, experiment))
+    db.execute("UPDATE log SET since = ? WHERE experiment = ? AND since IS NULL", (version, experiment))
+
+
 def _apply(db: sqlite3.Connection, change: Change) -> None:
     where = (change.experiment, change.version)
     db.execute(
@@ -196,3 +254,4 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
         db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)
         db.execute("DELETE FROM report_ids WHERE experiment = ? AND version = ?", where)
         _insert_round(db, change.experiment, change.following)
+        _carry_out(db, change.experiment, change.following.version)

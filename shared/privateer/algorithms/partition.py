@@ -222,6 +222,7 @@ class PartitionPolicy:
     def _agrees(self, spec: PartitionSpec) -> bool:
         """Whether the spec has these sizes, and reports are about what it says."""
         same = self.dimension == spec.dimension and self.cohort in spec.cohorts
+        same = same and not self.active[:, ~np.array(spec.playable)].any()
         expected = (len(self.cells), 1) if self.fresh_coins else (len(self.bins), spec.arm_count)
         reported = self.mechanism.layout
         asked = self.fresh_coins == spec.privacy.arm_in_key and (reported.keys, reported.groups) == expected

@@ -18,6 +18,11 @@ KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
 _NUMBERS: Final = 1 << 63
 """Versions and deadlines are smaller, since databases keep them."""
+ASKS_HEADER: Final = "Privateer-Asks"
+ASKS_PUBLISHED: Final = "published"
+ASKS_NOBODY: Final = "nobody"
+"""A header of the answer that carries a publication, and what it may say: the round asks as its publication says, or it
+only takes reports of those who chose before, and who comes now is asked nothing, since a pause has begun."""
 SHUFFLED: Final = frozenset({"shuffle"})
 """Trust models whose reports go to the shuffler's endpoint. Those of all other models go to the server's."""
 _MODEL: Final = re.compile(r"[a-z]{1,16}")

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from privateer.algorithms.explore import ExplorePolicy, ExploreSpec
 
 from privateer.contributions import KeyedSums
+from privateer.errors import SpecError
 from privateer.result import Estimate, Result
 from privateer.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Step
+from privateer_server.algorithms import Bulk, Step, must_agree
 
 _CONFIDENCE: Final = 0.95
 _DEVIATIONS: Final = 3.0
@@ -49,6 +50,34 @@ class ExploreLearner:
         privacy = self.spec.privacy
         terms = calibrate(privacy, batch, question) if batch else nobody_asked(privacy, question)
         return Step(state, ExplorePolicy(version, self.spec.arm_count, best, seed, terms), batch, state.heard)
+
+    def last(self, state: ExploreState, version: int, seed: int) -> Step:
+        """Return the commitment to the best arm so far."""
+        question, best = self.spec.asked(seed), int(np.argmax(state.scores))
+        terms = nobody_asked(self.spec.privacy, question)
+        return Step(state, ExplorePolicy(version, self.spec.arm_count, best, seed, terms), 0, state.heard)
+
+    def changed(self, state: ExploreState, before: ExploreSpec) -> ExploreState:
+        """Take a longer horizon, and refuse other arms.
+
+        Raises
+        ------
+        SpecError
+            If the arms differ.
+        """
+        must_agree(before, self.spec, ("experiment.arms", "experiment.retired"))
+        return state
+
+    def begun(self, state: ExploreState, before: ExploreSpec) -> ExploreState:
+        """Refuse to begin with what others have learned: its scores are sums over people of one experiment.
+
+        Raises
+        ------
+        SpecError
+            Always.
+        """
+        detail = f"nothing of {before.name} tells this learner anything"
+        raise SpecError(detail, field="algorithm.name", remedy="begin without it")
 
     def learn(self, state: ExploreState, _policy: ExplorePolicy, release: KeyedSums) -> ExploreState:
         """Return the state with a round's release counted in."""

@@ -49,4 +49,5 @@ def test_every_refusal_of_a_report_is_final_but_those_that_are_not_about_the_rep
         "too-large",
         "terms-refused",
         "spec-invalid",
+        "deleted",
     }

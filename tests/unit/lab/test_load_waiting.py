@@ -27,6 +27,7 @@ class Away:
     questions: int = 0
     sent: int = 0
     name: str = "test"
+    is_paused: bool = False
 
     async def fetch(self, old: bytes | None) -> bytes | None:
         self.questions += 1
@@ -79,3 +80,9 @@ async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> Non
             assert len(set(bodies)) == 1 < len(bodies)
             assert await wire.send(header, b"others", 5, "shuffler") == (0, {"round-closed": 5})
     assert answers == []
+
+
+async def test_who_comes_in_a_pause_is_not_asked() -> None:
+    wire: Any = Away(is_paused=True)
+    result = await driver.Driver(wire, {"name": "linear"}, 0)._next(None)
+    assert not result.asks

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.result import Contradiction
+from privateer_server.algorithms.partition.turns import wider
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,6 +48,10 @@ class Earlier:
     moment: Array
     closed: Array
     opened: Ints
+
+    def rearmed(self, added: int) -> "Earlier":
+        """Return it with so many more arms at the end, of which nothing was known."""
+        return replace(self, precision=wider(self.precision, added, 0.0), moment=wider(self.moment, added, 0.0))
 
     def of(self, depths: Ints, paths: Ints) -> tuple[Array, Array]:
         """Return its precision and moment for these bins, (bins, arms) each; bins that were none then knew nothing."""

@@ -1,10 +1,12 @@
 """Evidence that fades: several memories side by side on the same releases, of which the best predictor is used."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privateer_server.algorithms.partition.turns import wider
 
 Array = NDArray[np.float64]
 
@@ -64,6 +66,12 @@ class Bank:
         best = int(np.argmax(merits))
         used = best if merits[best] > _STICKY * merits[self.used] else self.used
         return replace(self, probabilities=merits, used=used)
+
+    def rearmed(self, added: int) -> "Bank":
+        """Return it with so many more arms at the end, of which nothing is known."""
+        by_arm = ("precision", "moment", "past_precision", "past_moment")
+        wide: dict[str, Any] = {name: wider(getattr(self, name), added, 0.0) for name in by_arm}
+        return replace(self, **wide)
 
     def halved(self, copies: NDArray[np.int64], fresh: NDArray[np.bool_], ready: NDArray[np.bool_]) -> "Bank":
         """Return it after bins that are ``ready`` were halved; the arguments are as `halving.halved` has them."""

@@ -21,7 +21,7 @@ from privateer_server.algorithms.partition.remembering import Remembering
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.smoothness import SPREADS, Smoothness, usual_lengths
 from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.turns import heard, make_policy
+from privateer_server.algorithms.partition.turns import heard, make_policy, wider
 
 Array = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ class PartitionLearner(Remembering):
             axes=none,
             depths=np.zeros(1, np.int64),
             paths=np.zeros(1, np.int64),
-            active=np.ones((1, arms), bool),
+            active=self.playable[None, :],
             precision=np.zeros((1, arms)),
             moment=np.zeros((1, arms)),
             past_depths=none,
@@ -159,6 +159,21 @@ class PartitionLearner(Remembering):
             heard=0,
             bank=self._new_bank(),
         )
+
+    def rearmed(self, state: PartitionState, added: int) -> PartitionState:
+        """Return the state with more arms, of which nothing is known, and without retired ones; evidence stays."""
+        by_arm = ("active", "precision", "moment", "past_precision", "past_moment", "mean", "variance")
+        wide: dict[str, Any] = {name: wider(getattr(state, name), added, name == "active") for name in by_arm}
+        state = self._remembering_more(replace(state, **wide), added)
+        left = state.active & self.playable
+        # Where only retired arms were left, all others are tried again.
+        active = np.where(left.any(axis=1, keepdims=True), left, self.playable)
+        state = self._sifted(self._computed(replace(state, active=active)))
+        return replace(state, computed=state.seen)
+
+    def of_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
+        """Return the state with the masses of those cohorts."""
+        return replace(state, mass=state.mass[rows], mass_precision=state.mass_precision[rows])
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
@@ -289,13 +304,13 @@ class PartitionLearner(Remembering):
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
         most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
-        return replace(state, active=~(gap > most * np.sqrt(variance)))
+        return replace(state, active=~(gap > most * np.sqrt(variance)) & self.playable)
 
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
         lower, upper = self._corners(state)
         differences = self._smoothness(state).halves(lower, upper)
-        leader = state.mean.argmax(axis=1)[:, None]
+        leader = np.where(self.playable, state.mean, -np.inf).argmax(axis=1)[:, None]
         known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
         ready = known & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
         if not ready.any():
@@ -356,5 +371,9 @@ def _variance(release: KeyedSums) -> Array:
 
 
 def _best_only(state: PartitionState) -> NDArray[np.bool_]:
-    best = np.where(state.active, state.mean, -np.inf).argmax(axis=1)
+    # An arm that was added and not yet tried is nobody's best.
+    told = (state.precision > 0).any(axis=0) | (state.past_precision > 0).any(axis=0)
+    known = state.active & told
+    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
+    best = np.where(candidates, state.mean, -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])

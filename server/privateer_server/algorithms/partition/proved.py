@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer.coins import Layout
 from privateer.contributions import KeyedSums
+from privateer.errors import SpecError
 from privateer_server.algorithms.partition.cells import cells, key_shares
 from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
@@ -43,6 +44,8 @@ class ProvedState:
         The cohort of the last round, and its people who have reported.
     cohort
         Whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing.
+    expected
+        The variance at which bounds are tightest: as the first horizon said, whatever became of it.
     """
 
     rounds: int
@@ -56,6 +59,7 @@ class ProvedState:
     turn: str = ""
     heard: int = 0
     cohort: str = ""
+    expected: float = 0.0
 
 
 class ProvedPartitionLearner(Turns):
@@ -76,8 +80,24 @@ class ProvedPartitionLearner(Turns):
         """One bin, all arms."""
         shape = (1, self.spec.arm_count)
         zero = np.zeros(1, np.int64)
-        known = np.zeros(shape)
-        return ProvedState(0, 0, zero, zero, np.ones(shape, bool), known, known, np.zeros(1), self.spec.cohorts[0])
+        known, expected = np.zeros(shape), self.spec.experiment.horizon / self.spec.arm_count
+        state = ProvedState(0, 0, zero, zero, self.playable[None, :], known, known, np.zeros(1), self.spec.cohorts[0])
+        return replace(state, expected=expected)
+
+    def rearmed(self, state: ProvedState, added: int) -> ProvedState:
+        """Return the state without retired arms: every other arm is tried again where only a retired one beat it.
+
+        Raises
+        ------
+        SpecError
+            If arms were added: the failure is shared out over the pairs of arms that there were at the start.
+        """
+        if added:
+            detail = "under confidence = 'proved' the failure is shared out over the arms of the start"
+            remedy = "create an experiment with all arms, or use confidence = 'practical'"
+            raise SpecError(detail, field="experiment.arms", remedy=remedy)
+        state = replace(state, active=np.broadcast_to(self.playable, state.active.shape).copy())
+        return replace(state, active=self._surviving(state, self.leads(state)[0]))
 
     def policy(self, state: ProvedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
@@ -143,7 +163,7 @@ class ProvedPartitionLearner(Turns):
         arms, depths = self.spec.arm_count, state.depths
         failure = self.spec.algorithm.failure * 0.5**depths / ((depths + 1) * (depths + 2) * arms * (arms - 1))
         failure, scale = failure[:, None, None] / 2, state.heaviest[:, None, None] / 3
-        expected = self.spec.experiment.horizon / arms
+        expected = state.expected
         precision = np.where(state.precision > 0, state.precision, 1.0)
         single = upper_bound(precision, scale[..., 0], failure[..., 0] / 2, expected) / precision
         separate = _each(_means(state), np.subtract), _each(single, np.add)
@@ -223,5 +243,7 @@ def _means(state: ProvedState) -> Array:
 
 
 def _best_only(state: ProvedState) -> NDArray[np.bool_]:
-    best = np.where(state.active, _means(state), -np.inf).argmax(axis=1)
+    known = state.active & (state.precision > 0)
+    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
+    best = np.where(candidates, _means(state), -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.coins import UNIT, Layout
 from privateer.contributions import CellSums
+from privateer.errors import SpecError
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space
@@ -62,8 +63,21 @@ class PublishedPartitionLearner(Turns):
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
-        active, people = np.ones((1, arms), bool), np.zeros((cohorts, 1), np.int64)
+        active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
         return PublishedState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
+
+    def rearmed(self, state: PublishedState, added: int) -> PublishedState:
+        """Refuse other arms: the published algorithm runs in simulation alone.
+
+        Raises
+        ------
+        SpecError
+            Always, but where nothing changes.
+        """
+        if added or not self.playable.all():
+            detail, remedy = "the published calibration runs in simulation alone", "use tight"
+            raise SpecError(detail, field="privacy.calibration", remedy=remedy)
+        return state
 
     def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Every active arm of a bin is equally likely, eq. (8); every bin is a key.

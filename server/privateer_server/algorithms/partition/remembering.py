@@ -48,6 +48,19 @@ class Remembering(Turns):
         # A half-life that the spec gives is used throughout.
         return new_bank(lives, self.spec.arm_count, 0 if self._chooses else len(lives) - 1) if lives else None
 
+    def _remembering_more(self, state: S, added: int) -> S:
+        """Return the state with so many more arms, of which no memory knows anything."""
+        now: Any = state
+        bank = now.bank.rearmed(added) if now.bank else None
+        earlier = now.earlier.rearmed(added) if now.earlier else None
+        after: S = replace(now, bank=bank, earlier=earlier)
+        return after
+
+    def begun(self, state: Any, before: PartitionSpec) -> Any:
+        """Return the state of a new experiment: memories stay, and its rounds are compared with each other alone."""
+        bank = replace(state.bank, own=0) if state.bank else None
+        return super().begun(replace(state, bank=bank, earlier=None), before)
+
     def _half_life(self, state: Any) -> float:
         """People after whose reports what is known counts half."""
         return self._half_lives[state.bank.used] if state.bank else math.inf

@@ -2,19 +2,24 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.coins import Layout
+from privateer.errors import SpecError
 from privateer.questions import KeyedMeans
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Step
+from privateer_server.algorithms import Bulk, Step, must_agree
 
 S = TypeVar("S")
+_THE_SAME: Final = ("algorithm", "experiment.arms", "context.features", "reward")
+"""What an experiment has in common with the one that it begins with."""
+_COUNTS: Final = ("rounds", "seen", "own", "computed", "fitted", "turn", "heard")
+"""What a state says of its own experiment's people and rounds."""
 
 
 class Turns(ABC):
@@ -31,6 +36,10 @@ class Turns(ABC):
         self.spec = spec
 
     @abstractmethod
+    def start(self, _seed: int) -> Any:
+        """Return the state before any report."""
+
+    @abstractmethod
     def policy(self, state: Any, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Return the policy for one round of ``batch`` reports of a cohort, or the final one for 0."""
 
@@ -38,6 +47,47 @@ class Turns(ABC):
         """Return the next round: what did not open takes nobody's place."""
         turn = self.spec.turn(state.turn, state.heard)
         return Step(state, self.policy(state, version, turn.batch, seed, turn.cohort), turn.batch, turn.seen)
+
+    def last(self, state: Any, version: int, seed: int) -> Step:
+        """Return the step that asks nobody, with the best arm in every bin."""
+        return Step(state, self.policy(state, version, 0, seed), 0)
+
+    def changed(self, state: Any, before: PartitionSpec) -> Any:
+        """Return the state under the learner's spec; a longer horizon alone changes nothing in it."""
+        if before.experiment.arms == self.spec.experiment.arms and before.playable == self.spec.playable:
+            return state
+        return self.rearmed(state, self.spec.arm_count - before.arm_count)
+
+    @abstractmethod
+    def rearmed(self, state: Any, added: int) -> Any:
+        """Return the state with so many more arms at the end, of which nothing is known, and without retired ones."""
+
+    def begun(self, state: Any, before: PartitionSpec) -> Any:
+        """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""
+        must_agree(before, self.spec, _THE_SAME)
+        fresh: Any = self.start(0)
+        counts = {name: getattr(fresh, name) for name in _COUNTS if hasattr(fresh, name)}
+        rows = [("", *(source.name for source in before.sources)).index(cohort) for cohort in self._known(before)]
+        return self.rearmed(self.of_cohorts(replace(state, **counts), rows), 0)
+
+    def _known(self, before: PartitionSpec) -> list[str]:
+        """Name the learner's cohorts, own people first; refuse a source that the other experiment did not have."""
+        known = {source.name for source in before.sources}
+        for source in self.spec.sources:
+            if source.name not in known:
+                detail = "the experiment to begin with has no such source"
+                raise SpecError(detail, field=f"sources.{source.name}", remedy="remove it, or begin without")
+        return ["", *(source.name for source in self.spec.sources)]
+
+    def of_cohorts(self, state: Any, rows: list[int]) -> Any:
+        """Return the state with those cohorts, where it tells cohorts apart."""
+        del rows
+        return state
+
+    @property
+    def playable(self) -> NDArray[np.bool_]:
+        """Which arms are not retired, shape (arms,)."""
+        return np.array(self.spec.playable)
 
     def miss(self, state: S, _policy: PartitionPolicy, *, again: bool) -> S:
         """Return the state as it is: other people report in the next round."""
@@ -102,3 +152,9 @@ def make_policy(
         cohort=cohort,
         **bins,
     )
+
+
+def wider(values: NDArray[Any], added: int, fill: Any) -> NDArray[Any]:
+    """Return values by arm, the last axis, with so many more arms."""
+    more = np.full((*values.shape[:-1], added), fill, values.dtype)
+    return np.concatenate([values, more], axis=-1)

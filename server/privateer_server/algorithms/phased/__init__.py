@@ -17,7 +17,7 @@ from privateer.result import Estimate as Found
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
 from privateer.vectors import Ball
-from privateer_server.algorithms import Bulk, Learner, Step
+from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 
 Array = NDArray[np.float64]
@@ -140,6 +140,35 @@ class PhasedLearner:
             return Step(state, policy, batch)
         return Step(state, policy, batch, least=self.spec.fewest(batch), seconds=seconds)
 
+    def last(self, state: PhasedState, version: int, _seed: int) -> Step:
+        """Return the step that asks nobody: the best action is played to the end of the horizon."""
+        return Step(state, self.policy(state, version, over=True), 0)
+
+    def changed(self, _state: PhasedState, before: PhasedSpec) -> PhasedState:
+        """Refuse: phases, people and failure probability are fixed by the spec of the start.
+
+        Raises
+        ------
+        SpecError
+            Always.
+        """
+        field = "experiment.horizon" if before.experiment != self.spec.experiment else "actions"
+        detail = "the lengths of all phases, and the failure of each comparison, follow from the spec of the start"
+        raise SpecError(detail, field=field, remedy="stop it, and create another experiment with the spec wanted")
+
+    def begun(self, state: PhasedState, before: PhasedSpec) -> PhasedState:
+        """Go on where another experiment of the same spec is, with the people whom it has not asked.
+
+        Raises
+        ------
+        SpecError
+            If the specs differ in more than the name.
+        """
+        alike = [name for name in type(before).model_fields if name != "population"]
+        renamed = before.experiment.model_copy(update={"name": self.spec.name})
+        must_agree(before.model_copy(update={"experiment": renamed}), self.spec, tuple(alike))
+        return state
+
     def batch(self, state: PhasedState) -> int:
         """People from whom the next phase learns; 0 if nothing is left to learn."""
         done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
@@ -167,13 +196,13 @@ class PhasedLearner:
         """What the next phase plays in all, if the horizon has room: plays are whole, so more than its length."""
         return int(self._design(state)[1].sum())
 
-    def policy(self, state: PhasedState, version: int) -> PhasedPolicy:
-        """Return the policy of the next phase.
+    def policy(self, state: PhasedState, version: int, *, over: bool = False) -> PhasedPolicy:
+        """Return the policy of the next phase, or the one that asks nobody if that is ``over``.
 
         A phase that the horizon has no room for asks nobody, nor does the last one: the best action is played to the
         end, or, as published, as much of the phase as fits.
         """
-        left, batch = self.spec.experiment.horizon - state.played, self.batch(state)
+        left, batch = self.spec.experiment.horizon - state.played, 0 if over else self.batch(state)
         support, plays = self._design(state)
         if batch == 0 or plays.sum() > left:
             support, plays = self._ending(state, support, plays, left)

@@ -1,0 +1,162 @@
+"""Routes that change a running experiment, its log, and what it exports: on the private listener alone."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from privateer.algorithms import parse_spec
+from privateer.serving.bodies import Body
+from privateer.serving.budget import Budget
+from privateer.serving.peer import peer
+from privateer_server.api import models, views
+from privateer_server.api.admin import authorize
+from privateer_server.changes import Changes
+from privateer_server.experiments import Experiments
+from privateer_server.exports import Export, exported, start_with
+from privateer_server.respec import renamed
+from privateer_server.store.sqlite import SqliteStore
+
+PRIVATE_PAGES: Final = frozenset({"log", "export"})
+"""Pages of an experiment that strangers do not read."""
+_BYTES_MAX: Final = 64 << 20
+"""The exports of experiments with thousands of actions."""
+_SECONDS_MAX: Final = 31_536_000.0
+Seconds = Annotated[float | None, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
+"""How long the open round has at most; None: it waits for its people."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Ending(_Body):
+    """How long the open round waits for those who chose before."""
+
+    seconds: Seconds = None
+
+
+class Stop(_Body):
+    """As `Ending`; by default the open round ends at once."""
+
+    seconds: Seconds = 0.0
+
+
+_WAITING: Final = Ending()
+_AT_ONCE: Final = Stop()
+
+
+class Extension(Ending):
+    """The new horizon."""
+
+    horizon: int = Field(ge=1)
+
+
+class Arm(Ending):
+    """The arm to retire or to add."""
+
+    arm: str = Field(min_length=1, max_length=64)
+
+
+class Clone(_Body):
+    """The new experiment's name, and its horizon if it is not the same."""
+
+    name: str
+    horizon: int | None = Field(default=None, ge=1)
+
+
+class WarmStart(_Body):
+    """A spec, and the export that the experiment begins with."""
+
+    spec: dict[str, Any]
+    start: dict[str, Any]
+
+
+def changes_router(
+    changes: Changes, experiments: Experiments, store: SqliteStore, token_digest: bytes, budget: Budget
+) -> APIRouter:
+    """Return the routes, bound to what they change."""
+    router = APIRouter(prefix="/experiments/{name}", tags=["changes"])
+
+    def admin(authorization: Annotated[str, Header()] = "") -> str:
+        return authorize(authorization, token_digest)
+
+    Who = Annotated[str, Depends(admin)]  # noqa: N806 - a type
+
+    def answer(name: str, is_new: bool) -> models.Changed:
+        return views.changed(experiments.get(name), store.log(name), is_new)
+
+    @router.post("/pause")
+    async def pause(name: str, who: Who, body: Ending = _WAITING) -> models.Changed:
+        """Ask nobody until it is resumed; the open round waits for those who chose before, or for so many seconds."""
+        return answer(name, await changes.pause(name, who, body.seconds))
+
+    @router.post("/resume")
+    async def resume(name: str, who: Who) -> models.Changed:
+        """Ask people again."""
+        return answer(name, await changes.resume(name, who))
+
+    @router.post("/stop")
+    async def stop(name: str, who: Who, body: Stop = _AT_ONCE) -> models.Changed:
+        """Ask nobody any more, and publish the best policy for good."""
+        return answer(name, await changes.stop(name, who, body.seconds))
+
+    @router.post("/extend")
+    async def extend(name: str, who: Who, body: Extension) -> models.Changed:
+        """Let the horizon grow."""
+        return answer(name, await changes.extend(name, who, body.horizon, body.seconds))
+
+    @router.post("/retire-arm")
+    async def retire_arm(name: str, who: Who, body: Arm) -> models.Changed:
+        """Give an arm to nobody from the next version on."""
+        return answer(name, await changes.retire_arm(name, who, body.arm, body.seconds))
+
+    @router.post("/add-arm")
+    async def add_arm(name: str, who: Who, body: Arm) -> models.Changed:
+        """Try one more arm from the next version on."""
+        return answer(name, await changes.add_arm(name, who, body.arm, body.seconds))
+
+    @router.post("/clone", status_code=201, responses={200: {"model": models.Details}})
+    async def clone(name: str, who: Who, body: Clone, response: Response) -> models.Details:
+        """Create an experiment that begins with what this one has learned; the same again changes nothing."""
+        experiment, is_new = await changes.clone(name, who, body.name, body.horizon)
+        response.status_code = 201 if is_new else 200
+        return views.details(experiment)
+
+    @router.post("/warm-start", status_code=201, responses={200: {"model": models.Details}})
+    async def warm_start(name: str, who: Who, request: Request, response: Response) -> models.Details:
+        """Create an experiment of this name from a spec and an export; the same again changes nothing."""
+        length = Body.unsigned(request.headers.get("content-length"), _BYTES_MAX, peer(request.scope))
+        with budget.reserve(length.length, length.sender, is_trusted=True) as room:
+            body = await room.read(request.stream())
+            wanted = await run_in_threadpool(_warm_start, body)
+        spec = renamed(parse_spec(wanted.spec).without_people(), name)
+        experiment, is_new = await experiments.create(spec, who, start_with(wanted.start))
+        response.status_code = 201 if is_new else 200
+        return views.details(experiment)
+
+    @router.delete("")
+    async def delete(name: str, who: Who) -> models.Deletion:
+        """Erase an experiment for good; its name stays taken."""
+        return models.Deletion(experiment=name, changed=await changes.delete(name, who))
+
+    @router.get("/log")
+    def log(name: str, _: Who) -> models.Log:
+        """List what was changed, when and by whom; a deleted experiment keeps its log."""
+        if not experiments.is_deleted(name):
+            experiments.get(name)
+        return views.log(name, store.log(name))
+
+    @router.get("/export", responses=models.answers(Export))
+    def export(name: str, _: Who) -> Response:
+        """Export policy, result, record and state."""
+        found = exported(experiments.get(name), store.rounds(name))
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    return router
+
+
+def _warm_start(body: bytearray) -> WarmStart:
+    return models.read(WarmStart, body)

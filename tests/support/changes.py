@@ -1,0 +1,38 @@
+"""What tests change in a running experiment."""
+
+from typing import Any
+
+import httpx
+
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, Api
+
+
+async def change(api: Api, action: str, body: dict[str, Any] | None = None, name: str = "test") -> httpx.Response:
+    """Ask for a change as the operator."""
+    return await api.client.post(f"/experiments/{name}/{action}", json=body, headers=ADMIN)
+
+
+async def changed(api: Api, action: str, body: dict[str, Any] | None = None, name: str = "test") -> dict[str, Any]:
+    """The answer to a change that is carried out."""
+    response = await change(api, action, body, name)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+async def lines(api: Api, name: str = "test") -> list[tuple[str, int, int | None]]:
+    """Action, version and first version of every line of a log."""
+    answer = (await api.client.get(f"/experiments/{name}/log", headers=ADMIN)).json()
+    return [(row["action"], row["version"], row["since"]) for row in answer["changes"]]
+
+
+async def report(api: Api, people: int, publication: bytes | None = None, seed: int = 0) -> httpx.Response:
+    """Reports of so many people to a publication, the current one by default."""
+    body = publication or await api.publication()
+    return await api.client.post("/reports", content=body_of(body, sealed_reports(body, people, seed)))
+
+
+async def arms_played(api: Api, name: str = "test") -> set[str]:
+    """The arms that the policy may give to somebody."""
+    policy = (await api.client.get(f"/experiments/{name}/policy")).json()["policy"]
+    return {arm for row in policy["bins"] for arm in row["arms"]}

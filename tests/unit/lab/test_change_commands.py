@@ -1,0 +1,145 @@
+"""Changes from the command line, through services of their own; and kills in between."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from privateer_lab.cli import main
+from privateer_lab.documents import read_document
+from privateer_lab.services import Services, free_port, running
+from tests.support.servers import SMALL
+from tests.support.specs import tables
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    with running(tmp_path_factory.mktemp("services"), free_port(), free_port()) as services:
+        yield services
+
+
+@pytest.fixture(autouse=True)
+def addresses(at: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVATEER_URL", at.server)
+    monkeypatch.setenv("PRIVATEER_ADMIN_URL", at.admin)
+    monkeypatch.setenv("PRIVATEER_ADMIN_TOKEN", at.token)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    def write(name: str, **changes: Any) -> str:
+        made = tables({**SMALL, "experiment.name": name, **changes})
+        path = tmp_path / f"{name}.toml"
+        path.write_text("\n".join(f"{section} = {_inline(table)}" for section, table in made.items()))
+        return str(path)
+
+    return write  # type: ignore[return-value]
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_inline(one)}" for key, one in value.items()) + "}"
+    return json.dumps(value)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return int(stop.value.code or 0), err or out
+
+
+def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "create", spec("life"))[0] == 0
+    for arguments, says in (
+        (("pause", "life"), "life: paused, version 1\n"),
+        (("pause", "life"), "life: paused, version 1; nothing changed\n"),
+        (("resume", "life"), "life: open, version 1\n"),
+        (("extend", "life", "5000"), "life: open, version 1; with the next version: extend\n"),
+        (("add-arm", "life", "new one", "--within", "0"), "life: open, version 2\n"),
+        (("retire-arm", "life", "a", "--within", "0"), "life: open, version 3\n"),
+        (("clone", "life", "life-2"), "created life-2, which knows what life has learned\n"),
+        (("stop", "life"), "life: stopped, version 4\n"),
+    ):
+        assert run(capsys, *arguments) == (0, says)
+    code, out = run(capsys, "log", "life", "--json")
+    assert code == 0
+    rows = json.loads(out)["changes"]
+    assert [row["action"] for row in rows] == [
+        "create", "pause", "resume", "extend", "add-arm", "retire-arm", "stop",
+    ]  # fmt: skip
+    assert all(row["who"].startswith("admin ") for row in rows)
+    assert "retire-arm" in run(capsys, "log", "life")[1]
+    assert "stopped" in run(capsys, "list")[1]
+    assert run(capsys, "delete", "life", "--yes") == (0, "life deleted\n")
+    assert run(capsys, "delete", "life", "--yes") == (0, "life was deleted before\n")
+    assert "life:" not in run(capsys, "list")[1]
+    assert run(capsys, "show", "life") == (
+        2,
+        "privateer: NAME: the experiment was deleted (privateer log NAME says when)\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("pause", "nobody"), "NAME: the server has no such experiment (privateer list)"),
+        (("extend", "bad", "10"), "experiment.horizon: must be at least the 1000"),
+        (("retire-arm", "bad", "z"), "arm: is not an arm of the experiment"),
+        (("retire-arm", "bad", "b"), "arm: at least 2 arms must be left"),
+        (("add-arm", "bad", "a"), "arm: an arm of this name was retired"),
+        (("add-arm", "bad", "a/b"), "experiment.arms"),
+        (("pause", "bad", "--within", "-1"), "--within"),
+        (("clone", "bad", "Bad Name"), "experiment.name"),
+        (("pause", "bad", "--token", "wrong-token-of-somebody"), "--token: this is not the server's admin token"),
+    ],
+)
+def test_what_cannot_be_changed_is_one_line(
+    spec: Any, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    run(capsys, "create", spec("bad"))
+    run(capsys, "retire-arm", "bad", "a")
+    code, out = run(capsys, *arguments)
+    assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
+    assert says in out
+
+
+def test_an_export_is_a_folder_or_a_file_and_starts_another(
+    spec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "create", spec("source"))
+    assert run(capsys, "export", "source", str(tmp_path / "out"))[0] == 0
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["certificate.json", "experiment.json", "policy.json", "publication.msgpack", "record.json"]
+    for name in ("certificate.json", "record.json"):
+        assert run(capsys, "account", "verify", str(tmp_path / "out" / name))[0] == 0
+    assert run(capsys, "export", "source", str(tmp_path / "one.json"))[0] == 0
+    assert read_document(tmp_path / "one.json") == read_document(tmp_path / "out" / "experiment.json")
+    code, out = run(capsys, "export", "source", str(tmp_path / "one.json"))
+    assert (code, "there is a one.json already" in out) == (2, True)
+    started = ("--warm-start", str(tmp_path / "one.json"))
+    assert run(capsys, "create", spec("begun"), *started) == (0, "created begun\n")
+    code, out = run(capsys, "create", spec("other", **{"experiment.arms": ["x", "y"]}), *started)
+    assert (code, "experiment.arms: differs from that of the experiment to begin with" in out) == (2, True)
+    code, out = run(capsys, "create", spec("third"), "--warm-start", spec("third"))
+    assert (code, "warm_start: is not an export" in out) == (2, True)
+
+
+def test_changes_survive_kills(spec: Any, at: Services, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "create", spec("killed"))
+    wanted = ["create"]
+    for arguments in (("pause", "killed"), ("resume", "killed"), ("add-arm", "killed", "d"), ("stop", "killed")):
+        assert run(capsys, *arguments)[0] == 0
+        at.processes.kill("server")
+        at.processes.start("server")
+        at.processes.wait("server")
+        wanted.append(arguments[0])
+        assert run(capsys, *arguments)[1].endswith("nothing changed\n")
+        rows = json.loads(run(capsys, "log", "killed", "--json")[1])["changes"]
+        assert [row["action"] for row in rows] == wanted
+    facts = httpx.get(f"{at.server}/experiments/killed").json()
+    assert (facts["status"], facts["spec"]["experiment"]["arms"]) == ("stopped", ["a", "b", "c", "d"])

@@ -1,0 +1,196 @@
+"""What learners keep when an experiment changes: evidence stays, retired arms go, added ones are not known."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privateer.algorithms.partition import PartitionSpec
+from privateer.errors import SpecError
+from privateer_server.algorithms import learner_for
+from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.respec import extended, renamed, with_arm, without_arm
+from privateer_server.rounds import read_schedule
+from privateer_server.schedule import Schedule
+from tests.support.phased import phased_spec
+from tests.support.servers import PHASED
+from tests.support.specs import make_spec
+
+MODELS = [{}, {"privacy.model": "shuffle", "privacy.delta": 1e-6}]
+SOURCES = [
+    {"name": "past", "people": 2000, "epsilon": 1.0, "shares": [0.5, 0.3, 0.2]},
+    {"name": "older", "people": 2000, "epsilon": 1.0, "shares": [0.2, 0.3, 0.5]},
+]
+
+
+def played(spec: Any, rounds: int, rewards: Any, seed: int = 0) -> Any:
+    """The step after so many rounds of people whose chance of a reward is ``rewards(contexts, arm)``."""
+    schedule, rng = Schedule(spec), np.random.default_rng(seed)
+    step = schedule.open(seed)
+    for _ in range(rounds):
+        step = schedule.close(step, released(step.policy, step.batch, rewards, rng), int(rng.integers(2**62)))
+    return step
+
+
+def released(policy: Any, people: int, rewards: Any, rng: np.random.Generator) -> Any:
+    """A round's release, drawn from its exact law."""
+    contexts = rng.random((people, policy.dimension))
+    coins = rng.integers(0, 2**32, people, dtype=np.uint32)
+    decided = policy.decide(contexts, coins)
+    chances = rewards(contexts, decided.arms)
+    values = (rng.random(people) < chances).astype(np.float64)
+    told = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.fresh_coins else coins
+    return policy.mechanism.simulate(policy.contribute(contexts, told, decided, values), rng)
+
+
+def by_half(contexts: Any, arms: Any) -> Any:
+    """Arm 0 is best on the left, arm 1 on the right, and the others are poor."""
+    left = contexts[:, 0] < 0.5
+    return np.where(arms == 0, np.where(left, 0.9, 0.2), np.where(arms == 1, np.where(left, 0.2, 0.9), 0.4))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_longer_horizon_changes_nothing_that_is_known(model: Any) -> None:
+    before = make_spec({"privacy.epsilon": 4.0, **model})
+    step = played(before, 8, by_half)
+    after = Schedule(extended(before, 40_000))
+    assert after.learner.changed(step.state, before) is step.state
+    assert after.follow(step.state, 9, 1).batch == 1000
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_retired_arm_leaves_its_evidence_and_no_share(model: Any) -> None:
+    before = make_spec({"privacy.epsilon": 4.0, **model})
+    step = played(before, 8, by_half)
+    after = without_arm(before, "arm-0")
+    schedule = Schedule(after)
+    state = schedule.learner.changed(step.state, before)
+    assert np.array_equal(state.precision, step.state.precision)
+    assert not state.active[:, 0].any()
+    assert state.active.any(axis=1).all()
+    policy: Any = schedule.follow(state, 9, 1).policy
+    policy.check(after)
+    assert not policy.shares[:, 0].any()
+    final: Any = schedule.follow(state, 9, 1, asks=False).policy
+    assert set(final.active.argmax(axis=1)) <= {1, 2}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
+    def with_better(contexts: Any, arms: Any) -> Any:
+        return np.where(arms == 3, 0.9, 0.6 * by_half(contexts, arms))
+
+    before = make_spec({"privacy.epsilon": 4.0, **model})
+    step = played(before, 6, with_better)
+    schedule, rng = Schedule(with_arm(before, "new")), np.random.default_rng(3)
+    state: Any = schedule.learner.changed(step.state, before)
+    assert not state.precision[:, 3].any()
+    assert np.array_equal(state.precision[:, :3], step.state.precision)
+    final: Any = schedule.follow(state, 7, 1, asks=False).policy
+    assert not final.active[:, 3].any()
+    step = schedule.follow(state, 7, 1)
+    assert step.policy.shares[:, 3].max() > 0.05
+    for _ in range(12):
+        step = schedule.close(step, released(step.policy, step.batch, with_better, rng), int(rng.integers(2**62)))
+    policy: Any = schedule.follow(step.state, 30, 1, asks=False).policy
+    arms = policy.decide(rng.random((1000, 2)), rng.integers(0, 2**32, 1000, dtype=np.uint32)).arms
+    assert (arms == 3).mean() > 0.9
+
+
+def test_a_device_refuses_a_policy_that_plays_a_retired_arm() -> None:
+    before = make_spec()
+    step = Schedule(before).open(0)
+    with pytest.raises(Exception, match="not a partition policy"):
+        step.policy.check(without_arm(before, "arm-1"))
+
+
+def test_sources_say_nothing_about_an_added_arm() -> None:
+    before = make_spec({"sources": SOURCES})
+    after = with_arm(before, "new")
+    assert [source.shares[-1] for source in after.sources] == [0.0, 0.0]
+    schedule = Schedule(after)
+    state = schedule.learner.changed(Schedule(before).open(0).state, before)
+    step = schedule.follow(state, 2, 1)
+    assert step.policy.cohort == "past"
+    step.policy.check(after)
+    found = schedule.close(step, released_past(step.policy, 1000), 1).state
+    assert not found.precision[:, 3].any()
+
+
+def released_past(policy: Any, people: int) -> Any:
+    rng = np.random.default_rng(0)
+    contexts, coins = rng.random((people, 2)), rng.integers(0, 2**32, people, dtype=np.uint32)
+    told = policy.recall(contexts, coins, rng.integers(0, 3, people), rng.random(people))
+    return policy.mechanism.simulate(told, rng)
+
+
+def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> None:
+    before = make_spec({"sources": SOURCES[:1], "privacy.epsilon": 4.0})
+    step = played_past_sources(before)
+    after = make_spec({"experiment.name": "next", "privacy.epsilon": 2.0, "experiment.horizon": 3000})
+    schedule = Schedule(after)
+    state = schedule.learner.begun(step.state, before)
+    assert (state.rounds, state.seen, state.own, state.heard, state.turn) == (0, 0, 0, 0, "")
+    assert np.array_equal(state.precision, step.state.precision)
+    assert len(state.mass) == 1
+    assert schedule.follow(state, 1, 1).batch == 1000
+    with pytest.raises(SpecError, match="no such source"):
+        Schedule(make_spec({"sources": SOURCES})).learner.begun(step.state, before)
+
+
+def played_past_sources(spec: PartitionSpec) -> Any:
+    schedule, rng = Schedule(spec), np.random.default_rng(0)
+    step = schedule.open(0)
+    while step.policy.cohort:
+        step = schedule.close(step, released_past(step.policy, step.batch), 1)
+    return schedule.close(step, released(step.policy, step.batch, by_half, rng), 1)
+
+
+def test_under_proofs_arms_go_but_none_comes() -> None:
+    before = make_spec({"algorithm.confidence": "proved", "privacy.epsilon": 8.0})
+    step = played(before, 10, by_half)
+    with pytest.raises(SpecError, match="shared out"):
+        Schedule(with_arm(before, "new")).learner.changed(step.state, before)
+    after = without_arm(before, "arm-1")
+    state = Schedule(after).learner.changed(step.state, before)
+    assert not state.active[:, 1].any()
+    assert state.active[:, [0, 2]].any(axis=1).all()
+    Schedule(after).follow(state, 11, 1).policy.check(after)
+    assert Schedule(extended(before, 10**6)).learner.changed(step.state, before).expected == step.state.expected
+
+
+def test_an_arm_that_only_a_retired_one_beat_is_tried_again_under_proofs() -> None:
+    before = make_spec({"algorithm.confidence": "proved"})
+    learner: Any = learner_for(before)
+    state = replace(learner.start(0), active=np.array([[True, False, False]]))
+    after: Any = learner_for(without_arm(before, "arm-0"))
+    assert after.changed(state, before).active.tolist() == [[False, True, True]]
+
+
+def test_phases_refuse_another_spec_and_go_on_in_a_clone() -> None:
+    spec = phased_spec(PHASED, "local")
+    state = Schedule(spec).open(5).state
+    longer = spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"horizon": 6000})})
+    learner = learner_for(longer)
+    with pytest.raises(SpecError, match="create another experiment"):
+        learner.changed(state, spec)
+    with pytest.raises(SpecError):
+        learner.begun(state, spec)
+    clone = renamed(spec, "other")
+    assert learner_for(clone).begun(state, spec) is state
+
+
+@pytest.mark.parametrize("changes", [{"experiment.retired": ["x"]}, {"experiment.retired": ["arm-0", "arm-1"]}])
+def test_a_spec_retires_its_own_arms_and_leaves_two(changes: Any) -> None:
+    with pytest.raises(SpecError, match="retired"):
+        make_spec(changes)
+
+
+def test_an_experiment_may_start_with_retired_arms() -> None:
+    spec = make_spec({"experiment.retired": ["arm-2"]})
+    policy: Any = Schedule(spec).open(0).policy
+    policy.check(spec)
+    assert not policy.active[:, 2].any()
+    assert read_schedule(Schedule(spec).encoded).spec == spec
+    assert isinstance(learner_for(spec), PartitionLearner)
