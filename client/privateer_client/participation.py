@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.ages import message_size, with_ages
 from privateer.algorithms import algorithm, parse_spec
 from privateer.codec import decode
 from privateer.contributions import BoundedVectors, KeyedValues
@@ -80,7 +81,7 @@ class Participation:
             "messages": round_.messages == terms.messages,
             "cohort": self.policy.cohort in spec.cohorts,
             "deadline": round_.deadline == 0 or spec.round_seconds > 0,
-            "sealed_size": round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + terms.mechanism.report_size,
+            "sealed_size": round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + message_size(self.policy),
         }
         for field, agrees in same.items():
             if not agrees:
@@ -95,6 +96,10 @@ class Participation:
     def asks(self) -> bool:
         """Whether the round takes reports of this person's cohort; False when the experiment is over or paused."""
         return self.round.batch > 0 and self.policy.cohort == self.cohort and not self._is_paused
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes this person's report on what the policy of version ``decided`` decided."""
+        return self.asks and self.policy.takes(decided)
 
     @property
     def waits(self) -> bool:
@@ -116,6 +121,7 @@ class Participation:
         coins: NDArray[np.uint32],
         decisions: Decisions,
         rewards: NDArray[np.float64],
+        decided: NDArray[np.int64] | None = None,
     ) -> list[bytes]:
         """Randomize and seal the reports of n people.
 
@@ -129,6 +135,8 @@ class Participation:
             As `decide` gave them.
         rewards
             Shape (n, ...), as the policy's ``read`` makes them.
+        decided
+            Shape (n,): versions of the policies that decided, which the round must take (`takes`); default this one.
 
         Notes
         -----
@@ -136,7 +144,9 @@ class Participation:
         """
         # Coins that chose an arm would tell something about it, so they stay here if the report can do without.
         coins = self.coins(len(coins)) if self.policy.fresh_coins else coins
-        return self._sealed(self.policy.contribute(contexts, coins, decisions, rewards))
+        contributions = self.policy.contribute(contexts, coins, decisions, rewards)
+        ages = np.zeros(len(coins), np.int64) if decided is None else self.round.version - decided
+        return self._sealed(contributions, ages)
 
     def recorded(
         self, contexts: NDArray[np.float64], arms: NDArray[np.int64], rewards: NDArray[np.float64]
@@ -146,13 +156,17 @@ class Participation:
         Only an experiment with sources has such people.
         """
         policy = cast(Recalling, self.policy)
-        return self._sealed(policy.recall(contexts, self.coins(len(arms)), arms, rewards))
+        return self._sealed(
+            policy.recall(contexts, self.coins(len(arms)), arms, rewards), np.zeros(len(arms), np.int64)
+        )
 
-    def _sealed(self, contributions: KeyedValues | BoundedVectors) -> list[bytes]:
+    def _sealed(self, contributions: KeyedValues | BoundedVectors, ages: NDArray[np.int64]) -> list[bytes]:
         """Return what each person sends: all sealed messages, one after another."""
         mechanism: Any = self.terms.mechanism
         rows, size = mechanism.randomize(contributions, self._noise), mechanism.report_size
         reports = [row.tobytes() for row in rows.reshape(len(rows), -1)]
+        if self.policy.tells_age:
+            reports, size = with_ages(reports, ages), message_size(self.policy)
         return [b"".join(map(self._sealer.seal, pieces(report, size))) for report in reports]
 
 

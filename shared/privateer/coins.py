@@ -101,6 +101,34 @@ class Layout:
         return group
 
 
+@dataclass(frozen=True)
+class EarlierChoices(Layout):
+    """A round's plan for reports whose coins chose an arm under an earlier one.
+
+    Coins spread over groups as they did then, and have the round's own signs and buckets: what people of different keys
+    send cancels only if no two keys share them.
+
+    Attributes
+    ----------
+    earlier
+        The plan by which the coins chose.
+    places
+        Shape (keys,), int64: which of its keys holds each key; any where coins chose nothing there.
+    """
+
+    earlier: Layout
+    places: NDArray[np.int64]
+
+    def hashes(self, coins: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
+        """Return 64 public bits for each (coins, key): the lowest choose the group."""
+        own = super().hashes(coins, keys)
+        if not self.earlier.keys:
+            return own
+        chosen = self.earlier.hashes(coins, self.places[keys])
+        low = np.uint64(UNIT - 1)
+        return np.asarray((own & ~low) | (chosen & low))
+
+
 def sign(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the public random sign, 1 or -1, of each hash."""
     return 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)

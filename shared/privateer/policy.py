@@ -1,7 +1,7 @@
 """What a policy is: public and immutable, decided with and reported by on the device. The algorithms implement it."""
 
-from collections.abc import Hashable
-from typing import Any, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.decisions import Decisions
 from privateer.draw import Draw
+from privateer.mechanisms import Mechanism
 from privateer.terms import Terms
 
 Array = NDArray[np.float64]
@@ -41,6 +42,29 @@ class Policy(Protocol):
     @property
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice."""
+        ...
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how many versions ago its decision was made (`privateer.ages`)."""
+        ...
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        ...
+
+    def analyzer(self, earlier: Self) -> "Analyzer":
+        """Return what adds reports on decisions of an ``earlier`` policy, or of this one, to the round's total."""
+        ...
+
+    def followed(self, decided: Sequence[tuple[Self, float]]) -> Self:
+        """Return the policy as a learner must see it when reports were on decisions of several policies.
+
+        Parameters
+        ----------
+        decided
+            Policies, and the share of the round's reports that are on decisions of each.
+        """
         ...
 
     def check(self, spec: Any) -> None:
@@ -90,6 +114,55 @@ class Policy(Protocol):
         ...
 
 
+class Analyzer(Protocol):
+    """What counts reports on the decisions of one policy."""
+
+    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
+        """Parse reports and return their total.
+
+        Raises
+        ------
+        OutOfRange
+            If they are not reports of the round's mechanism.
+        """
+        ...
+
+    def simulate(self, mechanism: Any, contributions: Any, rng: np.random.Generator) -> Any:
+        """Draw a release of people who decided so."""
+        ...
+
+
+class Counted:
+    """Counts reports that mean the same whichever policy decided."""
+
+    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
+        """Parse reports and return their total."""
+        return mechanism.add(mechanism.empty(), mechanism.parse(rows))
+
+    def simulate(self, mechanism: Any, contributions: Any, rng: np.random.Generator) -> Any:
+        """Draw a release of people who decided so."""
+        return mechanism.simulate(contributions, rng)
+
+
+class OfItsRound:
+    """A policy whose round takes reports on its own decisions alone."""
+
+    version: int
+    tells_age: ClassVar[bool] = False
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        return decided == self.version
+
+    def analyzer(self, _earlier: Self) -> Counted:
+        """Return what counts the round's reports."""
+        return Counted()
+
+    def followed(self, _decided: Sequence[tuple[Self, float]]) -> Self:
+        """Return the policy: all reports are on its own decisions."""
+        return self
+
+
 class Recalling(Protocol):
     """A policy whose experiment may have sources: people who report on arms that they played before."""
 
@@ -134,4 +207,4 @@ class Boxes(Protocol):
         ...
 
 
-__all__ = ["Boxes", "Decisions", "Policy", "Recalling"]
+__all__ = ["Analyzer", "Boxes", "Counted", "Decisions", "OfItsRound", "Policy", "Recalling"]

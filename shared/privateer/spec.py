@@ -24,14 +24,35 @@ ARMS_MIN, ARMS_MAX = 2, 16
 BATCH_MAX: Final = 1_000_000
 """The most that ``min_batch`` may be."""
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
+WINDOW_MAX: Final = 365 * 86_400
+"""The longest conversion window, in seconds: a year."""
 _PEOPLE_MAX: Final = 10_000_000_000
 
 
 class Reward(Range):
-    """Bounds of a reward; a device clips to them."""
+    """Bounds of a reward; a device clips to them.
+
+    Attributes
+    ----------
+    default
+        The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
+        it.
+    """
 
     low: Finite = 0.0
     high: Finite = 1.0
+    default: Finite | None = None
+
+    @model_validator(mode="after")
+    def _default_within_bounds(self) -> Self:
+        if self.default is not None and not self.low <= self.default <= self.high:
+            raise ValueError("default: must be from low to high")
+        return self
+
+    @property
+    def without_outcome(self) -> float:
+        """The reward of a person of whom no outcome is known when the conversion window closes."""
+        return min(self.high, max(self.low, 0.0)) if self.default is None else self.default
 
     @property
     def middle(self) -> float:
@@ -137,10 +158,14 @@ class ExperimentTable(Section):
         Lower-case letters, digits and dashes.
     horizon
         How long the experiment lasts: people who may report, or times that something is played.
+    conversion_window
+        Seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are
+        told the outcome.
     """
 
     name: str = Field(pattern=NAME)
     horizon: int = Field(ge=1, le=_PEOPLE_MAX)
+    conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
 
 
 class Algorithm(Section):

@@ -1,24 +1,28 @@
 """The partition bandit (paper 1): its spec, and its policy, a partition of contexts with active arms in its bins."""
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
+from privateer.ages import age_of
 from privateer.algorithms import Algorithm
-from privateer.coins import UNIT, Layout
+from privateer.coins import UNIT, EarlierChoices, Layout
 from privateer.context import shown_box
-from privateer.contributions import KeyedValues
+from privateer.contributions import KeyedSums, KeyedValues
 from privateer.decisions import Arms
 from privateer.draw import Draw
 from privateer.errors import Malformed, SpecError
 from privateer.mechanisms import KeyedMechanism
+from privateer.mechanisms.base import KeyedTotal
 from privateer.numbers import scaled_reward
+from privateer.policy import Counted
 from privateer.questions import KeyedMeans
 from privateer.sections import Section, parse_section
 from privateer.spec import ArmsSpec, example_promises
@@ -32,6 +36,9 @@ _ROUND_SHARE: Final = 0.2
 """Rounds of more people, and of more than this share of the shortest half-life, are slow to notice what moves."""
 DEPTH_MAX: Final = 40
 """Deepest bin: paths are integers of this many bits."""
+_PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
+_INSIDE: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
+"""64 places spread over a unit cube of up to 40 columns."""
 
 
 class PartitionSection(Section):
@@ -201,6 +208,77 @@ class PartitionPolicy:
         nothing but its sign and bucket. Otherwise a report carries the coins of the choice.
         """
         return self.choice is not None
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how many versions ago its decision was made: where its coins chose the arm.
+
+        Those of a batch never do: their ages would tell them apart. Nor do reports that measure all arms at once.
+        """
+        alike = self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published"
+        return not alike and not self.cohort
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        if self.terms.trust.batched and not self.fresh_coins:
+            return decided == self.version
+        return age_of(self.version, decided) is not None
+
+    def analyzer(self, earlier: "PartitionPolicy") -> Counted | "ByChoices":
+        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
+        if earlier.version == self.version or not self.tells_age:
+            return Counted()
+        return ByChoices(self._choices_of(earlier), self.layout.groups)
+
+    def _choices_of(self, earlier: "PartitionPolicy") -> EarlierChoices:
+        """Return what the coins of an earlier choice mean at the keys of this policy.
+
+        There is one more group, the last: of all coins at a key whose bin was not whole then, so that what they chose
+        there depends on more than the key.
+        """
+        arms = self.active.shape[1]
+        bins = self._bins_of(earlier)
+        keys = np.where(bins >= 0, earlier._key_of_bin[bins], -1)
+        thresholds = np.zeros((len(bins), arms), np.uint32)
+        # Where nothing was asked the only active arm was played.
+        only = earlier.active[bins].argmax(axis=1)
+        thresholds[:, :-1] = np.where(np.arange(arms - 1)[None, :] < only[:, None], 0, UNIT)
+        asked = keys >= 0
+        thresholds[asked, :-1] = earlier.layout.thresholds[keys[asked]]
+        thresholds[:, -1] = UNIT
+        thresholds[bins < 0] = 0
+        return EarlierChoices(self.layout.seed, thresholds, earlier.layout, np.maximum(keys, 0))
+
+    def _bins_of(self, earlier: "PartitionPolicy") -> NDArray[np.int64]:
+        """Return the bin of an earlier policy that holds each entry of ``bins``; -1 where none does, as a whole."""
+        starts, depths = self._starts[self.bins], self.depths[self.bins]
+        found = np.asarray(np.searchsorted(earlier._starts, starts, side="right") - 1)
+        alike = np.flatnonzero(earlier.axes != self.axes)
+        levels = int(alike[0]) if len(alike) else DEPTH_MAX
+        whole = (earlier.depths[found] <= depths) & (earlier.depths[found] <= levels)
+        return np.where(whole, found, -1)
+
+    def followed(self, decided: Sequence[tuple["PartitionPolicy", float]]) -> "PartitionPolicy":
+        """Return the policy as a learner must see it when reports were on decisions of several policies.
+
+        Where the arm is in the key the share of a bin's people who played each arm counts: that of all policies
+        together. Otherwise reports say themselves what their coins meant.
+        """
+        if not self.fresh_coins or all(policy.version == self.version for policy, _ in decided):
+            return self
+        shares = sum(weight * self._shares_of(policy) for policy, weight in decided)
+        edges = np.cumsum(shares, axis=1)[:, :-1] / np.sum(shares, axis=1, keepdims=True)
+        thresholds = np.minimum(np.rint(edges * UNIT), UNIT).astype(np.uint32)
+        return replace(self, choice=Layout(self.layout.seed, thresholds))
+
+    def _shares_of(self, earlier: "PartitionPolicy") -> NDArray[np.float64]:
+        """Return the share of the people of each entry of ``bins`` to whom a policy gave each arm, (keys, arms)."""
+        bins, (lower, upper) = self._bins_of(earlier), [corner[self.bins] for corner in self.edges()]
+        shares = earlier.shares[bins]
+        for place in np.flatnonzero(bins < 0).tolist():
+            inside = earlier.locate(lower[place] + (upper - lower)[place] * _INSIDE[:, : self.dimension])
+            shares[place] = earlier.shares[inside].mean(axis=0)
+        return np.asarray(shares)
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
@@ -382,6 +460,36 @@ class PartitionPolicy:
             where = shown_box(spec.features, low, high)
             rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})
         return {"algorithm": "partition", "version": self.version, "bins": rows}
+
+
+@dataclass(frozen=True)
+class ByChoices:
+    """Counts reports whose coins chose an arm under an earlier policy.
+
+    Attributes
+    ----------
+    choices
+        What the coins mean at the round's keys; its last group is of coins of which that is not known.
+    groups
+        How many groups the round has.
+    """
+
+    choices: EarlierChoices
+    groups: int
+
+    def tally(self, mechanism: Any, rows: bytes) -> KeyedTotal:
+        """Parse reports and return their total."""
+        aware: Any = msgspec.structs.replace(mechanism, layout=self.choices)
+        total: KeyedTotal = aware.add(aware.empty(), aware.parse(rows))
+        return replace(total, sums=total.sums[:, : self.groups], counts=total.counts[:, : self.groups])
+
+    def simulate(self, mechanism: Any, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
+        """Draw a release of people who decided so."""
+        aware: Any = msgspec.structs.replace(mechanism, layout=self.choices)
+        unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
+        groups = np.where(unknown, self.groups, contributions.groups)
+        release: KeyedSums = aware.simulate(replace(contributions, groups=groups), rng)
+        return replace(release, sums=release.sums[:, : self.groups], counts=release.counts[:, : self.groups])
 
 
 def corners(

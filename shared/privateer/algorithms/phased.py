@@ -20,6 +20,7 @@ from privateer.draw import Draw
 from privateer.errors import InputError, Malformed, SpecError
 from privateer.mechanisms import VectorMechanism
 from privateer.numbers import is_number
+from privateer.policy import OfItsRound
 from privateer.questions import Question, VectorSum
 from privateer.sections import Section, parse_section
 from privateer.spec import ExperimentTable, Privacy, Reward, Spec, example_promises
@@ -265,7 +266,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PhasedPolicy:
+class PhasedPolicy(OfItsRound):
     """One phase (paper 5, Algorithm 1, lines 4 to 7).
 
     Attributes
