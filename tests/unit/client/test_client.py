@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from privateer.errors import AlreadyReported, InputError, NotFound, RoundClosed, TermsRefused, Unavailable
+from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.wire.envelope import decode_envelope
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
@@ -155,7 +156,8 @@ def test_it_is_one_cohorts_turn(ledger: Path) -> None:
     assert not session.asked
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
     assert session.report(1.0) is Outcome.NOT_ASKED
-    later = Service(published(make_spec({"sources": [SOURCE]}), policy={"cohort": ""}))
+    size = 66 + SignedSymbol.instances()["1-1"].report_size
+    later = Service(published(make_spec({"sources": [SOURCE]}), policy={"cohort": ""}, round_={"sealed_size": size}))
     assert client(later, ledger).join("test", cohort="clinic").report_past(CONTEXT, "arm-1", 0.0) is Outcome.NOT_ASKED
     assert not service.sent
     assert not later.sent
