@@ -102,6 +102,16 @@ def _excess(
 
 def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return P(Bin(trials, 1/2) >= at_least), elementwise."""
+    asked, of = (np.ravel(array) for array in np.broadcast_arrays(at_least, trials))
+    # Neighbours mostly ask for the same tail, which is computed once.
+    first = np.flatnonzero(np.append(True, (asked[1:] != asked[:-1]) | (of[1:] != of[:-1])))
+    tails = _each_tail(asked[first], of[first])
+    return np.repeat(tails, np.diff(np.append(first, len(asked)))).reshape(
+        np.broadcast_shapes(at_least.shape, trials.shape)
+    )
+
+
+def _each_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
     # ``bdtrc`` would lose three digits at the centre of 1e7 trials.
     inside = (at_least >= 1) & (at_least <= trials)
     tail = betainc(np.where(inside, at_least, 1.0), np.where(inside, trials - at_least + 1, 1.0), 0.5)
