@@ -95,23 +95,18 @@ def _excess(
     slope = more * (1 + e)
     offset = more * e * pairs + math.expm1(epsilon) * messages
     least = np.floor(offset / slope) + 1
-    trials = np.maximum(pairs, 1.0)
-    gain = slope * pairs / 2 * _upper_tail(least - 1, trials - 1) - offset * _upper_tail(least, trials)
+    trials, least = np.broadcast_arrays(np.maximum(pairs, 1.0), least)
+    # Neighbours mostly ask for the same tails, which are computed once.
+    new = np.append(True, (np.diff(least.ravel()) != 0) | (np.diff(trials.ravel()) != 0))
+    which = np.cumsum(new).reshape(least.shape) - 1
+    asked, of = least.ravel()[new], trials.ravel()[new]
+    one, both = _upper_tail(asked - 1, of - 1)[which], _upper_tail(asked, of)[which]
+    gain = slope * pairs / 2 * one - offset * both
     return np.asarray(np.maximum(np.where(pairs > 0, gain, 0.0), 0.0) * symbols / (l + symbols - 1) / messages)
 
 
 def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return P(Bin(trials, 1/2) >= at_least), elementwise."""
-    asked, of = (np.ravel(array) for array in np.broadcast_arrays(at_least, trials))
-    # Neighbours mostly ask for the same tail, which is computed once.
-    first = np.flatnonzero(np.append(True, (asked[1:] != asked[:-1]) | (of[1:] != of[:-1])))
-    tails = _each_tail(asked[first], of[first])
-    return np.repeat(tails, np.diff(np.append(first, len(asked)))).reshape(
-        np.broadcast_shapes(at_least.shape, trials.shape)
-    )
-
-
-def _each_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
     # ``bdtrc`` would lose three digits at the centre of 1e7 trials.
     inside = (at_least >= 1) & (at_least <= trials)
     tail = betainc(np.where(inside, at_least, 1.0), np.where(inside, trials - at_least + 1, 1.0), 0.5)

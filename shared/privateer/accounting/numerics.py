@@ -6,8 +6,9 @@ from typing import Final
 
 from privateer.errors import SpecError
 
-_BISECT: Final = 4
+_BISECT: Final = 8
 """Every so many steps of a search halve its range, in case the others do not."""
+_SLOPE: Final = 0.75
 _SLOPE_MIN: Final = 0.1
 
 
@@ -51,11 +52,11 @@ def largest_local_epsilon(
     target = -math.log(delta)
 
     def margin(local_epsilon: float) -> float:
-        """Above 0 where delta is too large. -log(delta) falls about as e^-local_epsilon, so the slope is about 1."""
+        """Above 0 where delta is too large. -log(delta) falls about as e^-local_epsilon, a little slower."""
         digits = -math.log(max(1e-300, delta_of(local_epsilon)))
         return -math.log(max(digits / target, 1e-3))
 
-    at, value, slope = limit, margin(limit), 1.0
+    at, value, slope = limit, margin(limit), _SLOPE
     if value <= 0:
         return limit
     # Secants between multiples of the resolution: `low` keeps the promise and `high` does not.
