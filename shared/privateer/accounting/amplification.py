@@ -83,7 +83,8 @@ def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64],
     points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
     below = scipy.stats.binom.cdf(points - 1, trials, probability)
     below[0] = 0.0
-    return points.astype(np.float64), np.diff(np.append(below, 1.0))
+    mass = np.diff(np.append(below, 1.0))
+    return points[mass > 0].astype(np.float64), mass[mass > 0]
 
 
 def _excess(
