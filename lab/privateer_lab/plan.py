@@ -77,7 +77,7 @@ def _limit(spec: Spec, epsilon: float) -> float:
 def runs_of(
     wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend
 ) -> Generator[tuple[int, Run], None, None]:
-    """Yield the runs of every variant, with its place, as they come; earlier seeds begin before later ones."""
+    """Start all runs, and yield those of every variant, with its place, as they come; earlier seeds begin first."""
     # A process that has calibrated a variant runs a few seeds of it.
     firsts = range(0, seeds, FIRST_SEEDS)
     tasks = [
@@ -85,8 +85,12 @@ def runs_of(
         for first in firsts
         for place, variant in enumerate(wanted)
     ]
-    with closing(each(_run, tasks, jobs, backend)) as few:
-        for place, runs in few:
+    return _single(each(_run, tasks, jobs, backend))
+
+
+def _single(several: Generator[tuple[int, list[Run]], None, None]) -> Generator[tuple[int, Run], None, None]:
+    with closing(several):
+        for place, runs in several:
             yield from ((place, run) for run in runs)
 
 

@@ -67,8 +67,8 @@ def plan(
     wanted = variants(parsed, _models(models), promises)
     if plot is not None:
         open_folder(plot.parent)
-    report = _Report(parsed, wanted, seeds, as_json)
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
+        report = _Report(parsed, wanted, seeds, as_json)
         report.follow(runs)
     if as_json:
         print_json(report.result())
@@ -86,7 +86,7 @@ class _Report:
         self.stages = [seeds] if quiet else stages(seeds)
         self.quiet, self.said = quiet, 0
         self.what = "people" if spec.people_key == "horizon" else "choices"
-        self.found = Found(wanted)
+        self.found, self.batches = Found(wanted), batches(wanted)
 
     def follow(self, runs: Iterator[tuple[int, Run]]) -> None:
         """Take runs until all have come or somebody interrupts, and print a table at each stage."""
@@ -110,8 +110,8 @@ class _Report:
         """Return all figures of the seeds so far."""
         # Promises may change the sizes of rounds.
         concerns = list(dict.fromkeys(concern for variant in self.wanted for concern in variant.spec.concerns()))
-        outcomes, least = self.found.outcomes(), batches(self.wanted)
-        return {"experiment": self.spec.name, "outcomes": outcomes, "batches": least, "warnings": concerns}
+        outcomes = self.found.outcomes()
+        return {"experiment": self.spec.name, "outcomes": outcomes, "batches": self.batches, "warnings": concerns}
 
     def _print(self) -> None:
         """Print a table, and with the first one what its columns mean."""
