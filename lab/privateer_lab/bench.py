@@ -1,7 +1,8 @@
-"""How fast the report path is, as a share of what one core can open; one run measures both."""
+"""How fast the report path is, as a share of what one core can open, and how fast the accountant composes."""
 
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,8 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from privateer.accounting.accountant import account
+from privateer.accounting.events import Event, Laplace, Pure, Repeated
 from privateer_lab.demo import demo_spec
 from privateer_lab.load import run_load
 from privateer_lab.rest import create
@@ -16,6 +19,10 @@ from privateer_lab.services import free_port, running
 
 _OPENS: Final = 20_000
 _EXPERIMENTS: Final = 2
+_COMPOSED: Final = 100
+_DELTA: Final = 1e-6
+_EPSILON: Final = 4.0
+_TRIES: Final = 5
 _REPORT: Final = 22
 """Bytes of a sealed report's content: 16 of id, 6 of slot and symbol."""
 
@@ -29,6 +36,35 @@ def opens_per_second() -> float:
     for _ in range(_OPENS):
         suite.decrypt(sealed, key, info=b"bench")
     return _OPENS / (time.perf_counter() - started)
+
+
+def bench_accountant() -> dict[str, Any]:
+    """Measure how long a hundred events take to compose, beside one delta of theirs: the least a search could take.
+
+    Returns
+    -------
+    dict
+        For each kind of event the seconds of one epsilon and of one delta, and their ratio; the best of a few tries.
+    """
+    found: dict[str, Any] = {"events": _COMPOSED}
+    for name, event in (("laplace", Laplace(10.0)), ("pure", Pure(0.1))):
+        epsilon, delta = _composing(Repeated(event, _COMPOSED))
+        found |= {f"{name}_epsilon_seconds": epsilon, f"{name}_delta_seconds": delta, f"{name}_ratio": epsilon / delta}
+    return found
+
+
+def _composing(event: Event) -> tuple[float, float]:
+    epsilon = _best_seconds(lambda: account(event).epsilon(_DELTA))
+    return epsilon, _best_seconds(lambda: account(event).delta(_EPSILON))
+
+
+def _best_seconds(work: Callable[[], object]) -> float:
+    def once() -> float:
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+
+    return min(once() for _ in range(_TRIES))
 
 
 def bench_pipeline(users: int, batch: int) -> dict[str, Any]:

@@ -117,23 +117,23 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def progress(items: Iterable[T], total: int, label: str) -> list[T]:
+def progress(items: Iterable[T], total: int, label: str, before: int = 0) -> list[T]:
     """Collect ``items`` behind a progress bar on standard error, which only a terminal shows.
 
-    A ``total`` of 0 means that it is not known. Ctrl-C and SIGTERM end the work and its processes: what has come so far
-    is returned, if anything has, and a line says how much that is.
+    A ``total`` of 0 means that it is not known; of it ``before`` have come already. Ctrl-C and SIGTERM end the work and
+    its processes: what has come so far is returned, if anything has, and a line says how much that is.
     """
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)
     with _terminable(), bar:
-        task = bar.add_task(label, total=total or None)
+        task = bar.add_task(label, total=total or None, completed=before)
         done: list[T] = []
         try:
             for item in items:
                 done.append(item)
                 bar.advance(task)
         except KeyboardInterrupt:
-            if not done:
+            if not before + len(done):
                 raise
-            typer.echo(f"privateer: interrupted after {len(done)} of {total or 'more'} {label}", err=True)
+            typer.echo(f"privateer: interrupted after {before + len(done)} of {total or 'more'} {label}", err=True)
         return done

@@ -1,10 +1,10 @@
 """Independent runs side by side: on this machine's cores, or on a Ray cluster."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 import joblib
 
@@ -19,8 +19,10 @@ JOBS_MAX: Final = 512
 
 def each(
     run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None = None, backend: Backend = "processes"
-) -> Iterator[R]:
+) -> Generator[R, None, None]:
     """Yield the results of ``run(*task)`` as they come, in any order; a result depends only on its task.
+
+    Tasks begin in their order. Closing the generator ends the work.
 
     Parameters
     ----------
@@ -45,10 +47,10 @@ def each(
         return (run(*task) for task in tasks)
     with joblib.parallel_config(backend="loky", n_jobs=workers):
         parallel = joblib.Parallel(return_as="generator_unordered")
-        return iter(parallel(joblib.delayed(run)(*task) for task in tasks))
+        return cast(Generator[R, None, None], parallel(joblib.delayed(run)(*task) for task in tasks))
 
 
-def _on_ray(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None) -> Iterator[R]:
+def _on_ray(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None) -> Generator[R, None, None]:
     # Joblib's Ray backend returns results only when all are there.
     try:
         ray = import_module("ray")

@@ -1,7 +1,8 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -22,6 +23,9 @@ MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
 EPSILON_MAX: Final = 16
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 SHARES: Final = (0.5, 0.8)
+SEEDS: Final = 8
+FIRST_SEEDS: Final = 2
+"""Seeds of the first table. One would have no interval."""
 _DELTA: Final = 1e-6
 _WINDOW: Final = 1.25
 """Gains are averaged over this range of the number of choices."""
@@ -70,14 +74,71 @@ def _limit(spec: Spec, epsilon: float) -> float:
     return max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
 
 
-def runs_of(wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend) -> Iterator[tuple[int, Run]]:
-    """Yield the runs of every variant, with its place, as they come."""
-    tasks = [(place, variant.spec, seed) for seed in range(seeds) for place, variant in enumerate(wanted)]
-    return each(_run, tasks, jobs, backend)
+def runs_of(
+    wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend
+) -> Generator[tuple[int, Run], None, None]:
+    """Start all runs, and yield those of every variant, with its place, as they come; earlier seeds begin first."""
+    # A process that has calibrated a variant runs a few seeds of it.
+    firsts = range(0, seeds, FIRST_SEEDS)
+    tasks = [
+        (place, variant.spec, range(first, min(first + FIRST_SEEDS, seeds)))
+        for first in firsts
+        for place, variant in enumerate(wanted)
+    ]
+    return _single(each(_run, tasks, jobs, backend))
 
 
-def _run(place: int, spec: Spec, seed: int) -> tuple[int, Run]:
-    return place, simulate_once(spec, seed)
+def _single(several: Generator[tuple[int, list[Run]], None, None]) -> Generator[tuple[int, Run], None, None]:
+    with closing(several):
+        for place, runs in several:
+            yield from ((place, run) for run in runs)
+
+
+def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Run]]:
+    return place, [simulate_once(spec, seed) for seed in seeds]
+
+
+def stages(seeds: int) -> list[int]:
+    """Return after how many seeds there is a table: a few, then twice as many each time, and all of them."""
+    doubled = (FIRST_SEEDS << times for times in range(seeds.bit_length()))
+    return [*(stage for stage in doubled if stage < seeds), seeds]
+
+
+class Found:
+    """The runs that have come so far, by variant and seed."""
+
+    def __init__(self, wanted: list[Variant]) -> None:
+        self._wanted = wanted
+        self._runs: list[dict[int, Run]] = [{} for _ in wanted]
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds all variants have been run with."""
+        return len(self._common())
+
+    @property
+    def runs(self) -> int:
+        """How many runs have come."""
+        return sum(map(len, self._runs))
+
+    def until(self, seeds: int, runs: Iterator[tuple[int, Run]]) -> Iterator[Run]:
+        """Take runs, and pass them on, until all variants have been run with so many seeds."""
+        while self.seeds < seeds:
+            place, run = next(runs)
+            self._runs[place][run.seed] = run
+            yield run
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """Return the outcome of each variant over the seeds that all have: they are compared on the same people.
+
+        If no seed is complete, those that have any run are there with what they have.
+        """
+        common = self._common()
+        kept = ([runs[seed] for seed in sorted(common or runs)] for runs in self._runs)
+        return [outcome(variant, runs) for variant, runs in zip(self._wanted, kept, strict=True) if runs]
+
+    def _common(self) -> set[int]:
+        return set.intersection(*(set(runs) for runs in self._runs))
 
 
 def people_needed(run: Run, share: float) -> int | None:
@@ -108,6 +169,7 @@ def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
         "epsilon": variant.epsilon,
         "delta": variant.spec.privacy.delta,
         "people": runs[0].choices,
+        "seeds": len(runs),
         **figures,
         "best_constant_regret": constant,
         "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),

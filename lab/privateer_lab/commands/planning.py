@@ -1,6 +1,9 @@
 """``plan``: what an experiment would cost and earn under other promises."""
 
 import math
+import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -9,16 +12,32 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer.errors import SpecError
-from privateer.spec import BATCH_MAX
+from privateer.spec import BATCH_MAX, Spec
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.output import open_folder, print_json, progress, readable, screen
-from privateer_lab.plan import EPSILON_MAX, EPSILONS, MODELS, SHARES, batches, outcome, runs_of, variants
+from privateer_lab.plan import (
+    EPSILON_MAX,
+    EPSILONS,
+    MODELS,
+    SEEDS,
+    SHARES,
+    Found,
+    Variant,
+    batches,
+    runs_of,
+    stages,
+    variants,
+)
+from privateer_lab.simulation import Run
 from privateer_lab.specs import load_spec
 
 _GAIN: Final = (
     "The gain is the share of what the best policy earns above the best constant option, over the whole run.\n"
     '"{what} to 50%" says after how many {what} the policy earns half of that; "more" means not within this run.'
 )
+
+_MANY: Final = 10
+"""Seeds from which Student's interval is at most a sixth wider than a normal one."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,34 +52,74 @@ def plan(
         map(str, EPSILONS)
     ),
     users: Users = None,
-    seeds: Seeds = 4,
+    seeds: Seeds = SEEDS,
     plot: Annotated[Path | None, typer.Option(help="Draw regret against people, as PNG and SVG of this name.")] = None,
     jobs: Jobs = None,
     backend: On = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
-    """Show regret, people needed and batches needed under several promises, before anybody is asked for data."""
+    """Show regret, people needed and batches needed under several promises, before anybody is asked for data.
+
+    A first table comes after a few seeds, and a better one each time that there are twice as many.
+    """
     parsed, promises = load_spec(spec, settings, users), _epsilons(epsilons)
     wanted = variants(parsed, _models(models), promises)
-    what = "people" if parsed.people_key == "horizon" else "choices"
     if plot is not None:
         open_folder(plot.parent)
-    total = len(wanted) * seeds
-    done = progress(runs_of(wanted, seeds, jobs, backend), total, "runs")
-    outcomes = [
-        outcome(variant, found)
-        for place, variant in enumerate(wanted)
-        if (found := [run for at, run in done if at == place])
-    ]
-    # Promises may change the sizes of rounds.
-    concerns = list(dict.fromkeys(concern for variant in wanted for concern in variant.spec.concerns()))
-    result = {"experiment": parsed.name, "outcomes": outcomes, "batches": batches(wanted), "warnings": concerns}
+    with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
+        report = _Report(parsed, wanted, seeds, as_json)
+        report.follow(runs)
+    if as_json:
+        print_json(report.result())
     if plot is not None:
-        _draw(outcomes, parsed.name, what, plot)
-    print_json(result) if as_json else _print(result, what)
-    if len(done) < total:
+        _draw(report.found.outcomes(), parsed.name, report.what, plot)
+    if report.found.seeds < seeds:
         raise typer.Exit(130)
+
+
+class _Report:
+    """What is known so far, and what of it has been said."""
+
+    def __init__(self, spec: Spec, wanted: list[Variant], seeds: int, quiet: bool) -> None:
+        self.spec, self.wanted, self.seeds = spec, wanted, seeds
+        self.stages = [seeds] if quiet else stages(seeds)
+        self.quiet, self.said = quiet, 0
+        self.what = "people" if spec.people_key == "horizon" else "choices"
+        self.found, self.batches = Found(wanted), batches(wanted)
+
+    def follow(self, runs: Iterator[tuple[int, Run]]) -> None:
+        """Take runs until all have come or somebody interrupts, and print a table at each stage."""
+        started, total = time.perf_counter(), len(self.wanted) * self.seeds
+        for stage in self.stages:
+            progress(self.found.until(stage, runs), total, "runs", self.found.runs)
+            if not self.quiet and (self.found.seeds > self.said or not self.said):
+                self._print()
+            if self.found.seeds < stage:
+                return
+            if not self.quiet and stage < self.seeds:
+                seconds = time.perf_counter() - started
+                after = self.stages[self.stages.index(stage) + 1]
+                typer.echo(
+                    f"privateer: {self.found.runs} of {total} runs in {seconds:.0f} s. A table of {after} seeds comes "
+                    "next; Ctrl-C keeps this one.",
+                    err=True,
+                )
+
+    def result(self) -> dict[str, Any]:
+        """Return all figures of the seeds so far."""
+        # Promises may change the sizes of rounds.
+        concerns = list(dict.fromkeys(concern for variant in self.wanted for concern in variant.spec.concerns()))
+        outcomes = self.found.outcomes()
+        return {"experiment": self.spec.name, "outcomes": outcomes, "batches": self.batches, "warnings": concerns}
+
+    def _print(self) -> None:
+        """Print a table, and with the first one what its columns mean."""
+        result = self.result()
+        _print_table(result, self.what, self.seeds)
+        if not self.said:
+            _explain(result, self.what)
+        self.said = max(1, self.found.seeds)
 
 
 def _models(text: str) -> list[str]:
@@ -80,7 +139,7 @@ def _epsilons(text: str) -> list[float]:
     return found
 
 
-def _print(result: dict[str, Any], what: str) -> None:
+def _print_table(result: dict[str, Any], what: str, seeds: int) -> None:
     table = Table(title=result["experiment"], title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("model")
     needed = [f"{what} to {share:.0%}" for share in SHARES]
@@ -95,9 +154,24 @@ def _print(result: dict[str, Any], what: str) -> None:
         table.add_row(row["model"], *figures, *needs)
     screen.print(table)
     first = result["outcomes"][0]
+    screen.print(_over(min(row["seeds"] for row in result["outcomes"]), seeds))
     screen.print(
         f"Every run has {first['people']:,} {what}. The random policy loses {readable(first['uniform_regret'])}."
     )
+
+
+def _over(seeds: int, wanted: int) -> str:
+    """Say how many seeds the means are over, and how sure that makes them."""
+    if seeds == 1:
+        return f"These are the figures of 1 seed{' of ' + str(wanted) if wanted > 1 else ''}, so there is no interval."
+    so_far = f"the first {seeds} of {wanted}" if seeds < wanted else str(seeds)
+    wide = "; few seeds make it wide" if seeds < _MANY else ""
+    return (
+        f"These are means over {so_far} seeds. The true mean is within ± in about 19 of 20 cases (Student's t){wide}."
+    )
+
+
+def _explain(result: dict[str, Any], what: str) -> None:
     if all(row["gain"] is None for row in result["outcomes"]):
         screen.print("The best policy is a constant option, so no policy gains anything above it.")
     else:

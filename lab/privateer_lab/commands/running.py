@@ -103,10 +103,12 @@ def bench(
     batch: Annotated[int, typer.Option(min=1, max=1000, help="Sealed reports in one upload.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure how fast reports are counted, against how fast one core opens them."""
-    from privateer_lab.bench import bench_pipeline
+    """Measure how fast reports are counted, against how fast one core opens them, and how fast the accountant is."""
+    from privateer_lab.bench import bench_accountant, bench_pipeline
 
-    result = bench_pipeline(users, batch)
-    print_json(result) if as_json else print_table(
-        "report path", [(key.replace("_", " "), value) for key, value in result.items()]
-    )
+    result = {"report path": bench_pipeline(users, batch), "accountant": bench_accountant()}
+    if as_json:
+        print_json({**result["report path"], "accountant": result["accountant"]})
+        return
+    for title, figures in result.items():
+        print_table(title, [(key.replace("_", " "), value) for key, value in figures.items()])

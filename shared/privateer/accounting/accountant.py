@@ -32,6 +32,8 @@ from privateer.errors import SpecError
 _GRID: Final = 600
 """Grid points between 0 and the largest epsilon of a composed curve."""
 _EPSILON_DIGITS: Final = 1e-9
+_GUESSED_DIGITS: Final = (1e-9, 1e-8, 1e-7)
+"""What is added to a guess of an epsilon, relatively, until delta there proves small enough."""
 _ROUNDING: Final = 1 + 1e-9
 _LEAST: Final = 1e-9
 """Smallest epsilon for the bounds of shuffled messages, which do not hold at 0."""
@@ -52,6 +54,7 @@ class Curve:
     exact: bool
     proof: str
     _delta: Callable[[float], float]
+    _guess: Callable[[float], float | None] | None = None
 
     def delta(self, epsilon: float) -> float:
         """Return delta at ``epsilon``, at least 0.
@@ -73,6 +76,15 @@ class Curve:
             If ``delta`` is not in [0, 1).
         """
         check("delta", delta, 0 <= delta < 1, "at least 0 and below 1")
+        guess = self._guess(delta) if self._guess else None
+        if guess and 0 < guess < EPSILON_MAX:
+            for digits in _GUESSED_DIGITS:
+                enough = min(guess + digits * max(1.0, guess), EPSILON_MAX)
+                if self._delta(enough) <= delta:
+                    return enough
+        return self._searched(delta)
+
+    def _searched(self, delta: float) -> float:
         if self._delta(0.0) <= delta:
             return 0.0
         if self._delta(EPSILON_MAX) > delta:
@@ -127,7 +139,12 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
             proof = "parallel composition, the worst part counts: " + "; ".join(
                 sorted({curve.proof for curve in curves})
             )
-            return Curve(all(curve.exact for curve in curves), proof, lambda e: max(curve.delta(e) for curve in curves))
+            return Curve(
+                all(curve.exact for curve in curves),
+                proof,
+                lambda e: max(curve.delta(e) for curve in curves),
+                lambda delta: max(curve.epsilon(delta) for curve in curves),
+            )
         case Repeated(of, count):
             return _composed(_flattened(of) * count)
         case Sequential():
@@ -147,6 +164,16 @@ def _pure_delta(epsilon: float, pure: float) -> float:
     """Return delta of randomized response, which dominates everything of the same pure epsilon."""
     # (e^pure - e^epsilon)_+ / (e^pure + 1)
     return 0.0 if epsilon >= pure else min(1.0, _ROUNDING * -math.expm1(epsilon - pure) / (1 + math.exp(-pure)))
+
+
+def _pure_inverse(delta: float, pure: float) -> float:
+    """Return the epsilon at which `_pure_delta` is about ``delta``."""
+    left = 1 - delta * (1 + math.exp(-pure))
+    return pure + math.log(left) if left > 0 else 0.0
+
+
+def _smaller(one: float, other: float | None) -> float | None:
+    return None if other is None else min(one, other)
 
 
 def _laplace_delta(epsilon: float, pure: float) -> float:
@@ -176,12 +203,17 @@ def _composed(events: list[Event]) -> Curve:
     if not rest:
         gaussian = _curve(merged[0])
         return Curve(True, f"composition of normal noise; {gaussian.proof}", gaussian._delta)
-    counted = [(one, len(list(group))) for one, group in groupby(sorted(merged, key=repr))]
-    proofs = sorted({_curve(one).proof for one, _ in counted})
+    counted = [(_curve(one), len(list(group))) for one, group in groupby(sorted(merged, key=repr))]
     loss = _loss_of(counted)
+    proofs = sorted({curve.proof for curve, _ in counted})
     proof = "composition of dominating pairs, losses shared out upwards; " + "; ".join(proofs)
     pure = sum(_pure_epsilon(event) for event in events)
-    return Curve(False, proof, lambda e: min(_pure_delta(e, pure), loss.delta(e)))
+    return Curve(
+        False,
+        proof,
+        lambda e: min(_pure_delta(e, pure), loss.delta(e)),
+        lambda delta: _smaller(_pure_inverse(delta, pure), loss.epsilon(delta)),
+    )
 
 
 def _pure_epsilon(event: Event) -> float:
@@ -199,12 +231,11 @@ def _pure_epsilon(event: Event) -> float:
     return math.inf
 
 
-def _loss_of(counted: list[tuple[Event, int]]) -> Composition:
+def _loss_of(counted: list[tuple[Curve, int]]) -> Composition:
     """Return the composed loss of dominating pairs on one grid, a pair for each kind of event."""
-    curves = [(_curve(one), count) for one, count in counted]
-    reaches = [_reach(curve) for curve, _ in curves]
+    reaches = [_reach(curve) for curve, _ in counted]
     step = max(reaches) / _GRID
-    parts = [(from_curve(curve.delta, step, reach), n) for (curve, n), reach in zip(curves, reaches, strict=True)]
+    parts = [(from_curve(curve.delta, step, reach), n) for (curve, n), reach in zip(counted, reaches, strict=True)]
     return Composition(tuple(parts))
 
 

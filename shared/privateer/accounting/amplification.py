@@ -83,7 +83,8 @@ def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64],
     points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
     below = scipy.stats.binom.cdf(points - 1, trials, probability)
     below[0] = 0.0
-    return points.astype(np.float64), np.diff(np.append(below, 1.0))
+    mass = np.diff(np.append(below, 1.0))
+    return points[mass > 0].astype(np.float64), mass[mass > 0]
 
 
 def _excess(
@@ -95,8 +96,13 @@ def _excess(
     slope = more * (1 + e)
     offset = more * e * pairs + math.expm1(epsilon) * messages
     least = np.floor(offset / slope) + 1
-    trials = np.maximum(pairs, 1.0)
-    gain = slope * pairs / 2 * _upper_tail(least - 1, trials - 1) - offset * _upper_tail(least, trials)
+    trials, least = np.broadcast_arrays(np.maximum(pairs, 1.0), least)
+    # Neighbours mostly ask for the same tails, which are computed once.
+    new = np.append(True, (np.diff(least.ravel()) != 0) | (np.diff(trials.ravel()) != 0))
+    which = np.cumsum(new).reshape(least.shape) - 1
+    asked, of = least.ravel()[new], trials.ravel()[new]
+    one, both = _upper_tail(asked - 1, of - 1)[which], _upper_tail(asked, of)[which]
+    gain = slope * pairs / 2 * one - offset * both
     return np.asarray(np.maximum(np.where(pairs > 0, gain, 0.0), 0.0) * symbols / (l + symbols - 1) / messages)
 
 

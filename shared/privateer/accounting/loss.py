@@ -15,7 +15,6 @@ import numpy as np
 import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
@@ -25,6 +24,13 @@ _REACH: Final = 14.0
 """Half the width of the window that is kept, in standard deviations of the tilted sum."""
 _TILT_MAX: Final = 400.0
 """Largest exponent that tilting may give an atom, in either direction."""
+_LOSS_MAX: Final = 600.0
+"""Larger losses, and larger logarithms of masses, are as good as infinite."""
+_TILTS: Final = 24
+"""Exponents at which a first guess of epsilon is tried."""
+_NEAR: Final = 1.0
+"""Where tilted masses serve as they are: exp(tilt * loss) has changed by at most this exponent since their centre."""
+_MOVES: Final = 6
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class LossDistribution:
     mass: Array
     infinite: float
 
-    @property
+    @cached_property
     def losses(self) -> Array:
         """The grid points, shape (points,)."""
         return np.asarray((self.first + np.arange(len(self.mass))) * self.step)
@@ -60,7 +66,9 @@ class LossDistribution:
 
     def cumulant(self, tilt: float) -> float:
         """Return the logarithm of the mean of exp(tilt * loss) under P, without infinite losses."""
-        return float(logsumexp(self._logs + tilt * self.losses))
+        logs = self._logs + tilt * self.losses
+        largest = float(logs.max())
+        return largest + math.log(float(np.exp(logs - largest).sum()))
 
     def tilted(self, tilt: float) -> Array:
         """Return masses in proportion to mass * exp(tilt * loss), with sum 1."""
@@ -105,17 +113,58 @@ class Composition:
         # Fourier transform within a window, and tilted back: then the transform's error is small against delta itself.
         # We add a bound of that error, and Chernoff's bound of the mass above the window. Mass below the window wraps
         # to larger losses, which is on the safe side.
-        tilt = self._tilt(epsilon)
+        losses, masses, rest = self._masses(self._tilt(epsilon))
+        above = losses > epsilon
+        return min(1.0, float(-np.expm1(epsilon - losses[above]) @ masses[above]) + rest)
+
+    def epsilon(self, delta: float) -> float | None:
+        """Return the smallest epsilon whose delta is at most ``delta``, to about nine digits; None if it is not found.
+
+        `delta` at it, or a little above it, is the bound: this is where to look.
+        """
+        if delta <= self._infinite:
+            return None
+        found: float | None = self._chernoff(delta - self._infinite)
+        for _ in range(_MOVES):
+            if found is None or found <= 0:
+                break
+            tilt, guess = self._tilt(found), found
+            found = self._solved(tilt, delta)
+            if found is not None and tilt * abs(found - guess) <= _NEAR:
+                return found
+        return None
+
+    def _masses(self, tilt: float) -> tuple[Array, Array, float]:
+        """Return losses, their masses with the bound of their error, and what the window and the grid leave out."""
         tilted = [(part.tilted(tilt), count) for part, count in self.parts]
         start, length, top = _window(tilted)
-        index = start + np.arange(length)
-        losses = (self._first + index) * self.step
-        above = losses > epsilon
-        kept = _convolved(tilted, length)[index[above] % length]
-        scale = np.exp(np.minimum(700.0, self._cumulant(tilt) - tilt * losses[above]))
+        losses = np.asarray((self._first + start + np.arange(length)) * self.step, dtype=np.float64)
         lost = _FFT_ERROR * (self._count + math.log2(length))
-        finite = float((-np.expm1(epsilon - losses[above]) * scale) @ (np.maximum(kept, 0.0) + lost))
-        return min(1.0, finite + (0.0 if top is None else self._above(top)) + self._infinite)
+        kept = np.maximum(np.roll(_convolved(tilted, length), -start), 0.0) + lost
+        # No mass underflows to 0: a delta of 0 would claim too much.
+        masses: Array = kept * np.exp(np.clip(self._cumulant(tilt) - tilt * losses, -_LOSS_MAX, _LOSS_MAX))
+        return losses, masses, (0.0 if top is None else self._above(top)) + self._infinite
+
+    def _chernoff(self, delta: float) -> float:
+        """Return an epsilon that Chernoff's bound of the mass above it gives."""
+        tilts = self._largest_tilt * np.geomspace(1e-4, 1.0, _TILTS)
+        bounds: list[float] = [(self._cumulant(tilt) - math.log(delta)) / tilt for tilt in tilts.tolist()]
+        return min(_LOSS_MAX, *bounds)
+
+    def _solved(self, tilt: float, delta: float) -> float | None:
+        """Return where the curve is ``delta``, by masses that are exact about where ``tilt`` centres them."""
+        losses, masses, rest = self._masses(tilt)
+        rest += float(masses[losses > _LOSS_MAX].sum())
+        here = (losses >= 0) & (losses <= _LOSS_MAX)
+        losses, masses = losses[here], masses[here]
+        # Between two losses delta is S - e^epsilon T + rest, with the sums of the masses above under P and under Q.
+        under_p = np.append(np.cumsum(masses[::-1])[::-1], 0.0) + rest
+        under_q = np.append(np.cumsum((masses * np.exp(-losses))[::-1])[::-1], 0.0)
+        enough = under_p[1:] - np.exp(losses) * under_q[1:] <= delta
+        if not enough.any():
+            return None
+        first = int(np.argmax(enough))
+        return math.log((under_p[first] - delta) / under_q[first]) if under_p[first] > delta else float(losses[first])
 
     @property
     def _infinite(self) -> float:
@@ -124,13 +173,17 @@ class Composition:
     def _cumulant(self, tilt: float) -> float:
         return sum(count * part.cumulant(tilt) for part, count in self.parts)
 
+    @property
+    def _largest_tilt(self) -> float:
+        return _TILT_MAX / max(1e-12, *(float(np.abs(part.losses).max()) for part, _ in self.parts))
+
     def _tilt(self, epsilon: float) -> float:
         """Return the exponent at which the composed sum has mean ``epsilon``, or 0 if its mean is larger already."""
 
         def excess(tilt: float) -> float:
             return sum(count * float(part.tilted(tilt) @ part.losses) for part, count in self.parts) - epsilon
 
-        largest = _TILT_MAX / max(1e-12, *(float(np.abs(part.losses).max()) for part, _ in self.parts))
+        largest = self._largest_tilt
         if excess(0.0) >= 0:
             return 0.0
         return largest if excess(largest) <= 0 else float(scipy.optimize.brentq(excess, 0.0, largest, rtol=1e-6))
@@ -139,7 +192,7 @@ class Composition:
         """Return Chernoff's bound of the mass of composed indices above ``top``."""
         threshold = (self._first + top) * self.step
         tilt = self._tilt(threshold)
-        return math.exp(min(0.0, self._cumulant(tilt) - tilt * threshold))
+        return math.exp(max(-_LOSS_MAX, min(0.0, self._cumulant(tilt) - tilt * threshold)))
 
 
 def _window(tilted: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
@@ -162,8 +215,18 @@ def _convolved(tilted: list[tuple[Array, int]], length: int) -> Array:
     """Return the circular convolution of a length."""
     product = np.ones(length // 2 + 1, np.complex128)
     for masses, count in tilted:
-        product *= rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)) ** count
+        product *= _power(rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)), count)
     return np.asarray(irfft(product, length))
+
+
+def _power(base: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
+    """Return ``base ** count``, by squaring: numpy takes logarithms, which is slow."""
+    result = base if count % 2 else np.ones_like(base)
+    while count := count // 2:
+        base = base * base
+        if count % 2:
+            result = result * base
+    return result
 
 
 def on_grid(losses: Array, masses: Array, step: float, infinite: float) -> LossDistribution:

@@ -2,10 +2,14 @@
 
 import math
 from collections.abc import Callable
-
-import scipy  # loads its parts when they are first used
+from typing import Final
 
 from privateer.errors import SpecError
+
+_BISECT: Final = 8
+"""Every so many steps of a search halve its range, in case the others do not."""
+_SLOPE: Final = 0.75
+_SLOPE_MIN: Final = 0.1
 
 
 def check(field: str, value: float, is_good: bool, allowed: str) -> None:
@@ -45,16 +49,24 @@ def largest_local_epsilon(
     resolution
         The result is a multiple of it, ``least`` or ``limit``.
     """
+    target = -math.log(delta)
 
     def margin(local_epsilon: float) -> float:
-        return math.log(max(1e-300, delta_of(local_epsilon))) - math.log(delta)
+        """Above 0 where delta is too large. -log(delta) falls about as e^-local_epsilon, a little slower."""
+        digits = -math.log(max(1e-300, delta_of(local_epsilon)))
+        return -math.log(max(digits / target, 1e-3))
 
-    if margin(limit) <= 0:
+    at, value, slope = limit, margin(limit), _SLOPE
+    if value <= 0:
         return limit
-    if margin(least + resolution) >= 0:
-        return least
-    found = float(scipy.optimize.brentq(margin, least + resolution, limit, xtol=resolution / 4))
-    steps = math.floor(found / resolution)
-    while steps * resolution > least and margin(steps * resolution) > 0:
-        steps -= 1
-    return max(least, steps * resolution)
+    # Secants between multiples of the resolution: `low` keeps the promise and `high` does not.
+    low, high, tries = math.floor(least / resolution), math.ceil(limit / resolution - 1e-6), 0
+    while high - low > 1:
+        tries += 1
+        aim = (low + high) / 2 if tries % _BISECT == 0 else (at - value / slope) / resolution
+        step = min(max(math.floor(aim), low + 1), high - 1)
+        found = margin(step * resolution)
+        slope = max((value - found) / (at - step * resolution), _SLOPE_MIN)
+        at, value = step * resolution, found
+        low, high = (step, high) if found <= 0 else (low, step)
+    return max(least, low * resolution)

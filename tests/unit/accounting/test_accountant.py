@@ -2,13 +2,14 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privateer.accounting import accountant
-from privateer.accounting.accountant import account
+from privateer.accounting.accountant import Curve, account
 from privateer.accounting.events import (
     Approximate,
     Gaussian,
@@ -72,6 +73,68 @@ def test_compositions_agree_with_an_established_accountant(name, delta):
     expected = oracle().get_epsilon_for_delta(delta)
     found = account(event).epsilon(delta)
     assert found == pytest.approx(expected, rel=0.01, abs=2e-3) or (math.isinf(found) and math.isinf(expected))
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-10])
+def test_a_hundred_laplaces_agree_with_an_established_accountant_on_a_finer_grid(delta):
+    """Both round losses up, so each is a little above the truth: by less than 2e-6 here."""
+    oracle = pld.from_laplace_mechanism(10.0, value_discretization_interval=1e-4).self_compose(100)
+    expected = oracle.get_epsilon_for_delta(delta)
+    assert account(Repeated(Laplace(10.0), 100)).epsilon(delta) == pytest.approx(expected, rel=2e-6)
+
+
+def responses_delta(epsilon, pure, count):
+    """Delta of ``count`` randomized responses: all that is seen is how many of them are true."""
+    with mpmath.workdps(40):
+        truth = mpmath.exp(pure) / (1 + mpmath.exp(pure))
+        excess = (
+            mpmath.binomial(count, k)
+            * (truth**k * (1 - truth) ** (count - k) - mpmath.exp(epsilon) * truth ** (count - k) * (1 - truth) ** k)
+            for k in range(count + 1)
+        )
+        return float(mpmath.fsum(max(0, one) for one in excess))
+
+
+@pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-10])
+def test_a_hundred_pure_events_agree_with_the_binomial(delta):
+    found = account(Repeated(Pure(0.1), 100)).epsilon(delta)
+    assert responses_delta(found, 0.1, 100) <= delta
+    assert responses_delta(found * (1 - 1e-6), 0.1, 100) > delta
+
+
+SEVERAL = {
+    **{name: event for name, (event, _) in COMPOSED.items()},
+    "a hundred Laplace": Repeated(Laplace(10.0), 100),
+    "tiny": Repeated(Laplace(1e4), 10),
+    "wide": Sequential((Pure(20.0), Repeated(Laplace(10.0), 10))),
+    "large": Repeated(Pure(3.0), 20),
+    "parallel": Parallel((Repeated(Laplace(5.0), 20), Gaussian(2.0), Pure(0.3))),
+    "unequal": Sequential(tuple(Laplace(3.0 + 0.7 * i) for i in range(15))),
+}
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.1, 1e-3, 1e-6, 1e-9, 1e-12, 0.0])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_an_epsilon_found_by_a_guess_is_the_one_that_a_long_search_finds(name, delta):
+    curve = account(SEVERAL[name])
+    found, searched = curve.epsilon(delta), curve._searched(delta)
+    assert found == pytest.approx(searched, rel=1e-6, abs=3e-9)
+    assert math.isinf(found) or curve.delta(found) <= delta
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.9, 1 - 1e-6, 1 - 1e-8, math.inf])
+def test_a_guess_that_claims_too_much_is_not_believed(wrong):
+    """Planted: guesses that are too small, by little and by much, and none at all."""
+    true = account(Repeated(Pure(0.1), 30))
+    epsilon = true.epsilon(1e-6)
+    found = Curve(False, "", true.delta, lambda _: wrong * epsilon).epsilon(1e-6)
+    assert true.delta(found) <= 1e-6
+    assert found == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_no_delta_is_lost_by_underflow():
+    """20,000 events of 1/300 each have a pure epsilon of 66; what is below 1e-300 is more than nothing."""
+    assert account(Repeated(Laplace(300.0), 20_000)).epsilon(0.0) == math.inf
 
 
 def test_normal_composition_is_exact():

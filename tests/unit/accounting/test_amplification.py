@@ -117,7 +117,7 @@ def test_delta_falls_with_the_batch_and_rises_with_the_local_epsilon(symbols):
 def test_amplified_epsilon_is_the_largest_on_its_grid(symbols):
     found = amplified_local_epsilon(0.5, 1e-6, symbols, 2000, 16.0)
     assert shuffled_delta(0.5, found, symbols, 2000) <= 1e-6
-    assert shuffled_delta(0.5, found + 0.002, symbols, 2000) > 1e-6
+    assert shuffled_delta(0.5, found + 0.001, symbols, 2000) > 1e-6
     assert found * 1000 == pytest.approx(round(found * 1000), abs=1e-6)
 
 

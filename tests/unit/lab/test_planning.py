@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyarrow import parquet
 from privateer.accounting.amplification import shuffled_delta
 from privateer.trust import honest_people
 from privateer_lab import output, sweep
-from privateer_lab.plan import batches, people_needed, smallest_batch, variants
+from privateer_lab.plan import Found, batches, outcome, people_needed, smallest_batch, stages, variants
 from privateer_lab.run import Costs, Run
 from privateer_lab.simulation import figures_of
 from privateer_lab.specs import load_spec
@@ -74,6 +75,78 @@ def test_plan_prints_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     said = run(capsys, "plan", SPEC, *sizes)[1]
     assert "people to 50%" in said
     assert "A shuffled promise of epsilon 4 lets no report cost more by itself" in said
+
+
+@pytest.mark.parametrize(
+    ("seeds", "tables"), [(1, [1]), (2, [2]), (3, [2, 3]), (4, [2, 4]), (8, [2, 4, 8]), (9, [2, 4, 8, 9])]
+)
+def test_tables_come_after_two_seeds_and_each_time_there_are_twice_as_many(seeds: int, tables: list[int]) -> None:
+    assert stages(seeds) == tables
+
+
+def seeded(seed: int, regret: float) -> Run:
+    return replace(made(PATH), seed=seed, regret=regret)
+
+
+def test_promises_are_compared_on_the_same_seeds() -> None:
+    """Planted: a third seed that only the first promise has, and that would flatter it."""
+    found = Found(variants(make_spec(), ("local",), (1.0, 4.0)))
+    runs = [(0, 0, 10.0), (0, 1, 20.0), (0, 2, 0.0), (1, 0, 30.0)]
+    given = iter([(place, seeded(seed, regret)) for place, seed, regret in [*runs, (1, 1, 40.0), (1, 2, 0.0)]])
+    assert len(list(found.until(2, given))) == 5
+    assert (found.seeds, found.runs) == (2, 5)
+    assert [(row["seeds"], row["regret_mean"]) for row in found.outcomes()] == [(2, 15.0), (2, 35.0)]
+
+
+def test_the_interval_of_two_seeds_is_as_wide_as_it_must_be() -> None:
+    """Planted: the normal interval, which would hold the mean in 7 of 10 cases."""
+    (variant,) = variants(make_spec(), ("local",), (1.0,))
+    row = outcome(variant, [seeded(0, 10.0), seeded(1, 20.0)])
+    assert row["regret_ci95"] == pytest.approx(12.706 * 5.0, rel=1e-4)
+    assert row["regret_ci95"] > 6 * 1.96 * 5.0
+    assert outcome(variant, [seeded(0, 10.0)])["regret_ci95"] is None
+
+
+FEW = ("--users", "3000", "--jobs", "1", "--models", "local", "--epsilons", "2,4")
+
+
+def test_a_first_table_is_refined(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3")
+    assert code == 0
+    assert out.index("over the first 2 of 3 seeds") < out.index("over 3 seeds")
+    assert (out.count("people to 80%"), out.count("The gain is")) == (2, 1)
+    assert "4 of 6 runs" in err
+    assert err.count("\n") == 1
+    code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3", "--json")
+    assert (code, err, [row["seeds"] for row in json.loads(out)["outcomes"]]) == (0, "", [3, 3])
+    out = run(capsys, "plan", SPEC, *FEW, "--seeds", "1")[1]
+    assert "These are the figures of 1 seed, so there is no interval." in out
+
+
+@pytest.mark.parametrize(("tasks", "seeds", "says"), [(3, 2, 5), (1, 0, 2)])
+def test_an_interrupted_plan_keeps_what_is_complete(
+    tasks: int, seeds: int, says: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seeds of a promise are one task; of the four tasks some are done when somebody interrupts."""
+    closed = []
+
+    def interrupted(work, todo, *_: object):  # type: ignore[no-untyped-def]
+        try:
+            for task in todo[:tasks]:
+                yield work(*task)
+            raise KeyboardInterrupt
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr("privateer_lab.plan.each", interrupted)
+    code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3")
+    assert (code, closed) == (130, [True])
+    assert f"interrupted after {says} of 6 runs" in err
+    assert out.count("people to 80%") == 1
+    assert "The gain is" in out
+    assert "over the first 2 of 3 seeds" in out
+    rows = json.loads(run(capsys, "plan", SPEC, *FEW, "--seeds", "3", "--json")[1])["outcomes"]
+    assert [row["seeds"] for row in rows] == ([2, 2] if seeds else [2])
 
 
 @pytest.mark.parametrize(("growth", "warns"), [("0.5", True), ("0", False)])
