@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer.ages import message_size
 from privateer.codec import encode
 from privateer.spec import Spec
 from privateer.wire.publication import Publication, Round, encode_publication
@@ -31,7 +32,7 @@ def parts(spec: Spec, *, version: int = 1) -> tuple[dict[str, Any], dict[str, An
         "version": version,
         "model": spec.privacy.model,
         "batch": step.batch,
-        "sealed_size": 64 + terms.mechanism.report_size,
+        "sealed_size": 64 + message_size(step.policy),
         "public_key": KEY.public_key().public_bytes_raw(),
         "messages": terms.messages,
         "least": step.least,

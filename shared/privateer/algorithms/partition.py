@@ -224,7 +224,7 @@ class PartitionPolicy:
             return decided == self.version
         return age_of(self.version, decided) is not None
 
-    def analyzer(self, earlier: "PartitionPolicy") -> Counted | "ByChoices":
+    def analyzer(self, earlier: "PartitionPolicy") -> "Counted | ByChoices":
         """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
         if earlier.version == self.version or not self.tells_age:
             return Counted()
