@@ -1,93 +1,25 @@
-"""An experiment in one process: the schedule, policies and mechanisms of the services, and simulated people."""
+"""Experiments in one process: runs of seeds, whichever way their people report."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import Any, Final, TypeGuard, cast
+from dataclasses import replace
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from privateer.contributions import merged
-from privateer.decisions import Arms, Decisions, Plays
-from privateer.policy import Boxes
 from privateer.spec import Spec
-from privateer.terms import Terms
-from privateer.trust import TRUST
-from privateer_lab.cells import BoxPeople, Cells, can_aggregate
-from privateer_lab.devices import arms_before, scaled, scaled_rewards
-from privateer_lab.environments import Played, environment_for
-from privateer_lab.noise import SeededNoise
+from privateer_lab.delays import delay_of
+from privateer_lab.late import LateSimulation
 from privateer_lab.parallel import Backend, each
-from privateer_lab.score import Point, Score
+from privateer_lab.run import FIGURES, SENT, Run, Simulation
 from privateer_server.schedule import Schedule, Step
 
-_BY_BOXES: Final = 2000
-"""Smaller rounds are drawn faster one by one."""
-_BLOCK: Final = 1 << 18
-"""Most people drawn one by one at a time."""
+__all__ = ["Run", "Simulation", "figures_of", "simulate", "simulate_in_short", "simulate_once", "simulation"]
+
 _FEW: Final = 20
 """Runs that ask a few thousand people each take less time than a second process takes to start."""
-_FIGURES: Final = ("regret", "uniform_regret", "best_constant_regret", "reward", "people", "rounds")
-_SENT: Final = ("messages", "bytes", "bits")
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What people sent: how many reported, their messages, and the bytes and bits in them before sealing."""
-
-    people: int = 0
-    messages: int = 0
-    bytes: int = 0
-    bits: int = 0
-
-
-@dataclass(frozen=True)
-class Run:
-    """What came of one seed. Regrets are sums of expected reward lost against the best option, over all choices.
-
-    Attributes
-    ----------
-    regret, uniform_regret, best_constant_regret
-        The regret of the learned policy, of options at random, and of the single option that is best on the whole.
-    reward
-        Mean reward of a choice, in the reward's own units; expected where a choice is made for everybody.
-    people, rounds
-        People who chose, or reported on what was chosen for everybody; and rounds that were closed.
-    facts, costs
-        What the learner and the environment say of the end, by name; and what people sent.
-    path
-        Where the run stands after each round of the experiment's own people, and at the end.
-    terms
-        The terms of the rounds of the experiment's own people, one for each event.
-    """
-
-    seed: int
-    regret: float
-    uniform_regret: float
-    best_constant_regret: float
-    reward: float
-    people: int
-    rounds: int
-    facts: dict[str, float]
-    costs: Costs
-    path: tuple[Point, ...]
-    terms: tuple[Terms, ...] = field(default=(), compare=False, repr=False)
-
-    @property
-    def choices(self) -> int:
-        """How often anything was chosen."""
-        return self.path[-1][0]
-
-    def figures(self) -> dict[str, float]:
-        """Return all figures by name, without the path; the names are those of `figures_of`."""
-        sent = {name: getattr(self.costs, name) for name in _SENT}
-        return {name: getattr(self, name) for name in _FIGURES} | self.facts | sent
 
 
 def figures_of(spec: Spec) -> list[str]:
     """Name the figures that a run of the spec has."""
-    return [*_FIGURES, *Simulation(spec, 0).facts(), *_SENT]
+    return [*FIGURES, *simulation(spec, 0).facts(), *SENT]
 
 
 def simulate_once(
@@ -106,7 +38,7 @@ def simulate_once(
     watch
         Is called with each step that is played: every round, and the end if anything is left to choose.
     """
-    run = Simulation(spec, seed, one_by_one)
+    run = simulation(spec, seed, one_by_one)
     while run.step.batch:
         if watch:
             watch(run.step)
@@ -116,160 +48,9 @@ def simulate_once(
     return run.outcome()
 
 
-class Simulation:
-    """A run under way; ``step`` is the open round, or the end."""
-
-    def __init__(self, spec: Spec, seed: int, one_by_one: bool = False) -> None:
-        self.spec, self.seed = spec, seed
-        self.environment = environment_for(spec, seed)
-        self.sources = {one.name: (one, environment_for(spec, seed, one.population)) for one in spec.sources}
-        self.rng = np.random.default_rng([seed, 1])
-        self.schedule = Schedule(spec)
-        self.step = self.schedule.open(self._seed())
-        self.cells: Cells | None = None
-        if not one_by_one and _has_boxes(self.step.policy) and can_aggregate(self.environment, spec):
-            self.cells = Cells(self.environment)
-        self.people = self.rounds = 0
-        self.score, self.costs = Score(), Costs()
-        self.terms: dict[Any, Terms] = {}
-        self.path: list[Point] = []
-
-    def _seed(self) -> int:
-        return int(self.rng.integers(2**63))
-
-    def close_round(self) -> None:
-        """Have the people of the open round report, and open the next one."""
-        step, terms = self.step, self.step.policy.terms
-        release = self.release(step)
-        self.rounds += 1
-        self._pay(step.batch, terms)
-        if not step.policy.cohort:
-            self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
-            self.path.append(self.score.point)
-        self.step = self.schedule.close(step, release, self._seed())
-
-    def _pay(self, people: int, terms: Terms) -> None:
-        messages, mechanism, paid = people * terms.messages, terms.mechanism, self.costs
-        sizes = (paid.bytes + messages * mechanism.report_size, paid.bits + messages * mechanism.message_bits)
-        self.costs = Costs(paid.people + people, paid.messages + messages, *sizes)
-
-    def release(self, step: Step) -> Any:
-        """Draw the release of a round."""
-        policy, mechanism = step.policy, cast(Any, step.policy.terms.mechanism)
-        if policy.draw is not None:
-            # People and noise are drawn apart, round by round, so that trust models are compared on the same people.
-            people, noise = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
-            return mechanism.simulate(self.play(policy, step.batch, people), noise)
-        if self.cells and step.batch >= _BY_BOXES and not policy.cohort and _has_boxes(policy):
-            return mechanism.simulate_counts(*self.play_boxes(policy, step.batch, self.cells), self.rng)
-        # One by one in blocks, so that memory does not grow with the number of people.
-        contribute = self.recall if policy.cohort else self.play
-        blocks = _blocks(step.batch)
-        contributed = (contribute(policy, people, self.rng, step.seen + start) for start, people in blocks)
-        # A curator adds its noise once, to all blocks.
-        additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
-        # Where coins ask people of a source about arms, they say something about what these people contribute.
-        independent = not policy.cohort or policy.fresh_coins or policy.terms.calibration == "published"
-        if additive and independent:
-            return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
-        seeded, total = SeededNoise(self.rng), mechanism.empty()
-        for block in contributed:
-            total = mechanism.add(total, mechanism.randomize(block, seeded))
-        return mechanism.release(total, seeded)
-
-    def recall(self, policy: Any, people: int, rng: np.random.Generator, seen: int) -> Any:
-        """Return what the next people of a source contribute about arms that they played before."""
-        source, environment = self.sources[policy.cohort]
-        raw = environment.contexts(seen, people, rng)
-        arms = arms_before(source, len(self.spec.options), people, rng)
-        rewards = scaled_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
-        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        return policy.recall(scaled(raw, self.spec), coins, arms, rewards)
-
-    def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
-        """Have ``people`` take part: count what is played and return what they contribute."""
-        raw = self.environment.contexts(self.people, people, rng)
-        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        contexts = scaled(raw, self.spec)
-        decisions = policy.decide(contexts, coins)
-        rewards = self.environment.rewards(raw, decisions, rng)
-        self._count(people, decisions, self.environment.play(decisions, raw), rewards)
-        if isinstance(decisions, Plays):
-            return policy.contribute(contexts, coins, decisions, rewards)
-        if policy.fresh_coins:  # the coins that chose the arm would tell something about it
-            coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        return policy.contribute(contexts, coins, decisions, scaled_rewards(rewards, self.spec))
-
-    def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
-        self.people += people
-        self.score.add(played, played.expected if isinstance(decisions, Plays) else float(rewards.sum()))
-
-    def finish(self) -> bool:
-        """Play the last policy to the horizon; tell whether anything was left to choose."""
-        policy, before = self.step.policy, self.score.played.times
-        nobody = self.environment.contexts(self.people, 0, self.rng)
-        decisions = policy.decide(scaled(nobody, self.spec), np.zeros(0, np.uint32))
-        left = self.spec.experiment.horizon - self.people
-        if isinstance(decisions, Plays):
-            self._count(0, decisions, self.environment.play(decisions, nobody), nobody)
-        elif self.cells and left >= _BY_BOXES and _has_boxes(policy):
-            self.play_boxes(policy, left, self.cells)
-        else:
-            for _, people in _blocks(left):
-                self.play(policy, people, self.rng)
-        if more := self.score.played.times > before:
-            self.path.append(self.score.point)
-        return more
-
-    def play_boxes(self, policy: Boxes, people: int, cells: Cells) -> tuple[NDArray[np.int64], int]:
-        """Have ``people`` take part, drawn box by box; return their counts as ``simulate_counts`` takes them.
-
-        Expected rewards are those of the boxes, so regret has the same mean and a smaller variance.
-        """
-        phases = cells.environment.phases(self.people, people)
-        played = sum(self._play_phase(some, policy, cells.people_of(policy, phase)) for phase, some in phases)
-        return policy.count(np.asarray(played))
-
-    def _play_phase(self, people: int, policy: Boxes, here: BoxPeople) -> NDArray[np.int64]:
-        """Count ``people`` of one phase by box, arm and reward 0 or 1."""
-        visitors, shares, mixed = self.rng.multinomial(people, here.masses), policy.shares, policy.undecided
-        chosen = visitors[:, None] * (np.arange(shares.shape[1]) == shares.argmax(axis=1)[:, None])
-        chosen[mixed] = self.rng.multinomial(visitors[mixed], shares[mixed])
-        wins = self.rng.binomial(chosen, np.clip(here.means, 0.0, 1.0))
-        expected, best = float((chosen * here.means).sum()), float(visitors @ here.best)
-        self.people += people
-        self.score.add(Played(people, expected, best, visitors @ here.means), float(wins.sum()))
-        return np.stack([chosen - wins, wins], axis=-1)
-
-    def facts(self) -> dict[str, float]:
-        """Return what the learner and the environment say of where the run stands."""
-        return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy)
-
-    def outcome(self) -> Run:
-        """Return the record of the run."""
-        score = self.score
-        return Run(
-            seed=self.seed,
-            regret=score.regret,
-            uniform_regret=score.uniform_regret,
-            best_constant_regret=score.best_constant_regret,
-            reward=score.reward / score.played.times,
-            people=self.people,
-            rounds=self.rounds,
-            facts=self.facts(),
-            costs=self.costs,
-            path=tuple(self.path),
-            terms=tuple(self.terms.values()),
-        )
-
-
-def _has_boxes(policy: Any) -> TypeGuard[Boxes]:
-    return hasattr(type(policy), "edges") and hasattr(type(policy), "count")
-
-
-def _blocks(people: int) -> list[tuple[int, int]]:
-    """First person and size of each block."""
-    return [(start, min(_BLOCK, people - start)) for start in range(0, people, _BLOCK)]
+def simulation(spec: Spec, seed: int, one_by_one: bool = False) -> Simulation:
+    """Begin the simulation of a spec, with the delays of its people if they have any."""
+    return LateSimulation(spec, seed) if delay_of(spec.population) else Simulation(spec, seed, one_by_one)
 
 
 def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:

@@ -2,16 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
 import msgspec
 
+from privateer.ages import by_age
 from privateer.clock import Clock, SystemClock
 from privateer.codec import encode
 from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
+from privateer.policy import Analyzer, Policy
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
@@ -103,6 +105,8 @@ class Accumulator:
         Returns the answer to a batch of this experiment, by version and digest, if it was counted before.
     size_before
         Returns the bytes that one person sent for an earlier version of this experiment, if there was one.
+    earlier
+        Returns the policy of an earlier version of this experiment, if there was one.
     """
 
     def __init__(
@@ -113,11 +117,13 @@ class Accumulator:
         clock: Clock | None = None,
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
         size_before: Callable[[int], int | None] = lambda _version: None,
+        earlier: Callable[[int], Policy | None] = lambda _version: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
         self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
+        self._earlier = earlier
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
         self._closed, self._given_up, self._asked = current.taken, False, False
@@ -246,10 +252,27 @@ class Accumulator:
 
     def _parses(self, reports: list[bytes]) -> bool:
         try:
-            self._current.mechanism.parse(b"".join(report[REPORT_ID_SIZE:] for report in reports))
+            for _, rows in self._parts([report[REPORT_ID_SIZE:] for report in reports]):
+                self._current.mechanism.parse(rows)
         except OutOfRange:
             return False
         return True
+
+    def _parts(self, rows: list[bytes]) -> Iterator[tuple[Analyzer, bytes]]:
+        """Yield reports, put together, with what counts those on the decisions of one policy.
+
+        Raises
+        ------
+        OutOfRange
+            If some are on decisions of which nothing is known.
+        """
+        policy = self._current.step.policy
+        for age, some in by_age(rows).items() if policy.tells_age else [(0, b"".join(rows))]:
+            decided = policy.version - age
+            known = policy if age == 0 else self._earlier(decided) if policy.takes(decided) else None
+            if known is None or known.cohort != policy.cohort:
+                raise OutOfRange("on a decision of no known policy", remedy="send what the client library makes")
+            yield policy.analyzer(known), some
 
     @property
     def ends_round(self) -> bool:
@@ -260,8 +283,9 @@ class Accumulator:
         """Return the round with what was counted, and the change that makes it durable; this opens no other round."""
         filled, protected = replace(self._current, received=self._received, taken=self.taken), None
         if self._rows:
-            mechanism = filled.mechanism
-            total = mechanism.add(filled.total, mechanism.parse(b"".join(self._rows)))
+            mechanism, total = filled.mechanism, filled.total
+            for analyzer, rows in self._parts(self._rows):
+                total = mechanism.merge(total, analyzer.tally(mechanism, rows))
             assert self._opener is not None, "its reports were opened"
             filled, protected = replace(filled, total=total), self._opener.protect(encode(total), filled.digest)
         change = Change(

@@ -2,6 +2,7 @@
 
 from privateer.clock import Clock
 from privateer_server.data import Data
+from privateer_server.earlier import EarlierPolicies
 from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed
 from privateer_server.store import Change
 from privateer_server.store.journal import Entry
@@ -13,10 +14,16 @@ class Closer:
     The key of the next round is on disk before anything names it. The journal has the next round, and in it the noise
     of the release, before the database has it. The key of the closed round is destroyed after that. Whatever fails in
     between, `close` called again goes on from there; if the process dies, `privateer_server.mending` does.
+
+    Attributes
+    ----------
+    earlier
+        The policies published before.
     """
 
     def __init__(self, data: Data, clock: Clock) -> None:
         self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
+        self.earlier = EarlierPolicies(data.store)
 
     def close(self, current: OpenRound) -> tuple[OpenRound, Change]:
         """Learn from a round that is taken, or give it up; return the next one and the change that the store has.
@@ -28,11 +35,15 @@ class Closer:
         """
         entry = self._entry(current)
         if entry is None:
-            following = following_round if current.taken else missed_round
-            entry = self.enter(following(current, self._keys.make, self._clock.now()), current)
+            entry = self.enter(self._following(current, self._clock.now()), current)
         opened = restore(entry.following, self._keys.find, current.plan.carried_out, current.schedule)
         assert opened is not None, "its key was made for it"
         return timed(opened, self._clock), self.commit(current, entry)
+
+    def _following(self, current: OpenRound, now: float) -> OpenRound:
+        if not current.taken:
+            return missed_round(current, self._keys.make, now)
+        return following_round(current, self._keys.make, now, self.earlier.decided(current, now))
 
     def is_on_record(self, current: OpenRound) -> bool:
         """Whether the journal has the round's end, so that nothing can be added to it any more."""

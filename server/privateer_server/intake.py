@@ -216,7 +216,8 @@ class Intake:
         opener = self._keys.find(experiment.current.round.public_key)
         answered = partial(self._store.answer, experiment.name)
         size = partial(self._report_size, experiment.name)
-        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered, size)
+        earlier = partial(self._closer.earlier.find, experiment.name)
+        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered, size, earlier)
 
     def _read_report_size(self, name: str, version: int) -> int | None:
         body = self._store.publication(name, version)

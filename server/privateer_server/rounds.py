@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from privateer.ages import message_size
 from privateer.algorithms import algorithm, parse_spec
 from privateer.clock import Clock
 from privateer.codec import decode, encode
@@ -19,7 +20,7 @@ from privateer.sampling.entropy import SecureNoise
 from privateer.spec import Spec
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
-from privateer_server.schedule import Schedule, Step
+from privateer_server.schedule import Decided, Schedule, Step
 from privateer_server.store import NO_PLAN, Plan, RoundRecord
 
 CLOCKS_APART: Final = 60
@@ -40,11 +41,14 @@ class RoundFacts(msgspec.Struct, frozen=True):
     figures
         What the learner counted before the round, such as the bins or actions that were left, and whom the round asks:
         ``asked`` people who are drawn, or the people of ``undecided`` boxes.
+    opened
+        When the round was published, in seconds since 1970.
     """
 
     cohort: str
     terms: Planned
     figures: dict[str, float]
+    opened: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +75,8 @@ class OpenRound:
         What the operator wants from the next publication on.
     until
         When the round ends because of that at the latest, by the same clock.
+    opened
+        When it was published, in seconds since 1970.
     """
 
     schedule: Schedule
@@ -84,6 +90,7 @@ class OpenRound:
     due: float = math.inf
     plan: Plan = NO_PLAN
     until: float = math.inf
+    opened: float = 0.0
 
     @property
     def spec(self) -> Spec:
@@ -152,16 +159,19 @@ def first_round(
     return _published(schedule, step, lambda: public_key, now)
 
 
-def following_round(closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0) -> OpenRound:
+def following_round(
+    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, decided: Decided = ()
+) -> OpenRound:
     """Release a closed round's sums, learn from them, and publish the next round under a key of its own.
 
     A curator's noise is drawn here; it stands once the state made of it is in the journal with the next publication.
+    ``decided`` says which policies its reports are about, if others than its own.
     """
     # The promise counts on more people: nothing is released, and other people are asked the same.
     if closed.received < closed.enough:
         return missed_round(closed, new_key, now, again=True)
     release = closed.mechanism.release(closed.total, SecureNoise())
-    return _following(closed, closed.schedule.learned(closed.step, release), new_key, now)
+    return _following(closed, closed.schedule.learned(closed.step, release, decided), new_key, now)
 
 
 def missed_round(
@@ -200,7 +210,7 @@ def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now
         version=policy.version,
         model=spec.privacy.model,
         batch=step.batch,
-        sealed_size=SEALED_SIZE + terms.mechanism.report_size,
+        sealed_size=SEALED_SIZE + message_size(policy),
         public_key=new_key() if step.batch else nobodys_key(),
         messages=terms.messages,
         least=step.least,
@@ -209,7 +219,7 @@ def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now
     result = schedule.result(step)
     encoded = encode_result(result) if result else b""
     body = encode_publication(Publication(facts, schedule.encoded, encode(policy), encoded))
-    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty())
+    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty(), opened=now)
 
 
 def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
@@ -223,7 +233,7 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
         received=current.received,
         taken=current.taken,
         digest=current.digest,
-        facts=encode(RoundFacts(step.policy.cohort, planned_of(step.policy.terms), figures)),
+        facts=encode(RoundFacts(step.policy.cohort, planned_of(step.policy.terms), figures, current.opened)),
         publication=current.publication,
         state=encode(step.state),
         total=opener.protect(encode(current.total), current.digest) if opener else b"",
@@ -282,8 +292,9 @@ def restore_lost(stored: RoundRecord, plan: Plan = NO_PLAN, known: Schedule | No
     state = decode(stored.state, schedule.learner.state_type)
     seconds = schedule.spec.round_seconds if facts.deadline else 0
     step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
-    total = policy.terms.mechanism.empty()
-    return OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received, plan=plan)
+    total, opened = policy.terms.mechanism.empty(), decode(stored.facts, RoundFacts).opened
+    blank = OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received, plan=plan)
+    return replace(blank, opened=opened)
 
 
 def timed(current: OpenRound, clock: Clock) -> OpenRound:

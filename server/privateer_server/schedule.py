@@ -1,11 +1,16 @@
 """The one round loop: server, simulator, audit and tests open, close, miss and finish rounds by it. It does no I/O."""
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
+from privateer.policy import Policy
 from privateer.result import Result
 from privateer.spec import Spec
 from privateer_server.algorithms import Bulk, Learner, Step, learner_for
+
+Decided: TypeAlias = Sequence[tuple[Policy, float]]
+"""Policies that decided what a round's reports are about, and the share of the reports about each; empty: its own."""
 
 __all__ = ["Bulk", "Schedule", "Step"]
 
@@ -53,17 +58,18 @@ class Schedule:
         """
         return self.learner.next(self.learner.start(seed) if begun is None else begun, version, seed)
 
-    def close(self, step: Step, release: Any, seed: int, version: int | None = None) -> Step:
+    def close(self, step: Step, release: Any, seed: int, version: int | None = None, decided: Decided = ()) -> Step:
         """Learn from a round's release, and open the next one; by default it has the next version."""
-        return self.follow(self.learned(step, release), self._after(step, version), seed)
+        return self.follow(self.learned(step, release, decided), self._after(step, version), seed)
 
     def miss(self, step: Step, seed: int, version: int | None = None, *, again: bool) -> Step:
         """Open the round after one of which nothing is released; ``again``: it asks other people the same."""
         return self.follow(self.missed(step, again=again), self._after(step, version), seed)
 
-    def learned(self, step: Step, release: Any) -> Any:
-        """Return the state after a round's release."""
-        return self.learner.learn(step.state, step.policy, release)
+    def learned(self, step: Step, release: Any, decided: Decided = ()) -> Any:
+        """Return the state after a round's release, with reports on what these policies ``decided``."""
+        policy = step.policy.followed(decided) if decided else step.policy
+        return self.learner.learn(step.state, policy, release)
 
     def missed(self, step: Step, *, again: bool) -> Any:
         """Return the state after a round of which nothing is released; ``again``: other people are asked the same."""

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from privateer.ages import message_size
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.codec import decode, encode
 from privateer.decisions import Arms, Plays
@@ -67,7 +68,7 @@ def facts_of(spec, step):
         version=step.policy.version,
         model=spec.privacy.model,
         batch=step.batch,
-        sealed_size=64 + terms.mechanism.report_size,
+        sealed_size=64 + message_size(step.policy),
         public_key=bytes(32),
         messages=terms.messages,
         least=step.least,

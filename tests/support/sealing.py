@@ -7,6 +7,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from privateer.ages import with_ages
 from privateer.algorithms import algorithm, parse_spec
 from privateer.codec import decode
 from privateer.decisions import Arms
@@ -34,7 +35,8 @@ def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
     shape = (count,) if isinstance(decisions, Arms) else (count, len(decisions.actions))
     contributions = policy.contribute(contexts, coins, decisions, rng.random(shape))
     rows = policy.terms.mechanism.randomize(contributions, SeededNoise(seed))
-    return pieces(rows.tobytes(), policy.terms.mechanism.report_size)
+    reports = pieces(rows.tobytes(), policy.terms.mechanism.report_size)
+    return with_ages(reports, np.zeros(count, np.int64)) if policy.tells_age else reports
 
 
 def seal(publication: bytes, plaintext: bytes, header: Header | None = None) -> bytes:

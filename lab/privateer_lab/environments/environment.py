@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer.policy import Policy
 from privateer.sections import Section
 from privateer.spec import ArmsSpec
+from privateer_lab.delays import Delay
 
 Array = NDArray[np.float64]
 
@@ -71,10 +72,13 @@ class EnvironmentSection(Section, ABC):
     ----------
     needs
         The kind of spec for which this environment has people.
+    delay
+        How long after their choices they report; by default at once.
     """
 
     needs: ClassVar[type] = ArmsSpec
     name: str
+    delay: Delay | None = None
 
     @abstractmethod
     def environment(self, spec: Any, seed: int) -> Environment:

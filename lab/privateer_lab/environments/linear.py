@@ -3,10 +3,11 @@
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from privateer.decisions import Plays
 from privateer.policy import Policy
+from privateer_lab.delays import Delay
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection, Played
 
 
@@ -31,6 +32,13 @@ class LinearSection(EnvironmentSection):
     needs: ClassVar[type] = ActionsSpec
     name: Literal["linear"]
     scale: float = Field(default=1.0, gt=0, le=100_000_000, allow_inf_nan=False)
+
+    @field_validator("delay")
+    @classmethod
+    def _waits(cls, delay: Delay | None) -> Delay | None:
+        if delay is not None:
+            raise ValueError("these people are drawn, and the round waits for them")
+        return delay
 
     def environment(self, spec: ActionsSpec, seed: int) -> "LinearEnvironment":
         """Make the environment of a seed, which decides theta."""

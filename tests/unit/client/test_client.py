@@ -6,13 +6,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.ages import AGE_SIZE
 from privateer.errors import AlreadyReported, InputError, NotFound, RoundClosed, TermsRefused, Unavailable
+from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.wire.envelope import decode_envelope
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.devices import StillTime, still
-from tests.support.publications import OVER, parts, published, shuffle_spec
+from tests.support.publications import OVER, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -156,9 +156,8 @@ def test_it_is_one_cohorts_turn(ledger: Path) -> None:
     assert not session.asked
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
     assert session.report(1.0) is Outcome.NOT_ASKED
-    spec = make_spec({"sources": [SOURCE]})
-    size = parts(spec)[0]["sealed_size"] + AGE_SIZE  # the experiment's own people tell the age of their choice
-    later = Service(published(spec, policy={"cohort": ""}, round_={"sealed_size": size}))
+    size = 66 + SignedSymbol.instances()["1-1"].report_size
+    later = Service(published(make_spec({"sources": [SOURCE]}), policy={"cohort": ""}, round_={"sealed_size": size}))
     assert client(later, ledger).join("test", cohort="clinic").report_past(CONTEXT, "arm-1", 0.0) is Outcome.NOT_ASKED
     assert not service.sent
     assert not later.sent

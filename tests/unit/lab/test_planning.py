@@ -15,7 +15,8 @@ from privateer.accounting.amplification import shuffled_delta
 from privateer.trust import honest_people
 from privateer_lab import output, sweep
 from privateer_lab.plan import batches, people_needed, smallest_batch, variants
-from privateer_lab.simulation import Costs, Run, figures_of
+from privateer_lab.run import Costs, Run
+from privateer_lab.simulation import figures_of
 from privateer_lab.specs import load_spec
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.test_cli import DPE, SMALL, SPEC, run

@@ -112,11 +112,11 @@ async def test_unknown_experiment(api: Api) -> None:
     await refused(api, body_of(body, sealed_reports(body, 1), header), 404, "not-found", durable=False)
 
 
-@pytest.mark.parametrize("damage", [b"", b"x" * 71, b"x" * 70 * 1001])
+@pytest.mark.parametrize("damage", [b"", b"x" * 73, b"x" * 72 * 1001])
 async def test_wrong_size(api: Api, damage: bytes) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    count = max(1, len(damage) // 70)
+    count = max(1, len(damage) // 72)
     await refused(api, body_of(body, [damage]), 400, "wrong-size", count)
 
 
@@ -146,7 +146,7 @@ async def test_reports_for_a_closed_round(api: Api) -> None:
 async def test_reports_that_do_not_open(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    await refused(api, body_of(body, [os.urandom(70), os.urandom(70)]), 400, "unopenable", 2)
+    await refused(api, body_of(body, [os.urandom(72), os.urandom(72)]), 400, "unopenable", 2)
 
 
 async def test_reports_bound_to_another_round_do_not_open(api: Api) -> None:
@@ -160,13 +160,13 @@ async def test_reports_bound_to_another_round_do_not_open(api: Api) -> None:
 async def test_reports_out_of_range(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    await refused(api, body_of(body, [seal(body, os.urandom(16) + b"\xff" * 6)]), 400, "out-of-range")
+    await refused(api, body_of(body, [seal(body, os.urandom(16) + bytes(2) + b"\xff" * 6)]), 400, "out-of-range")
 
 
 async def test_one_bad_report_does_not_cost_the_others(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    bad = [os.urandom(70), seal(body, os.urandom(16) + b"\xff" * 6)]
+    bad = [os.urandom(72), seal(body, os.urandom(16) + bytes(2) + b"\xff" * 6)]
     response = await api.client.post("/reports", content=body_of(body, bad + sealed_reports(body, 5)))
     assert response.json() == {"accepted": 5, "refused": {"unopenable": 1, "out-of-range": 1}}
 

@@ -40,7 +40,7 @@ async def test_restart_continues_where_it_was(settings: Settings) -> None:
         await client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
         second = await api.publication()
         open_reports = sealed_reports(second, 12)
-        await client.post("/reports", content=body_of(second, [*open_reports, os.urandom(70)]))
+        await client.post("/reports", content=body_of(second, [*open_reports, os.urandom(72)]))
         before = (await api.facts(), second, (await client.get("/experiments/test/state")).json())
     async with serving(create_app(settings)) as client:
         api = Api(client)

@@ -160,7 +160,7 @@ def test_a_dropped_arm_comes_back_as_what_was_held_against_it_fades():
     learner, state = decided(make_spec({"algorithm.memory": 5000}))
     assert state.active.tolist() == [[True, True, False]]
     later = replace(state, own=60_000)
-    assert learner._sifted(learner._computed(learner._remembered(later, later.bank))).active.all()
+    assert learner._sifted(learner._computed(learner._remembered(later))).active.all()
 
 
 def test_without_memory_a_dropped_arm_stays_dropped():

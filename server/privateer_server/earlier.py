@@ -1,0 +1,57 @@
+"""The policies that an experiment has published before: reports may be about what they decided."""
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from privateer.algorithms import parse_spec
+from privateer.codec import decode
+from privateer.policy import Policy
+from privateer.wire.publication import decode_publication
+from privateer_server.following import Array, shares_by_policy
+from privateer_server.rounds import OpenRound, RoundFacts, read_policy
+from privateer_server.schedule import Decided
+from privateer_server.store.sqlite import SqliteStore
+
+_KEPT: Final = 1024
+"""Policies that are kept in memory, so that whoever sends old reports does not have them read again and again."""
+
+
+class EarlierPolicies:
+    """The published policies of all experiments."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.find = lru_cache(maxsize=_KEPT)(self._read)
+
+    def _read(self, name: str, version: int) -> Policy | None:
+        """Return the policy of a version, if it was published."""
+        body = self._store.publication(name, version)
+        if body is None:
+            return None
+        publication = decode_publication(body)
+        return read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication)
+
+    def decided(self, closed: OpenRound, now: float) -> Decided:
+        """Return which policies decided what the reports of a round are about, if its reports do not say it themselves.
+
+        Every report comes when the conversion window of its choice is over, so that the times tell.
+        """
+        window, policy = closed.spec.experiment.conversion_window, closed.step.policy
+        if not window or policy.cohort or not policy.fresh_coins or policy.draw is not None:
+            return ()
+
+        def delayed(seconds: Array) -> Array:
+            return np.asarray(seconds >= window, np.float64)
+
+        own = [(one.version, decode(one.facts, RoundFacts)) for one in self._store.rounds(closed.round.experiment)]
+        rounds = [(version, facts.opened) for version, facts in own if not facts.cohort and policy.takes(version)]
+        shares = shares_by_policy([opened for _, opened in rounds], closed.opened, now, delayed)
+        found = [
+            (self.find(closed.round.experiment, version), share)
+            for (version, _), share in zip(rounds, shares, strict=True)
+            if share
+        ]
+        return [(one, float(share)) for one, share in found if one is not None]
