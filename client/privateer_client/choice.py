@@ -123,7 +123,8 @@ class Choice:
 def meaning(spec: Spec) -> bytes:
     """Return a digest of what a spec says about the meaning of reports, and what it promises for them."""
     tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
-    return hashlib.sha256(msgspec.json.encode(tables, order="deterministic")).digest()
+    # Keys of tables may come in any order, but contexts have the order of the features.
+    return hashlib.sha256(msgspec.json.encode([tables, list(spec.features)], order="deterministic")).digest()
 
 
 def encode_choice(choice: Choice) -> bytes:

@@ -257,8 +257,8 @@ class Ledger:
         """Keep a publication in the place of the one before."""
         name = digest(publication)
         with self._file.transaction() as database:
-            row = "SELECT 1 FROM publications WHERE (experiment, digest) = (?, ?)"
-            if database.execute(row, (experiment, name)).fetchone() is None:
+            same = "SELECT 1 FROM publications WHERE (experiment, digest, body) = (?, ?, ?)"
+            if database.execute(same, (experiment, name, publication)).fetchone() is None:
                 database.execute(
                     "INSERT OR REPLACE INTO publications VALUES (?, ?, ?)", (experiment, name, publication)
                 )
