@@ -137,7 +137,9 @@ def encode_choice(choice: Choice) -> bytes:
     """
     body = encode(choice)
     if len(body) > _BYTES_MAX:
-        raise InputError("too large to be kept", field="context", remedy="report without save()")
+        raise InputError(
+            "too large for the ledger to keep", field="context", remedy="report without keeping the choice"
+        )
     return body
 
 

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -81,7 +82,17 @@ class Vault:
             unfinished.replace(self._path)
         except OSError:
             raise _no_key() from None
+        with suppress(OSError):  # not every platform has folders that can be synchronized
+            _synchronize(self._path.parent)
         return key
+
+
+def _synchronize(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def unreadable(label: str) -> InputError:
