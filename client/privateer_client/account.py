@@ -1,8 +1,10 @@
-"""What a device keeps account of: payments, and sealed reports on their way."""
+"""What a device keeps account of: payments, sealed reports on their way, and choices until they are reported."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from privateer_client.choice import Choice
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class SealedReport(NamedTuple):
 
 
 class Account(Protocol):
-    """Where a device records payments and keeps sealed reports; see `Ledger`."""
+    """Where a device records payments, and keeps reports, choices and publications; see `Ledger`."""
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
-        """Record a payment together with the sealed report that it is for, or refuse it."""
+        """Record a payment together with the sealed report that it is for, and erase the choice; or refuse it."""
         ...
 
     def has_paid(self, experiment: str) -> bool:
@@ -74,4 +76,28 @@ class Account(Protocol):
 
     def discard(self, experiment: str) -> None:
         """Forget the sealed report of an experiment, but not its payment."""
+        ...
+
+    def choice(self, experiment: str) -> Choice | None:
+        """Return the choice that is kept for an experiment."""
+        ...
+
+    def choices(self) -> list[str]:
+        """Return the experiments for which a choice is kept."""
+        ...
+
+    def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+        """Replace the choice that is kept by what ``change`` makes of it, at once, and return that."""
+        ...
+
+    def forget(self, experiment: str) -> None:
+        """Erase the choice that is kept, whether it can be read or not."""
+        ...
+
+    def publication(self, experiment: str) -> bytes | None:
+        """Return the publication that is kept for an experiment."""
+        ...
+
+    def remember(self, experiment: str, publication: bytes) -> None:
+        """Keep a publication in the place of the one before."""
         ...

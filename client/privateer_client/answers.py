@@ -11,7 +11,8 @@ class Outcome(StrEnum):
 
     ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
     over or paused, it is other people's turn, or other people were drawn. ``refused``: the endpoint did not take the
-    report. ``pending``: nobody has decided yet; the device keeps the sealed bytes and sends them again.
+    report. ``pending``: nobody has decided yet. The device keeps what came of the choice until the report is due, or
+    the sealed bytes until an endpoint decides.
     """
 
     ACCEPTED = "accepted"

@@ -1,27 +1,29 @@
 """The SDK's entry: a client of one server, and of the shuffler that the application trusts."""
 
+import math
 import posixpath
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Generic, Self, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
-from privateer.errors import Deleted, InputError, NotFound, TermsRefused, Unavailable
-from privateer.trust import TRUST
+from privateer.clock import Clock, SystemClock
+from privateer.errors import AlreadyReported, InputError, Unavailable
 from privateer.verification import Limits
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.publication import ASKS_NOBODY
 from privateer_client.account import Account, SealedReport
-from privateer_client.answers import Answer, Outcome
-from privateer_client.delivery import Ask, Pace, Steps, deliver, deliver_once
+from privateer_client.address import Address
+from privateer_client.answers import Outcome
+from privateer_client.delivery import Pace, Steps, deliver, deliver_once
+from privateer_client.due import Due
 from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.ledger import Ledger
-from privateer_client.participation import Participation
+from privateer_client.publications import Publications, Published
+from privateer_client.reports import Reports
 from privateer_client.session import Reported, Session
 
-_PUBLICATION_BYTES: Final = 16 << 20
+_Item = TypeVar("_Item")
 _Transport = TypeVar("_Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
 
 
@@ -38,10 +40,11 @@ class _Client(Generic[_Transport]):
         timeout: float = 10.0,
         patience: float = 10.0,
         transport: _Transport | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._url = _normal(url, "url")
         self._shuffler = _normal(shuffler, "shuffler") if shuffler else None
-        self._pace = Pace(timeout, patience)
+        self._pace = Pace(timeout, patience, clock or SystemClock())
         self._limits = limits or Limits()
         self._account = ledger or Ledger()
         self._open(transport)
@@ -50,40 +53,65 @@ class _Client(Generic[_Transport]):
         raise NotImplementedError
 
     def _joining(self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str) -> Steps[Session[Reported]]:
-        """Fetch and check the publication of an experiment; before, send once what waits."""
-        yield from deliver_once(self._waiting(), self._account, self._pace)
-        url = f"{self._url}/experiments/{quote(name, safe='')}/policy"
-        answer = yield Ask("GET", url, {"Accept": MEDIA_TYPE}, self._pace.timeout, most=_PUBLICATION_BYTES)
-        is_paused = answer is not None and answer.asks == ASKS_NOBODY
-        participation = Participation(_published(answer), name, self._limits, cohort, is_paused=is_paused)
-        endpoint = self._endpoint(participation)
-        return Session(run, participation, self._account, f"{self._url}/{name}", endpoint, self._pace)
+        """Fetch and check the publication of an experiment; before, send once what is due or waits."""
+        end = self._pace.clock.monotonic() + self._pace.timeout
+        yield from self._settling(end)
+        yield from deliver_once(self._waiting(), self._account, self._pace, end)
+        publications = self._publications(name, cohort)
+        return self._session(run, publications, (yield from publications.joined()))
+
+    def _resumed(self, run: Callable[[Steps[Outcome]], Reported], name: str) -> Session[Reported]:
+        """Return the session of a choice that is kept; asks nobody."""
+        publications = self._publications(name)
+        identity = publications.address.identity
+        if self._account.choice(identity) is None:
+            if self._account.has_paid(identity):
+                raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
+            raise InputError("no choice is kept", field="name", remedy="join the experiment, and choose")
+        published = publications.kept()
+        if published is None:
+            raise Unavailable("the policy is not kept", remedy="join the experiment: the choice stands")
+        return self._session(run, publications, published)
+
+    def _session(
+        self, run: Callable[[Steps[Outcome]], Reported], publications: Publications, published: Published
+    ) -> Session[Reported]:
+        publications.address.endpoint(published.participation.terms.trust)  # refuses where there is none
+        reports = Reports(publications.address, self._account)
+        return Session(run, published, publications, reports, self._account, self._pace)
 
     def _resending(self) -> Steps[dict[str, Outcome]]:
+        left = yield from self._settling(math.inf)
         known = yield from deliver(self._waiting(), self._account, self._pace)
-        return {experiment.rpartition("/")[2]: verdict.outcome for experiment, verdict in known.items()}
+        sent = {experiment: verdict.outcome for experiment, verdict in known.items()}
+        return {experiment.rpartition("/")[2]: outcome for experiment, outcome in (left | sent).items()}
+
+    def _settling(self, end: float) -> Steps[dict[str, Outcome]]:
+        """Make the reports that are due, before ``end``; return the outcomes of those that are not made."""
+        due, outcomes = Due(self._account, self._pace), dict[str, Outcome]()
+        names = [name for server, _, name in map(_parts, self._account.choices()) if server == self._url]
+        for name in _shuffled(names):
+            left = min(self._pace.timeout, end - self._pace.clock.monotonic())
+            if left <= 0:
+                break
+            outcome = yield from due.settle(self._publications(name), left)
+            if outcome is not None:
+                outcomes[f"{self._url}/{name}"] = outcome
+        return outcomes
 
     def _waiting(self) -> list[SealedReport]:
         """Return the reports for this client's endpoints, in random order: one that hangs must not starve the rest."""
-        waiting = [report for report in self._account.waiting() if self._is_own(report)]
-        secrets.SystemRandom().shuffle(waiting)
-        return waiting
+        return _shuffled([report for report in self._account.waiting() if self._is_own(report)])
 
     def _is_own(self, report: SealedReport) -> bool:
-        server, _, name = report.experiment.rpartition("/")
-        endpoints = [f"{self._url}/reports"] + ([_shuffled(self._shuffler, name)] if self._shuffler else [])
-        return server == self._url and report.endpoint in endpoints
+        server, _, name = _parts(report.experiment)
+        return server == self._url and report.endpoint in self._address(name).endpoints
 
-    def _endpoint(self, participation: Participation) -> str:
-        if not TRUST[participation.terms.model].shuffled:
-            return f"{self._url}/reports"
-        if self._shuffler is None:
-            raise TermsRefused(
-                "the experiment needs a shuffler that does not collude with its server",
-                field="shuffler",
-                remedy="name the one your users trust: Client(url, shuffler='https://...')",
-            )
-        return _shuffled(self._shuffler, participation.spec.name)
+    def _publications(self, name: str, cohort: str = "") -> Publications:
+        return Publications(self._address(name), self._limits, self._account, self._pace, cohort)
+
+    def _address(self, name: str) -> Address:
+        return Address(self._url, name, self._shuffler)
 
 
 class Client(_Client[httpx.BaseTransport]):
@@ -99,12 +127,14 @@ class Client(_Client[httpx.BaseTransport]):
     limits
         What one contribution may cost; default epsilon 1, delta 1e-5, and 4 if everybody else colludes.
     ledger
-        Where contributions are recorded; default a file in the user's state directory.
+        Where contributions are recorded, and choices kept; default a file in the user's state directory.
     timeout
         Seconds for one request and its whole answer.
     patience
         Seconds for which the client tries to send a report, with longer and longer pauses, before it leaves the report
         for later. The last try may begin just before they end.
+    clock
+        What tells when a report is due.
 
     Raises
     ------
@@ -125,7 +155,8 @@ class Client(_Client[httpx.BaseTransport]):
     def join(self, name: str, cohort: str = "") -> Session[Outcome]:
         """Fetch the policy of an experiment, check its terms, and start this person's session.
 
-        The client first sends, once, the reports of earlier sessions that still wait, all within ``timeout``.
+        The client first makes the reports that are due, and sends once those that still wait, all within ``timeout``.
+        If the server does not answer, the session follows the last policy that the device has checked (`offline`).
 
         Parameters
         ----------
@@ -140,16 +171,37 @@ class Client(_Client[httpx.BaseTransport]):
         TermsRefused
             If the terms miss what the experiment or this device promises, or the experiment's draw of people changed.
         NotFound, Deleted, Unavailable
-            If there is no such experiment, there was one, or there is no answer.
+            If there is no such experiment, there was one, or there is neither an answer nor a policy kept.
+        InputError
+            If the choice that the device keeps cannot be read.
         """
         return self._exchange.run(self._joining(self._exchange.run, name, cohort))
 
+    def resume(self, name: str) -> Session[Outcome]:
+        """Return the session of a choice that the device keeps, after a restart. It sends nothing and asks nobody.
+
+        Raises
+        ------
+        AlreadyReported
+            If its report is made.
+        InputError
+            If no choice is kept, or it cannot be read.
+        TermsRefused
+            If the limits of this client are below what the policy costs.
+        Unavailable
+            If its policy is not kept.
+        """
+        return self._resumed(self._exchange.run, name)
+
     def resend(self) -> dict[str, Outcome]:
-        """Send the reports that wait for this client's server and shuffler again, for ``patience`` seconds.
+        """Make the reports that are due, and send those that wait for this client's server and shuffler.
+
+        It asks once which round is open, and sends for ``patience`` seconds. Call it now and then: at the start of an
+        application, and where it runs for long on a timer.
 
         Returns
         -------
-        What became of each, by the experiment's name. Nothing is randomized or paid for anew.
+        What became of each, by the experiment's name. No report is randomized or paid for twice.
         """
         return self._exchange.run(self._resending())
 
@@ -173,6 +225,10 @@ class AsyncClient(_Client[httpx.AsyncBaseTransport]):
     async def join(self, name: str, cohort: str = "") -> Session[Awaitable[Outcome]]:
         """Do what `Client.join` does."""
         return await self._exchange.run(self._joining(self._exchange.run, name, cohort))
+
+    async def resume(self, name: str) -> Session[Awaitable[Outcome]]:
+        """Do what `Client.resume` does."""
+        return self._resumed(self._exchange.run, name)
 
     async def resend(self) -> dict[str, Outcome]:
         """Do what `Client.resend` does."""
@@ -203,17 +259,10 @@ def _normal(url: str, field: str) -> str:
     return f"{parsed.scheme}://{host}{port}" + (f"/{path}" if path else "")
 
 
-def _shuffled(shuffler: str, name: str) -> str:
-    return f"{shuffler}/experiments/{name}/reports"
+def _parts(identity: str) -> tuple[str, str, str]:
+    """Return the server of an experiment and, last, its name."""
+    return identity.rpartition("/")
 
 
-def _published(answer: Answer | None) -> bytes:
-    if answer is None:
-        raise Unavailable("the server did not answer within time and size", remedy="try again later")
-    if answer.status == httpx.codes.NOT_FOUND:
-        raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
-    if answer.status == httpx.codes.GONE:
-        raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
-    if not httpx.codes.is_success(answer.status):
-        raise Unavailable("the server did not publish a policy", remedy="try again later")
-    return answer.body
+def _shuffled(some: list[_Item]) -> list[_Item]:
+    return secrets.SystemRandom().sample(some, len(some))

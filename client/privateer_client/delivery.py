@@ -4,10 +4,10 @@ import math
 import secrets
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from time import monotonic
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from privateer.clock import Clock, SystemClock
 from privateer.errors import InputError
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer_client.account import Account, SealedReport
@@ -57,6 +57,8 @@ class Pace:
         Seconds for one request and its whole answer.
     patience
         Seconds after which no new try begins.
+    clock
+        What measures them.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class Pace:
 
     timeout: float = 10.0
     patience: float = 10.0
+    clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout < math.inf:
@@ -81,22 +84,21 @@ class Pace:
 def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[str, Verdict]]:
     """Send reports until each has a final answer, or patience ends; return the verdicts by experiment."""
     known: dict[str, Verdict] = {}
-    end, tries = monotonic() + pace.patience, 0
+    end, tries = pace.clock.monotonic() + pace.patience, 0
     while reports:
         asked = yield from _try(reports, account, pace.timeout, known)
         reports = [report for report in reports if known[report.experiment].outcome is Outcome.PENDING]
-        tries, left = tries + 1, end - monotonic()
+        tries, left = tries + 1, end - pace.clock.monotonic()
         if not reports or left <= asked:
             break
         yield Pause(min(left, asked + pace.backoff(tries)))
     return known
 
 
-def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[None]:
-    """Send each report once, all of them together within the time of one request."""
-    end = monotonic() + pace.timeout
+def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, end: float) -> Steps[None]:
+    """Send each report once, and begin none after ``end`` by the pace's monotonic clock."""
     for report in reports:
-        left = end - monotonic()
+        left = end - pace.clock.monotonic()
         if left <= 0:
             return
         yield from _try([report], account, left, {})

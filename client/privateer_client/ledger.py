@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
+from privateer.errors import AlreadyReported, BudgetExceeded, InputError, Malformed, TermsRefused
+from privateer.wire.publication import digest
 from privateer_client.account import Payment, SealedReport
+from privateer_client.choice import Choice, decode_choice, encode_choice
 from privateer_client.ledger_file import LedgerFile
+from privateer_client.vault import Vault, unreadable
 
 COSTS: Final = ("epsilon", "delta", "local_epsilon")
 _SHARE: Final = 0.5
@@ -40,7 +43,9 @@ class _Limit(NamedTuple):
 
 
 class Ledger:
-    """Payments, and sealed reports until they are answered, in an SQLite file; safe between processes.
+    """Payments, choices until they are reported, and sealed reports until they are answered, in an SQLite file.
+
+    It is safe between processes.
 
     Parameters
     ----------
@@ -56,11 +61,13 @@ class Ledger:
         Days that the limits look back, today included; None: for ever.
     clock
         Where the day comes from.
+    key
+        32 bytes that encrypt the choices. Default: those in a file beside the ledger, made when it is first needed.
 
     Raises
     ------
     InputError
-        If the file cannot be used, is damaged or not a ledger, or a limit is out of range.
+        If the file cannot be used, is damaged or not a ledger, a limit is out of range, or the key has another length.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class Ledger:
         per_server_epsilon: float | None = None,
         per_server_delta: float | None = None,
         per_server_local_epsilon: float | None = None,
+        key: bytes | None = None,
     ) -> None:
         if window_days is not None and window_days < 1:
             raise InputError("must be at least 1", field="window_days", remedy="choose another window")
@@ -84,7 +92,9 @@ class Ledger:
         shares = [_SHARE * total if most is None else most for most, total in zip(named, totals, strict=True)]
         self._totals, self._shares = _limits("total", totals), _limits("per_server", shares)
         self._clock = clock or SystemClock()
-        self._file = LedgerFile(Path(path) if path else default_path(), self._today)
+        where = Path(path) if path else default_path()
+        self._vault = Vault(key, where.with_name(f"{where.name}.key"))
+        self._file = LedgerFile(where, self._today)
 
     @property
     def path(self) -> Path:
@@ -92,7 +102,7 @@ class Ledger:
         return self._file.path
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
-        """Record a payment durably, together with the sealed report that it is for.
+        """Record a payment durably, together with the sealed report that it is for, and erase the choice behind it.
 
         Parameters
         ----------
@@ -128,6 +138,7 @@ class Ledger:
             values = (payment.experiment, payment.version, payment.model, *costs, self._today)
             database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values)
             database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, endpoint, body))
+            _erase(database, payment.experiment)
         return body
 
     def _check(self, asked: Payment, paid: Sequence[Payment]) -> None:
@@ -187,6 +198,71 @@ class Ledger:
         with self._file.transaction() as database:
             database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
 
+    def choice(self, experiment: str) -> Choice | None:
+        """Return the choice that is kept for an experiment.
+
+        Raises
+        ------
+        InputError
+            If it is damaged, or was encrypted with another key.
+        """
+        with self._file.transaction() as database:
+            return self._choice(database, experiment)
+
+    def choices(self) -> list[str]:
+        """Return the experiments for which a choice is kept."""
+        with self._file.transaction() as database:
+            return [name for (name,) in database.execute("SELECT experiment FROM choices ORDER BY experiment")]
+
+    def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+        """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
+
+        Raises
+        ------
+        InputError
+            If the one that is kept cannot be read, or the new one cannot be kept; nothing changes then.
+        """
+        with self._file.transaction() as database:
+            before = self._choice(database, experiment)
+            after = change(before)
+            if after is None:
+                _erase(database, experiment)
+            elif after is not before:
+                body = self._vault.lock(encode_choice(after), experiment)
+                database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?)", (experiment, body))
+        return after
+
+    def forget(self, experiment: str) -> None:
+        """Overwrite the choice that is kept for an experiment: no report will be made of it."""
+        with self._file.transaction() as database:
+            _erase(database, experiment)
+
+    def _choice(self, database: sqlite3.Connection, experiment: str) -> Choice | None:
+        row = database.execute("SELECT body FROM choices WHERE experiment = ?", (experiment,)).fetchone()
+        if row is None:
+            return None
+        try:
+            return decode_choice(self._vault.unlock(row[0], experiment))
+        except Malformed:
+            raise unreadable(experiment) from None
+
+    def publication(self, experiment: str) -> bytes | None:
+        """Return the publication that is kept for an experiment; None if there is none, or it is damaged."""
+        with self._file.transaction() as database:
+            row = "SELECT digest, body FROM publications WHERE experiment = ?"
+            known = database.execute(row, (experiment,)).fetchone()
+        return known[1] if known is not None and digest(known[1]) == known[0] else None
+
+    def remember(self, experiment: str, publication: bytes) -> None:
+        """Keep a publication in the place of the one before."""
+        name = digest(publication)
+        with self._file.transaction() as database:
+            same = "SELECT 1 FROM publications WHERE (experiment, digest, body) = (?, ?, ?)"
+            if database.execute(same, (experiment, name, publication)).fetchone() is None:
+                database.execute(
+                    "INSERT OR REPLACE INTO publications VALUES (?, ?, ?)", (experiment, name, publication)
+                )
+
 
 def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:
     limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, most, strict=True)]
@@ -194,6 +270,10 @@ def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:
         if not limit.most >= 0:
             raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
     return limits
+
+
+def _erase(database: sqlite3.Connection, experiment: str) -> None:
+    database.execute("DELETE FROM choices WHERE experiment = ?", (experiment,))
 
 
 def _paid(database: sqlite3.Connection, experiment: str) -> bool:

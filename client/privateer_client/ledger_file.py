@@ -10,7 +10,7 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -19,6 +19,16 @@ _SCHEMA: Final = (
     experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, endpoint TEXT NOT NULL, body BLOB NOT NULL)""",
 )
+_MIGRATIONS: Final = {
+    1: ("ALTER TABLE outbox RENAME COLUMN door TO endpoint",),
+    2: (
+        "CREATE TABLE choices (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE publications (experiment TEXT PRIMARY KEY, digest BLOB NOT NULL, body BLOB NOT NULL)",
+    ),
+}
+"""What makes a marked ledger of each version one of the next."""
+_MARKED_FIRST: Final = 2
+"""Version that `_SCHEMA` makes."""
 _EARLIER: Final = {
     "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
     "numbers": {"experiment", "seed", "people", "number"},
@@ -83,12 +93,14 @@ def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
         return
     if application == _APPLICATION and version > _VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    if application == _APPLICATION and all(_EARLIER[table] <= _columns(database, table) for table in _EARLIER):
-        database.execute("ALTER TABLE outbox RENAME COLUMN door TO endpoint")
-    elif application == 0 and _is_earlier(database):
+    if application == 0 and _is_earlier(database):
         _mark(database, today)
-    else:
+        version = _MARKED_FIRST
+    elif not (application == _APPLICATION and version in _MIGRATIONS and _is_sound(database)):
         raise _damaged()
+    for before in range(version, _VERSION):
+        for statement in _MIGRATIONS[before]:
+            database.execute(statement)
     database.execute(f"PRAGMA user_version={_VERSION}")
 
 
@@ -99,6 +111,11 @@ def _mark(database: sqlite3.Connection, today: int) -> None:
     if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
         database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
     database.execute(f"PRAGMA application_id={_APPLICATION}")
+
+
+def _is_sound(database: sqlite3.Connection) -> bool:
+    """Tell whether a marked ledger has the columns that all of them have."""
+    return all(columns <= _columns(database, table) for table, columns in _EARLIER.items())
 
 
 def _is_earlier(database: sqlite3.Connection) -> bool:

@@ -81,11 +81,11 @@ class Participation:
             "messages": round_.messages == terms.messages,
             "cohort": self.policy.cohort in spec.cohorts,
             "deadline": round_.deadline == 0 or spec.round_seconds > 0,
-            "sealed_size": round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + message_size(self.policy),
         }
         for field, agrees in same.items():
-            if not agrees:
-                raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
+            _check(agrees, field)
+        # The size depends on the trust model, which is known to be one by now.
+        _check(round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + message_size(self.policy), "sealed_size")
 
     @property
     def terms(self) -> Terms:
@@ -168,6 +168,11 @@ class Participation:
         if self.policy.tells_age:
             reports, size = with_ages(reports, ages), message_size(self.policy)
         return [b"".join(map(self._sealer.seal, pieces(report, size))) for report in reports]
+
+
+def _check(agrees: bool, field: str) -> None:
+    if not agrees:
+        raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
 
 
 def _spec(body: bytes) -> Spec:

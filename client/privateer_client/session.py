@@ -1,33 +1,22 @@
 """One person's part in one experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.decisions import Decisions, Plays
-from privateer.errors import AlreadyReported, InputError
-from privateer.wire.envelope import Envelope, encode_envelope
-from privateer_client.account import Account, Payment, SealedReport
+from privateer.errors import AlreadyReported, InputError, Unavailable
+from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Outcome
+from privateer_client.choice import Choice, meaning
 from privateer_client.delivery import Pace, Steps, deliver
 from privateer_client.features import context_vector
-from privateer_client.participation import Participation
+from privateer_client.publications import Publications, Published
+from privateer_client.reports import Reports
 
 Reported = TypeVar("Reported")
 """What a report returns: an `Outcome`, or an awaitable of it."""
-
-
-class _Choice(NamedTuple):
-    """One choice: context (1, d), coins (1,) and what was decided. It never leaves the device."""
-
-    contexts: NDArray[np.float64]
-    coins: NDArray[np.uint32]
-    decisions: Decisions
-
-    def __repr__(self) -> str:
-        return "_Choice(...)"
 
 
 class Session(Generic[Reported]):
@@ -38,7 +27,10 @@ class Session(Generic[Reported]):
     Attributes
     ----------
     asked
-        Whether the round asks this person, who has not reported yet.
+        Whether this person is asked for a report: the round asks them, or the device keeps their choice. False once
+        the report is made.
+    offline
+        Whether the policy is one that the device had kept, since the server did not answer.
     refusal
         The reason of a refused report, or why one still waits.
     clipped
@@ -48,33 +40,32 @@ class Session(Generic[Reported]):
     def __init__(
         self,
         run: Callable[[Steps[Outcome]], Reported],
-        participation: Participation,
+        published: Published,
+        publications: Publications,
+        reports: Reports,
         account: Account,
-        identity: str,
-        endpoint: str,
         pace: Pace,
     ) -> None:
-        self._run, self._participation, self._pace = run, participation, pace
-        self._account, self._identity, self._endpoint = account, identity, endpoint
-        self._choice: _Choice | None = None
-        self.asked = self._is_drawn() and not self._account.has_paid(self._identity)
+        self._run, self._published, self._publications, self._reports = run, published, publications, reports
+        self._account, self._pace = account, pace
+        self._identity, self._participation = publications.address.identity, published.participation
+        self._choice = self._account.choice(self._identity)
+        is_open = not self._account.has_paid(self._identity)
+        self.asked = is_open and (self._choice is not None or reports.asks(self._participation))
+        self.offline = published.sent is None
         self.refusal: str | None = None
         self.clipped = False
-
-    def _is_drawn(self) -> bool:
-        """Find out whether the round asks this device, by the device's own number if the round draws numbers."""
-        draw = self._participation.policy.draw
-        if draw is None or not self._participation.asks:
-            return self._participation.asks
-        return draw.asks(self._account.number(self._identity, draw.seed, draw.people))
 
     def choose(self, context: Mapping[str, Any] = {}) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
 
+        A choice that is kept (`save`) stands: until its report is due, ``choose`` returns it whatever the context.
+        Where the experiment waits for outcomes, the choice is kept at once.
+
         Parameters
         ----------
         context
-            A number for each feature of the experiment.
+            A value for each feature of the experiment.
 
         Returns
         -------
@@ -83,19 +74,42 @@ class Session(Generic[Reported]):
         Raises
         ------
         InputError
-            If a feature is missing, unknown, not a number or NaN.
+            If a feature is missing, unknown, of another kind or NaN, or the choice cannot be kept.
         """
-        self._choice = self._decided(context)
-        return self._participation.policy.shown(self._participation.spec, self._choice.decisions)
+        kept = self._account.choice(self._identity)
+        if kept is None or kept.is_due(self._now):
+            kept = self._decided(context)
+            if kept.window and self.asked:
+                kept = self._kept(kept)
+        self._choice = kept
+        return kept.shown
 
-    def _decided(self, context: Mapping[str, Any]) -> _Choice:
-        # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-        coins = self._participation.coins(1)
-        known = context_vector(context, self._participation.spec.features)
-        return _Choice(known, coins, self._participation.decide(known, coins))
+    def save(self) -> None:
+        """Keep the choice on disk, encrypted, until its report is made: `Client.resume` finds it after a restart.
+
+        Where nobody is asked for a report there is nothing to keep.
+
+        Raises
+        ------
+        InputError
+            If nothing was chosen, or the ledger cannot keep it.
+        """
+        choice = self._made_choice()
+        if self.asked:
+            self._choice = self._kept(choice)
+
+    def forget(self) -> None:
+        """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
+        self._account.forget(self._identity)
+        self._choice = None
 
     def report(self, reward: Any) -> Reported:
-        """Randomize, pay for, seal and send this person's one report, if the round asks for it.
+        """Tell what came of the choice.
+
+        The device makes sure which round is open, verifies its terms, pays for this person's one report, randomizes,
+        seals and sends it. Where the experiment waits for outcomes it only keeps this one, in the place of the one
+        before: the report is made by the first `Client.join` or `Client.resend` after the window, and nothing changes
+        it then.
 
         Parameters
         ----------
@@ -111,6 +125,8 @@ class Session(Generic[Reported]):
         ------
         InputError
             If nothing was chosen, or the reward is not what the experiment asks for.
+        TermsRefused
+            If the open round's terms miss what was promised when the person chose, or what this device accepts.
         AlreadyReported, BudgetExceeded
             If the ledger does not allow the report; nothing was sent.
         """
@@ -132,55 +148,104 @@ class Session(Generic[Reported]):
         ------
         InputError
             If the session is not one of a source, or as `choose` and `report`.
+        Unavailable
+            If the server does not tell which round is open; nothing was paid or sent.
         """
         return self._run(self._reporting_past(context, arm, reward))
 
-    def _reporting(self, reward: Any) -> Steps[Outcome]:
-        followed = self._participation
-        if followed.cohort:
-            raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
-        choice = self._made_choice()
-        return (yield from self._sent(reward, lambda rewards: followed.reports(*choice, rewards)))
+    @property
+    def _now(self) -> float:
+        return self._pace.clock.now()
 
-    def _made_choice(self) -> _Choice:
+    def _decided(self, context: Mapping[str, Any]) -> Choice:
+        # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
+        coins = self._participation.coins(1)
+        known = context_vector(context, self._participation.spec.features)
+        return Choice.made(self._participation, known, coins, self._now)
+
+    def _kept(self, choice: Choice) -> Choice:
+        """Keep a choice unless one is kept; return the one that stands, or this one if that is due."""
+        standing = self._account.change(self._identity, lambda kept: kept or choice)
+        return choice if standing is None or standing.is_due(self._now) else standing
+
+    def _made_choice(self) -> Choice:
         """Return the choice that a report is about; what is played for everybody needs no call of `choose`."""
         choice = self._choice
         if choice is None and not self._participation.spec.features:
             common = self._decided({})
-            choice = common if isinstance(common.decisions, Plays) else None
+            choice = common if common.is_common else None
         if choice is None:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
         return choice
 
+    def _reporting(self, reward: Any) -> Steps[Outcome]:
+        if self._participation.cohort:
+            raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
+        self._check_unpaid()
+        choice, rewards = self._made_choice(), self._read(reward)
+        if not self.asked:
+            return Outcome.NOT_ASKED
+        self._reports.check(choice, self._participation)
+        told = self._told(choice, rewards)
+        if (told or choice).window:  # nothing is sent now: that would say when the outcome came
+            return Outcome.NOT_ASKED if told is None else Outcome.PENDING
+        return (yield from self._sent(told or choice.told(rewards, self._now)))
+
+    def _told(self, choice: Choice, rewards: NDArray[np.float64]) -> Choice | None:
+        """Keep an outcome with the choice that is kept, or is to be; return that, None if there is none."""
+        now = self._now
+        waits = bool(choice.window) and not choice.is_due(now)
+
+        def tell(kept: Choice | None) -> Choice | None:
+            standing = kept or (choice if waits else None)
+            return standing and standing.told(rewards, now)
+
+        return self._account.change(self._identity, tell)
+
+    def _sent(self, told: Choice) -> Steps[Outcome]:
+        """Report to the open round, or keep the outcome if nobody says which one that is."""
+        try:
+            opened = yield from self._open()
+        except Unavailable:
+            self._account.change(self._identity, lambda kept: kept or told)
+            return Outcome.PENDING
+        report = self._reports.on(told, opened.participation)
+        if report is None:
+            self._account.forget(self._identity)
+            return Outcome.NOT_ASKED
+        return (yield from self._delivered(report))
+
     def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
-        followed, spec = self._participation, self._participation.spec
-        if not followed.cohort:
+        spec = self._participation.spec
+        if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
         if arm not in spec.options:
             raise InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec")
-        played = np.array([spec.options.index(arm)])
-        known = context_vector(context, spec.features)
-        return (yield from self._sent(reward, lambda rewards: followed.recorded(known, played, rewards)))
+        known, rewards = context_vector(context, spec.features), self._read(reward)
+        self._check_unpaid()
+        if not self.asked:
+            return Outcome.NOT_ASKED
+        opened = yield from self._open()
+        report = self._reports.recalled(known, arm, rewards, meaning(spec), opened.participation)
+        return Outcome.NOT_ASKED if report is None else (yield from self._delivered(report))
 
-    def _sent(self, reward: Any, seal: Callable[[NDArray[np.float64]], list[bytes]]) -> Steps[Outcome]:
-        """Pay for a report, if one is asked for, and send it."""
-        rewards, self.clipped = self._participation.policy.read(self._participation.spec, reward)
+    def _check_unpaid(self) -> None:
         if self._account.has_paid(self._identity):
             raise AlreadyReported(
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )
-        if not self.asked:
-            return Outcome.NOT_ASKED
-        body = self._paid(lambda: seal(rewards)[0])
-        self.asked = False
-        report = SealedReport(self._identity, self._endpoint, body)
-        verdict = (yield from deliver([report], self._account, self._pace))[self._identity]
+
+    def _read(self, reward: Any) -> NDArray[np.float64]:
+        rewards, self.clipped = self._participation.policy.read(self._participation.spec, reward)
+        return rewards
+
+    def _open(self) -> Steps[Published]:
+        self._published = yield from self._publications.opened(self._published)
+        self.offline = False
+        return self._published
+
+    def _delivered(self, report: SealedReport) -> Steps[Outcome]:
+        self.asked, self._choice = False, None
+        verdict = (yield from deliver([report], self._account, self._pace))[report.experiment]
         self.refusal = verdict.reason
         return verdict.outcome
-
-    def _paid(self, seal: Callable[[], bytes]) -> bytes:
-        """Make the body to send, once; the ledger keeps it together with its payment."""
-        terms, header = self._participation.terms, self._participation.header
-        promise = (terms.epsilon, terms.delta, terms.local_epsilon)
-        payment = Payment(self._identity, header.version, terms.model, *promise)
-        return self._account.pay(payment, self._endpoint, lambda: encode_envelope(Envelope(header, seal())))

@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -23,10 +23,11 @@ from privateer.accounting.events import ShuffledBits
 from privateer.errors import InputError, Malformed, TermsRefused
 from privateer.trust import honest_people
 from privateer_client import Client
-from privateer_client.account import Payment, SealedReport
+from privateer_client.account import Payment
 from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.phases import small_spec
+from tests.support.purses import Purse
 from tests.support.specs import SHUFFLE, make_spec
 
 SOURCES = [{"name": "clinic", "people": 1000, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]
@@ -56,30 +57,6 @@ ARRAYS: list[Any] = [
     for data in (b"", b"\xff" * 8, "text")
 ]
 GONE = object()
-
-
-class Purse:
-    """A ledger in memory, since there are many devices here."""
-
-    def __init__(self) -> None:
-        self.paid: list[Payment] = []
-
-    def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
-        sealed = seal()
-        self.paid.append(payment)
-        return sealed
-
-    def has_paid(self, _: str) -> bool:
-        return bool(self.paid)
-
-    def number(self, _experiment: str, _seed: int, people: int) -> int:
-        return people // 2
-
-    def waiting(self) -> list[SealedReport]:
-        return []
-
-    def discard(self, _: str) -> None:
-        pass
 
 
 def answer(request: httpx.Request, body: bytes) -> httpx.Response:

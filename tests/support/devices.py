@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from privateer.clock import SystemClock
 from privateer.verification import Limits
-from privateer_client import delivery, exchange
+from privateer_client import exchange
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
@@ -40,7 +41,8 @@ class StillTime:
 def still(patch: pytest.MonkeyPatch) -> StillTime:
     """Make devices go by a still clock."""
     time = StillTime()
-    patch.setattr(delivery, "monotonic", lambda: time.now)
+    patch.setattr(SystemClock, "monotonic", lambda _: time.now)
+    patch.setattr(SystemClock, "now", lambda _: time.now)
     patch.setattr(exchange, "sleep", time.sleep)
     patch.setattr(exchange, "async_sleep", time.async_sleep)
     return time

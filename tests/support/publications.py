@@ -50,9 +50,10 @@ def published(
     policy: dict[str, Any] | None = None,
     round_: dict[str, Any] | None = None,
     shown: Spec | None = None,
+    version: int = 1,
 ) -> bytes:
-    """An encoded publication of a spec's first round; the changes are lies about it."""
-    facts, told = parts(spec)
+    """An encoded publication of a spec's first round, as any version of it; the changes are lies about it."""
+    facts, told = parts(spec, version=version)
     told["terms"]["mechanism"] |= mechanism or {}
     told["terms"] |= terms or {}
     if draw is not None:

@@ -15,6 +15,7 @@ from privateer.spec import Spec
 from privateer.wire.batch import SIGNATURE_HEADER
 from privateer_client.account import Payment, SealedReport
 from privateer_client.answers import Outcome
+from privateer_client.choice import Choice
 from privateer_client.client import AsyncClient
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
@@ -104,6 +105,26 @@ class _Purse:
 
     def discard(self, _: str) -> None:
         """Forget nothing, since nothing is kept."""
+
+    def choice(self, _: str) -> None:
+        """Keep no choice."""
+
+    def choices(self) -> list[str]:
+        """Keep no choices."""
+        return []
+
+    def change(self, _: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+        """Keep no choice."""
+        return change(None)
+
+    def forget(self, _: str) -> None:
+        """Forget no choice, since none is kept."""
+
+    def publication(self, _: str) -> None:
+        """Keep no publication."""
+
+    def remember(self, _experiment: str, _publication: bytes) -> None:
+        """Keep no publication."""
 
 
 class Stage:

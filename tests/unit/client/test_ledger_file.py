@@ -53,7 +53,13 @@ def with_doors(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("earlier", [without_days, without_outbox, with_doors])
+def of_version_2(path: Path) -> None:
+    """A ledger from before choices were kept, in which a report waits."""
+    with_doors(path)
+    write(path, "ALTER TABLE outbox RENAME COLUMN door TO endpoint", "PRAGMA user_version=2")
+
+
+@pytest.mark.parametrize("earlier", [without_days, without_outbox, with_doors, of_version_2])
 def test_earlier_ledgers_keep_what_they_know(tmp_path: Path, earlier: Callable[[Path], None]) -> None:
     path = tmp_path / "ledger.db"
     earlier(path)
@@ -63,8 +69,11 @@ def test_earlier_ledgers_keep_what_they_know(tmp_path: Path, earlier: Callable[[
         pay(ledgers[0], Payment("a", 2, "local", 1.0, 0.0, 1.0))
     pay(ledgers[1], Payment("b", 2, "local", 1.0, 0.0, 1.0))
     assert [paid.experiment for paid in Ledger(path).payments()] == ["a", "b"]
-    before = [SealedReport("a", ENDPOINT, b"waits")] if earlier is with_doors else []
+    before = [SealedReport("a", ENDPOINT, b"waits")] if earlier in (with_doors, of_version_2) else []
     assert Ledger(path).waiting() == [*before, SealedReport("b", ENDPOINT, b"sealed")]
+    assert (ledgers[2].choices(), ledgers[2].publication("a")) == ([], None)
+    ledgers[3].remember("a", b"published")
+    assert Ledger(path).publication("a") == b"published"
     if earlier is not without_days:
         assert Ledger(path).number("a", 5, 1000) == 77
 
@@ -108,11 +117,17 @@ def bare_of_version_1(path: Path) -> None:
     bare(path)
 
 
+def bare_of_version_2(path: Path) -> None:
+    path.unlink()
+    of_version_2(path)
+    bare(path)
+
+
 def newer(path: Path) -> None:
     write(path, "PRAGMA user_version=99")
 
 
-WRONG = [scribbled, cut, overwritten, bare, bare_of_version_1, foreign, marked_by_another, namesake]
+WRONG = [scribbled, cut, overwritten, bare, bare_of_version_1, bare_of_version_2, foreign, marked_by_another, namesake]
 
 
 @pytest.mark.parametrize("harm", [*WRONG, newer])
@@ -146,7 +161,7 @@ def test_a_disk_without_room_pays_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
     def full(*where: Any, **how: Any) -> sqlite3.Connection:
         database = connect(*where, **how)
-        database.execute("PRAGMA max_page_count=9")
+        database.execute("PRAGMA max_page_count=12")
         return database
 
     monkeypatch.setattr(sqlite3, "connect", full)

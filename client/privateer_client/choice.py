@@ -1,0 +1,165 @@
+"""What a device decided for its person, and what came of it: kept until the report about it is made."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.codec import decode, encode
+from privateer.decisions import Arms, Decisions, Plays
+from privateer.errors import InputError
+from privateer.spec import Spec
+from privateer_client.participation import Participation
+
+_BYTES_MAX: Final = 1 << 20
+_NAME_BYTES: Final = 256
+"""Room for the longest name of an arm, so that the size of what is kept does not tell it."""
+_DAY: Final = 86_400.0
+_GRAINS: Final = 100
+"""The end of a window is kept to this share of it."""
+_NEVER: Final = math.inf
+_MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
+"""Sections of a spec that say nothing about what a report means and what is promised for it."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Choice:
+    """One choice of one person.
+
+    Attributes
+    ----------
+    decided, digest
+        Version and digest of the publication whose policy decided.
+    meaning
+        Digest of what its spec says about features, rewards and privacy.
+    contexts, coins
+        Shapes (1, d) and (1,): the encoded context, and the coins that chose.
+    arms, actions, times
+        What was decided: an arm (1,), or actions (s,) and how often each is played; empty where it was the other.
+    name
+        The arm's name in UTF-8, filled up to one length.
+    rewards
+        As the policy reads them: of the outcome that counts, which is the experiment's default until one is told.
+    window
+        Seconds from the choice to the report.
+    due
+        When the report on it may be made, in seconds since 1970; infinite: when an outcome is told.
+    """
+
+    decided: int
+    digest: bytes
+    meaning: bytes
+    contexts: NDArray[np.float64]
+    coins: NDArray[np.uint32]
+    arms: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    times: NDArray[np.int64]
+    name: bytes
+    rewards: NDArray[np.float64]
+    window: float
+    due: float
+
+    @classmethod
+    def made(
+        cls, followed: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32], now: float
+    ) -> Self:
+        """Decide for a person by a publication."""
+        spec, decisions = followed.spec, followed.decide(contexts, coins)
+        none, window = np.zeros(0, np.int64), spec.experiment.conversion_window
+        shown = followed.policy.shown(spec, decisions)
+        rewards, _ = followed.policy.read(spec, _default(spec, shown))
+        return cls(
+            decided=followed.round.version,
+            digest=followed.header.digest,
+            meaning=meaning(spec),
+            contexts=contexts,
+            coins=coins,
+            arms=decisions.arms if isinstance(decisions, Arms) else none,
+            actions=decisions.actions if isinstance(decisions, Plays) else none,
+            times=decisions.times if isinstance(decisions, Plays) else none,
+            name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
+            rewards=rewards,
+            window=window,
+            due=_end_of(window, now) if window else _NEVER,
+        )
+
+    @property
+    def decisions(self) -> Decisions:
+        """What was decided."""
+        return Arms(self.arms) if len(self.arms) else Plays(self.actions, self.times)
+
+    @property
+    def is_common(self) -> bool:
+        """Whether the same was decided for everybody."""
+        return len(self.arms) == 0
+
+    @property
+    def shown(self) -> Any:
+        """What the application was given."""
+        if self.is_common:
+            return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
+        return self.name.rstrip(b"\0").decode()
+
+    def told(self, rewards: NDArray[np.float64], now: float) -> "Choice":
+        """Return the choice with another outcome; once the report is due, nothing changes it."""
+        if self.is_due(now):
+            return self
+        # Without a window a report is due when its outcome is told: the day says enough.
+        return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY * _DAY)
+
+    def is_due(self, now: float) -> bool:
+        """Whether the report may be made."""
+        return now >= self.due
+
+    def is_given_up(self, now: float) -> bool:
+        """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
+        return now >= self.due + max(self.window, _DAY)
+
+
+def meaning(spec: Spec) -> bytes:
+    """Return a digest of what a spec says about the meaning of reports, and what it promises for them."""
+    tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
+    # Keys of tables may come in any order, but contexts have the order of the features.
+    return hashlib.sha256(msgspec.json.encode([tables, list(spec.features)], order="deterministic")).digest()
+
+
+def encode_choice(choice: Choice) -> bytes:
+    """Serialize a choice; its size depends on the publication alone.
+
+    Raises
+    ------
+    InputError
+        If it is larger than what a ledger keeps.
+    """
+    body = encode(choice)
+    if len(body) > _BYTES_MAX:
+        raise InputError(
+            "too large for the ledger to keep", field="context", remedy="report without keeping the choice"
+        )
+    return body
+
+
+def decode_choice(body: bytes) -> Choice:
+    """Parse a choice.
+
+    Raises
+    ------
+    Malformed
+        If it is none.
+    """
+    return decode(body, Choice)
+
+
+def _default(spec: Spec, shown: Any) -> Any:
+    """Return what the application would report of a person without an outcome."""
+    value = spec.reward.without_outcome
+    return dict.fromkeys(shown, value) if isinstance(shown, dict) else value
+
+
+def _end_of(window: float, now: float) -> float:
+    grain = max(1.0, window / _GRAINS)
+    return math.ceil((now + window) / grain) * grain

@@ -1,0 +1,143 @@
+"""The publications of one experiment, as a device gets them: from the server, or those that it kept."""
+
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from privateer.clock import Clock
+from privateer.errors import Deleted, InputError, NotFound, Unavailable
+from privateer.verification import Limits
+from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.publication import ASKS_NOBODY
+from privateer_client.account import Account
+from privateer_client.address import Address
+from privateer_client.answers import Answer
+from privateer_client.delivery import Ask, Pace, Steps
+from privateer_client.participation import Participation
+
+_BYTES: Final = 16 << 20
+_FRESH: Final = 3.0
+"""Seconds for which a publication counts as the open one, without being asked for again."""
+_OK, _NOT_MODIFIED, _NOT_FOUND, _GONE = 200, 304, 404, 410
+
+
+class Moment(NamedTuple):
+    """A moment by both clocks: one of them can be set, the other may stand still while a device sleeps."""
+
+    now: float
+    monotonic: float
+
+    @classmethod
+    def of(cls, clock: Clock) -> "Moment":
+        """Return this moment."""
+        return cls(clock.now(), clock.monotonic())
+
+
+class Published(NamedTuple):
+    """A publication that the device has checked, and when the server sent it; None: the device had kept it."""
+
+    participation: Participation
+    sent: Moment | None
+
+    def is_fresh(self, clock: Clock) -> bool:
+        """Whether the server sent it just now."""
+        if self.sent is None:
+            return False
+        here = Moment.of(clock)
+        return max(abs(here.now - self.sent.now), here.monotonic - self.sent.monotonic) < _FRESH
+
+
+class Publications:
+    """Fetches, checks and keeps the publications of an experiment.
+
+    Parameters
+    ----------
+    address
+        The experiment.
+    limits
+        What the device accepts.
+    account
+        Where the last publication is kept.
+    pace
+        How long a request may take.
+    cohort
+        The source that the person belongs to; empty for the experiment's own people.
+    """
+
+    def __init__(self, address: Address, limits: Limits, account: Account, pace: Pace, cohort: str = "") -> None:
+        self.address, self.clock = address, pace.clock
+        self._limits, self._account, self._pace, self._cohort = limits, account, pace, cohort
+
+    def joined(self) -> Steps[Published]:
+        """Return the publication to decide by: the server's, or the one kept if the server does not answer.
+
+        Raises
+        ------
+        TermsRefused, Malformed
+            If the device does not accept it.
+        NotFound, Deleted, Unavailable
+            If there is no such experiment, there was one, or there is neither an answer nor a publication kept.
+        """
+        answer = yield self._ask(self._pace.timeout)
+        try:
+            return self._checked(answer, is_paused=answer is not None and answer.asks == ASKS_NOBODY)
+        except Unavailable:
+            kept = self.kept()
+            if kept is None:
+                raise
+            return kept
+
+    def kept(self) -> Published | None:
+        """Return the last publication that was checked, checked anew; None if there is none."""
+        body = self._account.publication(self.address.identity)
+        return None if body is None else Published(self._followed(body), None)
+
+    def opened(self, known: Published | None, timeout: float | None = None) -> Steps[Published]:
+        """Return the publication whose round is open now, to report to.
+
+        Parameters
+        ----------
+        known
+            The one known so far. If the server sent it in this session, the request names its digest.
+        timeout
+            Seconds for the request; by default those of the pace.
+
+        Raises
+        ------
+        TermsRefused, Malformed, NotFound, Deleted, Unavailable
+            As `joined`; what was kept does not do here.
+        """
+        if known is not None and known.is_fresh(self.clock):
+            return known
+        # What was kept is from an earlier session, and its digest would tie the two together.
+        tag = None if known is None or known.sent is None else known.participation.header.digest
+        answer = yield self._ask(timeout or self._pace.timeout, tag)
+        if known is not None and tag is not None and answer is not None and answer.status == _NOT_MODIFIED:
+            return known._replace(sent=Moment.of(self.clock))
+        # Whoever chose when the round asked may report in a pause that has begun since.
+        return self._checked(answer, is_paused=False)
+
+    def _ask(self, timeout: float, tag: bytes | None = None) -> Ask:
+        headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
+        return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
+
+    def _checked(self, answer: Answer | None, *, is_paused: bool) -> Published:
+        body = _body(answer)
+        published = Published(self._followed(body, is_paused=is_paused), Moment.of(self.clock))
+        with suppress(InputError):  # what cannot be kept is fetched again
+            self._account.remember(self.address.identity, body)
+        return published
+
+    def _followed(self, body: bytes, *, is_paused: bool = False) -> Participation:
+        return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
+
+
+def _body(answer: Answer | None) -> bytes:
+    if answer is None:
+        raise Unavailable("the server did not answer within time and size", remedy="try again later")
+    if answer.status == _NOT_FOUND:
+        raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
+    if answer.status == _GONE:
+        raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
+    if answer.status // 100 * 100 != _OK:
+        raise Unavailable("the server did not publish a policy", remedy="try again later")
+    return answer.body

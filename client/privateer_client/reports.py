@@ -1,0 +1,110 @@
+"""The reports of a device to one experiment: made for the round that is open, and paid for."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.errors import TermsRefused
+from privateer.wire.envelope import Envelope, encode_envelope
+from privateer_client.account import Account, Payment, SealedReport
+from privateer_client.address import Address
+from privateer_client.choice import Choice, meaning
+from privateer_client.participation import Participation
+
+
+class Reports:
+    """Makes the one report of this device.
+
+    Parameters
+    ----------
+    address
+        The experiment.
+    account
+        Pays for the report, and keeps it.
+    """
+
+    def __init__(self, address: Address, account: Account) -> None:
+        self.address, self._account = address, account
+
+    def asks(self, followed: Participation) -> bool:
+        """Find out whether a round asks this device, by the device's own number if the round draws numbers."""
+        draw = followed.policy.draw
+        if draw is None or not followed.asks:
+            return followed.asks
+        return draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
+
+    def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
+        """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
+
+        Raises
+        ------
+        TermsRefused
+            If the server publishes other things than those by which the person chose.
+        AlreadyReported, BudgetExceeded, InputError
+            If the ledger does not pay.
+        """
+        self.check(choice, opened)
+        if not opened.takes(choice.decided) or not self.asks(opened):
+            return None
+        decided = np.array([choice.decided])
+        parts = (choice.contexts, choice.coins, choice.decisions, choice.rewards)
+        return self._paid(opened, lambda: opened.reports(*parts, decided)[0])
+
+    def recalled(
+        self,
+        contexts: NDArray[np.float64],
+        arm: str,
+        rewards: NDArray[np.float64],
+        meant: bytes,
+        opened: Participation,
+    ) -> SealedReport | None:
+        """Make the report of a person of a source on the arm that they played before, as `on`.
+
+        The person spoke of features, arm and reward as a spec of this `meaning` has them.
+        """
+        _agree(meant, meaning(opened.spec) if arm in opened.spec.options else b"")
+        if not opened.asks:
+            return None
+        played = np.array([opened.spec.options.index(arm)])
+        return self._paid(opened, lambda: opened.recorded(contexts, played, rewards)[0])
+
+    def check(self, choice: Choice, opened: Participation) -> None:
+        """Refuse a publication under which a choice means something else than when it was made.
+
+        Raises
+        ------
+        TermsRefused
+            If the spec says otherwise what a report means or what it is promised, or a version was published twice.
+        """
+        _agree(choice.meaning, meaning(opened.spec) if _has_arm(choice, opened) else b"")
+        if opened.round.version == choice.decided and opened.header.digest != choice.digest:
+            raise TermsRefused(
+                "the server has published another policy of this version", field="version", remedy="do not report"
+            )
+
+    def _paid(self, opened: Participation, seal: Callable[[], bytes]) -> SealedReport:
+        """Make the body to send, once; the ledger keeps it together with its payment, and forgets the choice."""
+        terms, header = opened.terms, opened.header
+        promise = (terms.epsilon, terms.delta, terms.local_epsilon)
+        payment = Payment(self.address.identity, header.version, terms.model, *promise)
+        endpoint = self.address.endpoint(terms.trust)
+        body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
+        return SealedReport(self.address.identity, endpoint, body)
+
+
+def _agree(before: bytes, now: bytes) -> None:
+    if before != now:
+        raise TermsRefused(
+            "features, arms, rewards or privacy are not those by which the person chose",
+            field="spec",
+            remedy="do not report",
+        )
+
+
+def _has_arm(choice: Choice, opened: Participation) -> bool:
+    """Whether the arm that the person got still has its place."""
+    if choice.is_common:
+        return True
+    arm, options = int(choice.arms[0]), opened.spec.options
+    return 0 <= arm < len(options) and options[arm] == choice.shown

@@ -1,0 +1,333 @@
+"""Choices that wait on a device: somebody reads its files, kills it, or publishes something else meanwhile."""
+
+import logging
+import signal
+import sqlite3
+import subprocess
+import sys
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from privateer.errors import InputError, PrivateerError, RoundClosed
+from privateer.wire.problem import problem_body
+from privateer_client import Ledger, Outcome
+from tests.support.clocks import Hands
+from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
+from tests.support.publications import published
+from tests.support.specs import make_spec
+
+MARKED = {"x1": 0.377_190_542, "x2": 0.918_273_645}
+REWARD = 0.727_364_819
+IDENTITY = "http://s/test"
+
+
+def marks(device: Device) -> list[bytes]:
+    """Everything about the person, in every form in which it might be written down."""
+    values = [*MARKED.values(), REWARD]
+    numbers = [np.array([value], kind).tobytes() for value in values for kind in ("<f8", ">f8", "<f4")]
+    return [*numbers, *(str(value).encode() for value in values), b"arm-0\0", b"arm-1\0", b"arm-2\0"]
+
+
+def kept(folder: Path, reward: float | None = REWARD, context: dict[str, float] | None = None) -> Device:
+    """A device that keeps a choice, and an outcome unless there was none."""
+    folder.mkdir(exist_ok=True)
+    device = Device(folder, Server(published(waiting_spec())))
+    session = device.start().join("test")
+    session.choose(context or MARKED)
+    if reward is not None:
+        session.report(reward)
+    return device
+
+
+def row(device: Device) -> bytes:
+    with closing(sqlite3.connect(device.folder / "ledger.db")) as database:
+        (body,) = database.execute("SELECT body FROM choices").fetchone()
+    return bytes(body)
+
+
+def test_files_hold_nothing_of_the_person_in_the_clear(tmp_path: Path) -> None:
+    device = kept(tmp_path)
+    found = device.files()
+    assert not [mark for mark in marks(device) if mark in found]
+    assert (device.folder / "ledger.db.key").stat().st_mode & 0o777 == 0o600
+    choice = device.ledger().choice(IDENTITY)
+    assert choice is not None
+    assert choice.rewards[0] == REWARD  # it is there, for whoever has the key
+
+
+def test_the_size_of_what_is_kept_tells_nothing(tmp_path: Path) -> None:
+    """Neither the arm, nor the context, nor whether there was an outcome."""
+    people = [(None, MARKED), (0.0, CONTEXT), (1.0, {"x1": 0.0, "x2": 1.0})] * 4
+    devices = [kept(tmp_path / str(number), *person) for number, person in enumerate(people)]
+    assert len({len(row(device)) for device in devices}) == 1
+
+
+def test_the_ledger_without_its_key_is_of_no_use(tmp_path: Path) -> None:
+    device = kept(tmp_path)
+    (tmp_path / "ledger.db.key").unlink()
+    for way in (device.start().resume, device.start().join):
+        with pytest.raises(InputError, match="cannot be read") as refusal:
+            way("test")
+        assert refusal.value.field == "key"
+    assert device.ledger().choices() == [IDENTITY]
+    device.ledger().forget(IDENTITY)
+    assert device.start().join("test").choose(CONTEXT)
+
+
+def test_nothing_of_a_choice_stays_in_the_files(tmp_path: Path) -> None:
+    device = kept(tmp_path)
+    earlier, before = row(device), device.ledger().choice(IDENTITY)
+    device.ledger().change(IDENTITY, lambda choice: choice and choice.told(np.array([0.5]), device.clock.now()))
+    assert earlier[-60:] not in device.files()
+    later = row(device)
+    device.clock.time += 2 * WEEK
+    assert before is not None
+    device.start().resend()
+    assert later[-60:] not in device.files()
+
+
+def test_errors_logs_and_representations_are_silent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    device = kept(tmp_path)
+    session = device.start().resume("test")
+    choice = device.ledger().choice(IDENTITY)
+    said = [repr(session), repr(choice), str(choice), repr(session.__dict__), f"{[choice]}"]
+    device.server.moves_on(waiting_spec(**{"reward.high": 2.0}), 2)
+    device.clock.time += 2 * WEEK
+    for act in (lambda: device.start().join("test").report(REWARD), lambda: session.report(f"{REWARD}")):
+        try:
+            act()
+        except PrivateerError as error:
+            said += ["".join(traceback.format_exception(error)), repr(error.args)]
+    assert len(said) > 7
+    seen = [*said, caplog.text]
+    assert not [one for one in seen for value in (*MARKED.values(), REWARD) if str(value)[2:] in one]
+    assert not [one for one in said[:5] if "arm-" in one]
+
+
+def test_a_choice_of_one_experiment_is_not_taken_for_anothers(tmp_path: Path) -> None:
+    device = kept(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
+        database.execute("UPDATE choices SET experiment = 'http://s/other'")
+        database.commit()
+    with pytest.raises(InputError, match="cannot be read"):
+        device.ledger().choice("http://s/other")
+
+
+LIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "rewards of another range": ({"reward.high": 100.0}, {}),
+    "another default": ({"reward.default": 1.0}, {}),
+    "another promise": ({"privacy.model": "local", "privacy.epsilon": 1.0}, {}),
+    "features in another order": (
+        {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}},
+        {},
+    ),
+    "features of another range": (
+        {"context.features": {"x1": {"low": 0.0, "high": 0.5}, "x2": {"low": 0.0, "high": 1.0}}},
+        {},
+    ),
+    "arms in another order": ({"experiment.arms": ["arm-2", "arm-0", "arm-1"]}, {}),
+    "arms of other names": ({"experiment.arms": ["x", "y", "z"]}, {}),
+}
+
+
+@pytest.mark.parametrize(("changes", "lies"), LIES.values(), ids=LIES)
+def test_a_choice_is_not_reported_to_an_experiment_that_means_something_else(
+    tmp_path: Path, changes: dict[str, Any], lies: dict[str, Any]
+) -> None:
+    device = kept(tmp_path)
+    device.clock.time += 1.1 * WEEK
+    device.server.moves_on(waiting_spec(**changes), 2, **lies)
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    assert (device.server.sent, device.ledger().payments()) == ([], [])
+    device.clock.time += WEEK
+    assert device.start().resend() == {"test": Outcome.NOT_ASKED}
+
+
+def test_a_version_that_is_published_twice_gets_no_report(tmp_path: Path) -> None:
+    """Coins that chose by one policy would be read by the other."""
+    device = kept(tmp_path)
+    device.clock.time += 1.1 * WEEK
+    device.server.moves_on(waiting_spec(**{"experiment.horizon": 30_000}), 1)
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    assert device.ledger().payments() == []
+
+
+@pytest.mark.parametrize("window", [0.0, 1.0, 52 * WEEK])
+def test_a_window_that_is_moved_after_the_choice_moves_nothing(tmp_path: Path, window: float) -> None:
+    device = kept(tmp_path)
+    device.server.moves_on(waiting_spec(**{"experiment.conversion_window": window}), 2)
+    session = device.start().join("test")
+    assert session.report(0.5) is Outcome.PENDING
+    device.clock.time += 0.98 * WEEK
+    assert device.start().resend() == {}
+    device.clock.time += 0.04 * WEEK
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert device.server.reward() == 0.5
+
+
+@pytest.mark.parametrize("window", [0.0, WEEK])
+def test_a_server_that_always_says_round_closed_gets_one_report(tmp_path: Path, window: float) -> None:
+    """It publishes round after round, and says of each that the report came too late."""
+    spec = waiting_spec(**{"experiment.conversion_window": window})
+    device = Device(tmp_path, Server(published(spec)))
+    device.server.answer = httpx.Response(409, content=problem_body(RoundClosed("closed")))
+    session = device.start().join("test")
+    session.choose(MARKED)
+    session.save()
+    session.report(1.0)
+    for version in range(2, 12):
+        device.clock.time += 0.6 * WEEK
+        device.server.moves_on(spec, version)
+        again = device.start().join("test")
+        again.choose(CONTEXT)
+        for act in (lambda: session.report(0.0), lambda again=again: again.report(0.0), device.start().resend):
+            try:
+                act()
+            except PrivateerError as error:
+                assert "has reported" in str(error)  # noqa: PT017
+    assert len(set(device.server.sent)) == 1
+    assert len(device.ledger().payments()) == 1
+
+
+def test_when_a_device_sends_and_what_does_not_depend_on_the_outcome(tmp_path: Path) -> None:
+    """The same application, started once a day: outcomes early, late, twice, none; all that the network sees."""
+    outcomes: list[dict[int, float]] = [{}, {1: 1.0}, {6: 0.0}, {2: 1.0, 5: 0.0}, {8: 1.0}, {9: 0.5, 12: 1.0}]
+    seen = []
+    for number, told in enumerate(outcomes):
+        (tmp_path / str(number)).mkdir()
+        clock, transcript = Hands(), []
+        server = Server(published(waiting_spec()))
+
+        def watched(request: httpx.Request, clock: Hands = clock, server: Server = server) -> httpx.Response:
+            transcript.append((clock.time, request.method, str(request.url), len(request.content)))  # noqa: B023
+            return server(request)
+
+        device = Device(tmp_path / str(number), server, clock, transport=httpx.MockTransport(watched))
+        device.start().join("test").choose({"x1": number / 10, "x2": 0.5})
+        for day in range(14):
+            clock.time += 0.5 * 86_400.0
+            if day in told:
+                try:
+                    device.start().resume("test").report(told[day])
+                except PrivateerError as error:
+                    assert "has reported" in str(error)  # noqa: PT017
+            clock.time += 0.5 * 86_400.0
+            device.start().join("test")
+        seen.append(transcript)
+    assert all(one == seen[0] for one in seen)
+    assert [method for _, method, _, _ in seen[0]].count("POST") == 1
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+import httpx
+from privateer_client import Client, Ledger, Limits, delivery, sealing
+from privateer_client.ledger import Ledger as Account
+
+folder, place, start = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+
+class Clock:
+    def now(self): return start
+    def monotonic(self): return start
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def answer(request):
+    if request.method == "GET":
+        if place == "asking" and start > 1_000_000:
+            die()
+        return httpx.Response(200, content=(folder / "publication").read_bytes())
+    (folder / "sent").write_bytes(request.content)
+    die()
+
+limits = Limits(epsilon=float("inf"), delta=1e-5, curator=True)
+ledger = Ledger(folder / "ledger.db", clock=Clock())
+client = Client("http://s", ledger=ledger, limits=limits, clock=Clock(), transport=httpx.MockTransport(answer))
+if start == 1_000_000:
+    if place == "keeping":
+        import privateer_client.ledger
+        privateer_client.ledger.encode_choice = die
+    session = client.join("test")
+    session.choose({"x1": 0.3, "x2": 0.9})
+    if place == "telling":
+        import privateer_client.ledger
+        privateer_client.ledger.encode_choice = die
+    session.report(1.0)
+    die()
+if place == "sealing":
+    import privateer_client.reports
+    privateer_client.reports.encode_envelope = die
+if place == "paying":
+    import privateer_client.ledger
+    privateer_client.ledger._erase = die
+client.resend()
+die()
+"""
+
+
+def killed(folder: Path, place: str, start: float) -> None:
+    done = subprocess.run([sys.executable, "-c", CHILD, str(folder), place, str(start)], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("place", ["told", "telling", "asking", "sealing", "paying", "sending"])
+def test_a_kill_anywhere_between_choice_and_answer_pays_once_and_counts_once(tmp_path: Path, place: str) -> None:
+    server = Server(published(waiting_spec()))
+    (tmp_path / "publication").write_bytes(server.body)
+    killed(tmp_path, place, 1_000_000)
+    later = 1_000_000 + 2 * WEEK
+    if place not in ("told", "telling"):
+        killed(tmp_path, place, later)
+    was_paid = place == "sending"
+    assert len(Ledger(tmp_path / "ledger.db").payments()) == was_paid
+    assert len(Ledger(tmp_path / "ledger.db").choices()) == (not was_paid)
+    clock = Hands()
+    clock.time = later
+    device = Device(tmp_path, server, clock)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert server.reward() == (0.0 if place == "telling" else 1.0)
+    if was_paid:
+        assert (tmp_path / "sent").read_bytes() == server.sent[0]
+    assert not device.start().join("test").asked
+    assert (len(server.sent), len(device.ledger().payments()), device.ledger().choices()) == (1, 1, [])
+
+
+def test_a_kill_while_a_choice_is_kept_leaves_none(tmp_path: Path) -> None:
+    server = Server(published(waiting_spec()))
+    (tmp_path / "publication").write_bytes(server.body)
+    killed(tmp_path, "keeping", 1_000_000)
+    device = Device(tmp_path, server)
+    assert device.ledger().choices() == []
+    assert device.start().join("test").asked
+
+
+def test_an_outcome_that_waits_for_the_server_is_paid_once(tmp_path: Path) -> None:
+    """Without a window: the device dies after it has kept the outcome, and again while it sends."""
+    server = Server(published(make_spec()))
+    device = Device(tmp_path, server)
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    device.clock.time += 60
+    server.is_down = True
+    session.report(1.0)
+    server.is_down, server.answer = False, httpx.ReadError("broken off")
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    server.answer = None
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert (len(server.sent), len(set(server.sent)), len(device.ledger().payments())) == (2, 1, 1)
+
+
+def test_sessions_side_by_side_keep_one_choice(tmp_path: Path) -> None:
+    device = Device(tmp_path, Server(published(waiting_spec())))
+    sessions = [device.start().join("test") for _ in range(10)]
+    assert len({session.choose(CONTEXT) for session in sessions}) == 1
+    assert device.start().resume("test").choose() == sessions[0].choose()

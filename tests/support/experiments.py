@@ -1,0 +1,104 @@
+"""A server whose round moves on while devices wait, and devices that have a clock of their own."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from privateer.ages import AGE_SIZE
+from privateer.mechanisms.central_sums import REPORT, UNIT
+from privateer.spec import Spec
+from privateer.verification import Limits
+from privateer.wire.envelope import binding, decode_envelope
+from privateer.wire.publication import decode_publication, digest
+from privateer_client import AsyncClient, Client, Ledger
+from tests.support.clocks import Hands
+from tests.support.publications import KEY, published
+from tests.support.specs import make_spec
+
+CONTEXT = {"x1": 0.3, "x2": 0.9}
+OTHER = {"x1": 0.8, "x2": 0.1}
+WEEK = 7 * 86_400.0
+OPEN = Limits(epsilon=float("inf"), delta=1e-5, curator=True)
+"""What a device must allow whose records a test reads."""
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+def waiting_spec(**changes: Any) -> Spec:
+    """A spec whose reports are due a week after the choice, and come as they are."""
+    records = {"privacy.model": "none", "privacy.epsilon": None, "experiment.conversion_window": WEEK}
+    return make_spec(records | changes)
+
+
+class Server:
+    """Publishes what it is given, takes what is sent to it, and remembers both."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.answer: httpx.Response | Exception | None = None
+        self.asked: list[str | None] = []
+        self.sent: list[bytes] = []
+        self.is_down = False
+        self.headers: dict[str, str] = {}
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.is_down:
+            raise httpx.ConnectError("down")
+        if request.method == "GET":
+            self.asked.append(request.headers.get("if-none-match"))
+            if self.asked[-1] == f'"{digest(self.body).hex()}"':
+                return httpx.Response(304, headers=self.headers)
+            return httpx.Response(200, content=self.body, headers=self.headers)
+        self.sent.append(request.content)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        given = self.answer or httpx.Response(202, json={"accepted": 1, "refused": {}})
+        return httpx.Response(given.status_code, content=given.content)
+
+    @property
+    def exchanges(self) -> int:
+        """How many requests came."""
+        return len(self.asked) + len(self.sent)
+
+    def moves_on(self, spec: Spec, version: int = 2, **lies: Any) -> None:
+        """Publish another round."""
+        self.body = published(spec, version=version, **lies)
+
+    def plain(self) -> bytes:
+        """What the only report says, without its id."""
+        (body,) = self.sent
+        envelope, facts = decode_envelope(body), decode_publication(self.body).round
+        return _SUITE.decrypt(envelope.sealed, KEY, info=binding(envelope.header, facts.model))[16:]
+
+    def reward(self) -> float:
+        """The reward that the only report tells, where it is a record after an age."""
+        (record,) = np.frombuffer(self.plain()[AGE_SIZE:], REPORT)
+        return round(float(record["value"]) / UNIT, 3)
+
+
+class Device:
+    """An application on a device: its ledger, and clients that start and end."""
+
+    def __init__(self, folder: Path, server: Server, clock: Hands | None = None, **options: Any) -> None:
+        self.folder, self.server, self.clock = folder, server, clock or Hands()
+        self.options: dict[str, Any] = {"limits": OPEN, "patience": 0.0} | options
+
+    def ledger(self, **options: Any) -> Ledger:
+        return Ledger(self.folder / "ledger.db", clock=self.clock, **options)
+
+    def start(self, **options: Any) -> Client:
+        """The application, started anew."""
+        return Client("http://s", **self._with(options))
+
+    def start_async(self, **options: Any) -> AsyncClient:
+        return AsyncClient("http://s", **self._with(options))
+
+    def _with(self, options: dict[str, Any]) -> dict[str, Any]:
+        usual = {"ledger": self.ledger(), "clock": self.clock, "transport": httpx.MockTransport(self.server)}
+        return usual | self.options | options
+
+    def files(self) -> bytes:
+        """Everything that somebody finds on the device."""
+        return b"".join(path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file())

@@ -1,0 +1,55 @@
+"""A ledger in memory, for tests with many devices."""
+
+from collections.abc import Callable
+
+from privateer_client.account import Payment, SealedReport
+from privateer_client.choice import Choice
+
+
+class Purse:
+    """Pays for what it is asked for, and keeps choices and publications as they are."""
+
+    def __init__(self) -> None:
+        self.paid: list[Payment] = []
+        self._choices: dict[str, Choice] = {}
+        self._publications: dict[str, bytes] = {}
+
+    def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
+        sealed = seal()
+        self.paid.append(payment)
+        self.forget(payment.experiment)
+        return sealed
+
+    def has_paid(self, _: str) -> bool:
+        return bool(self.paid)
+
+    def number(self, _experiment: str, _seed: int, people: int) -> int:
+        return people // 2
+
+    def waiting(self) -> list[SealedReport]:
+        return []
+
+    def discard(self, _: str) -> None:
+        pass
+
+    def choice(self, experiment: str) -> Choice | None:
+        return self._choices.get(experiment)
+
+    def choices(self) -> list[str]:
+        return list(self._choices)
+
+    def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+        changed = change(self.choice(experiment))
+        self.forget(experiment)
+        if changed is not None:
+            self._choices[experiment] = changed
+        return changed
+
+    def forget(self, experiment: str) -> None:
+        self._choices.pop(experiment, None)
+
+    def publication(self, experiment: str) -> bytes | None:
+        return self._publications.get(experiment)
+
+    def remember(self, experiment: str, publication: bytes) -> None:
+        self._publications[experiment] = publication

@@ -1,0 +1,318 @@
+"""Experiments that wait for outcomes: a report is due a fixed time after its choice, whatever happened when."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from privateer.errors import AlreadyReported, Deleted, InputError, TermsRefused, Unavailable
+from privateer.wire.envelope import decode_envelope
+from privateer.wire.problem import problem_body
+from privateer_client import Outcome
+from tests.support.devices import Drawn
+from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server, waiting_spec
+from tests.support.phases import LIMITS, small_spec
+from tests.support.publications import OVER, published
+from tests.support.specs import make_spec
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server(published(waiting_spec()))
+
+
+@pytest.fixture
+def device(tmp_path: Path, server: Server) -> Device:
+    return Device(tmp_path, server)
+
+
+def test_an_outcome_is_kept_and_sends_nothing(device: Device, server: Server) -> None:
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    before = server.exchanges
+    assert session.report(1.0) is Outcome.PENDING
+    assert device.start().resend() == {}
+    assert server.exchanges == before
+    assert device.ledger().payments() == []
+
+
+@pytest.mark.parametrize("way", ["join", "resend"])
+def test_when_the_window_is_over_the_report_goes_to_the_open_round(device: Device, server: Server, way: str) -> None:
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.report(1.0)
+    device.clock.time += WEEK - 1
+    device.start().join("test")
+    assert server.sent == []
+    device.clock.time += WEEK / 50  # the end is kept to a hundredth
+    server.moves_on(waiting_spec(), 30)
+    if way == "join":
+        assert not device.start().join("test").asked
+    else:
+        assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert decode_envelope(server.sent[0]).header.version == 30
+    assert (server.plain()[:2], server.reward()) == ((29).to_bytes(2, "little"), 1.0)
+    assert [paid.version for paid in device.ledger().payments()] == [30]
+    assert (device.ledger().choices(), device.start().resend()) == ([], {})
+    with pytest.raises(AlreadyReported):
+        session.report(0.0)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "told"), [([], 0.25), ([0.5], 0.5), ([0.0, 1.0, 0.75], 0.75), ([7.0], 1.0)], ids=str
+)
+def test_the_last_outcome_counts_and_none_is_the_default(tmp_path: Path, rewards: list[float], told: float) -> None:
+    server = Server(published(waiting_spec(**{"reward.default": 0.25})))
+    device = Device(tmp_path, server)
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    for reward in rewards:
+        assert session.report(reward) is Outcome.PENDING
+        device.clock.time += DAY
+    assert session.clipped == (rewards == [7.0])
+    device.clock.time += 2 * WEEK
+    device.start().resend()
+    assert server.reward() == told
+
+
+def test_after_the_window_an_outcome_changes_nothing(device: Device, server: Server) -> None:
+    """It is not sent then either: that would say when the outcome came."""
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.report(0.5)
+    device.clock.time += 1.5 * WEEK
+    before = server.exchanges
+    assert session.report(1.0) is Outcome.PENDING
+    assert server.exchanges == before
+    device.start().resend()
+    assert server.reward() == 0.5
+
+
+def test_a_choice_survives_the_process_and_stands(device: Device, server: Server) -> None:
+    arm = device.start().join("test").choose(CONTEXT)
+    before = server.exchanges
+    session = device.start().resume("test")
+    assert server.exchanges == before  # whoever watches the network does not learn that something happened
+    assert {session.choose(context) for context in [CONTEXT, OTHER, {}] * 20} == {arm}
+    assert {device.start().join("test").choose(OTHER) for _ in range(20)} == {arm}
+    assert session.report(1.0) is Outcome.PENDING
+    device.clock.time += 1.5 * WEEK
+    assert len({session.choose(OTHER) for _ in range(60)}) > 1  # it is over
+    session.report(0.5)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert server.reward() == 1.0
+
+
+def test_without_a_window_a_choice_is_kept_if_the_application_wants(tmp_path: Path) -> None:
+    server = Server(published(make_spec()))
+    device = Device(tmp_path, server)
+    session = device.start().join("test")
+    with pytest.raises(InputError, match="choose an arm first"):
+        session.save()
+    arm = session.choose(CONTEXT)
+    with pytest.raises(InputError, match="no choice is kept"):
+        device.start().resume("test")
+    session.save()
+    device.clock.time += 100 * WEEK
+    assert device.start().resend() == {}
+    session = device.start().resume("test")
+    assert {session.choose(OTHER) for _ in range(20)} == {arm}
+    assert session.report(1.0) is Outcome.ACCEPTED
+    assert device.ledger().choices() == []
+    with pytest.raises(AlreadyReported):
+        device.start().resume("test")
+
+
+def test_a_choice_that_is_forgotten_is_not_reported(device: Device, server: Server) -> None:
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.report(1.0)
+    session.forget()
+    assert device.ledger().choices() == []
+    with pytest.raises(InputError, match="choose an arm first"):
+        session.report(1.0)
+    device.clock.time += 2 * WEEK
+    assert device.start().resend() == {}
+    assert server.sent == []
+    assert session.choose(OTHER)
+
+
+def test_who_is_not_asked_leaves_nothing_behind(device: Device, server: Server) -> None:
+    server.moves_on(waiting_spec(), 2, **OVER)
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.save()
+    assert session.report(1.0) is Outcome.NOT_ASKED
+    assert device.ledger().choices() == []
+
+
+def due(device: Device) -> None:
+    """A choice whose window is over."""
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.report(1.0)
+    device.clock.time += 1.1 * WEEK
+
+
+def test_a_report_that_no_round_takes_waits_for_another_window(device: Device, server: Server) -> None:
+    due(device)
+    server.moves_on(waiting_spec(), 2, **OVER)
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    device.start().join("test")
+    server.moves_on(waiting_spec(), 3)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+
+
+def test_a_report_that_no_round_takes_is_given_up_in_the_end(device: Device, server: Server) -> None:
+    due(device)
+    server.moves_on(waiting_spec(), 2, **OVER)
+    device.clock.time += WEEK
+    assert device.start().resend() == {"test": Outcome.NOT_ASKED}
+    assert (device.ledger().choices(), device.ledger().payments(), server.sent) == ([], [], [])
+
+
+def test_a_device_that_was_away_for_long_reports_still(device: Device, server: Server) -> None:
+    due(device)
+    server.is_down = True
+    device.clock.time += 50 * WEEK
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    assert device.start().join("test").offline
+    server.is_down = False
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+
+
+def test_a_deleted_experiment_asks_for_nothing(device: Device, server: Server) -> None:
+    due(device)
+    gone = httpx.Response(410, content=problem_body(Deleted("deleted")))
+    client = device.start(transport=httpx.MockTransport(lambda _: gone))
+    assert client.resend() == {"test": Outcome.NOT_ASKED}
+    assert device.ledger().choices() == []
+
+
+def test_a_report_that_is_too_dear_waits(device: Device, server: Server) -> None:
+    due(device)
+    client = device.start(ledger=device.ledger(total_epsilon=1.0))
+    assert client.resend() == {"test": Outcome.PENDING}
+    assert device.ledger().payments() == []
+
+
+def test_one_bad_experiment_does_not_keep_others_from_reporting(tmp_path: Path) -> None:
+    bodies = {name: published(waiting_spec(**{"experiment.name": name})) for name in ("good", "bad")}
+    sent = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            sent.append(decode_envelope(request.content).header.experiment)
+            return httpx.Response(202)
+        return httpx.Response(200, content=bodies[request.url.path.split("/")[2]])
+
+    device = Device(tmp_path, answer)  # type: ignore[arg-type]
+    for name in bodies:
+        device.start().join(name).choose(CONTEXT)
+    device.clock.time += 2 * WEEK
+    bodies["bad"] = b"junk"
+    device.start().join("good")
+    assert sent == ["good"]
+    device.clock.time += WEEK
+    assert device.start().resend() == {"bad": Outcome.NOT_ASKED}
+
+
+def test_a_join_with_many_reports_due_ends_with_one_timeout(tmp_path: Path) -> None:
+    """The server hangs; what is due and what waits together take no longer than one request."""
+    device = Device(tmp_path, None)  # type: ignore[arg-type]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if device.clock.time < 1_000_100:
+            name = request.url.path.split("/")[2]
+            return httpx.Response(200, content=published(waiting_spec(**{"experiment.name": name})))
+        device.clock.time += request.extensions["timeout"]["read"]
+        raise httpx.ReadTimeout("silence")
+
+    device.server = answer  # type: ignore[assignment]
+    for number in range(5):
+        device.start().join(f"test-{number}").choose(CONTEXT)
+    device.clock.time = began = 1_000_000 + 2 * WEEK
+    with pytest.raises(Unavailable):
+        device.start(timeout=4.0).join("another")
+    assert device.clock.time - began <= 8.0
+
+
+def test_a_server_without_the_shuffler_of_then(tmp_path: Path) -> None:
+    """Who trusts no shuffler any more sends nothing, and keeps the choice for one who does."""
+    spec = make_spec(
+        {
+            "privacy.model": "shuffle",
+            "privacy.delta": 1e-6,
+            "privacy.epsilon": 1.0,
+            "experiment.conversion_window": WEEK,
+        }
+    )
+    device = Device(tmp_path, Server(published(spec)))
+    device.start(shuffler="http://m").join("test").choose(CONTEXT)
+    device.clock.time += 1.1 * WEEK
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    assert device.ledger().payments() == []
+    assert device.start(shuffler="http://m").resend() == {"test": Outcome.ACCEPTED}
+
+
+def test_what_is_played_for_everybody_is_reported_within_its_round(tmp_path: Path) -> None:
+    spec = small_spec("central", {"experiment.conversion_window": WEEK, "reward.default": 0.5})
+    server = Server(published(spec))
+    device = Device(tmp_path, server, limits=LIMITS, ledger=Drawn(tmp_path / "ledger.db", published(spec), 0))
+    session = device.start().join("test")
+    plays = session.choose()
+    assert device.start().resume("test").choose() == plays
+    assert session.report(dict.fromkeys(plays, 0.25)) is Outcome.PENDING
+    device.clock.time += 1.1 * WEEK
+    server.moves_on(spec, 2)
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    server.moves_on(spec, 1)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+
+
+def test_what_is_played_for_everybody_needs_no_call_of_choose(tmp_path: Path) -> None:
+    spec = small_spec("central", {"experiment.conversion_window": WEEK})
+    device = Device(tmp_path, Server(published(spec)), limits=LIMITS)
+    session = device.start(ledger=Drawn(tmp_path / "ledger.db", published(spec), 0)).join("test")
+    assert session.report(dict.fromkeys(session._participation.policy.support.tolist(), 0.5)) is Outcome.PENDING
+    assert device.ledger().choices() == ["http://s/test"]
+
+
+async def test_async_clients_wait_too(device: Device, server: Server) -> None:
+    async with device.start_async() as client:
+        session = await client.join("test")
+        session.choose(CONTEXT)
+        assert await session.report(0.5) is Outcome.PENDING
+        device.clock.time += 2 * WEEK
+        assert await client.resend() == {"test": Outcome.ACCEPTED}
+    assert server.reward() == 0.5
+
+
+def test_a_choice_of_another_meaning_is_not_told_an_outcome(device: Device, server: Server) -> None:
+    arm = device.start().join("test").choose(CONTEXT)
+    server.moves_on(waiting_spec(**{"reward.high": 100.0}), 2)
+    session = device.start().join("test")
+    assert session.choose(CONTEXT) == arm
+    with pytest.raises(TermsRefused) as refusal:
+        session.report(50.0)
+    assert refusal.value.field == "spec"
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"experiment.horizon": 50_000},
+    {"experiment.arms": ["arm-0", "arm-1", "arm-2", "arm-3"]},
+    {"experiment.retired": ["arm-1"]},
+    {"experiment.conversion_window": 5.0},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_what_an_operator_may_change_costs_nobody_in_flight_anything(
+    device: Device, server: Server, changes: dict[str, Any]
+) -> None:
+    due(device)
+    server.moves_on(waiting_spec(**changes), 2)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
