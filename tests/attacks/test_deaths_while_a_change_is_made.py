@@ -58,13 +58,19 @@ async def reached(api: Api, version: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize(("action", "body"), CHANGES)
+@pytest.mark.parametrize(
+    ("moment", "action", "body"),
+    [
+        (moment, *change)
+        for moment in MOMENTS
+        for change in CHANGES
+        # A round that asks nobody has no key.
+        if not (moment[0:2] == (RoundKeys, "make") and change[0] in ("pause", "stop"))
+    ],
+)
 async def test_a_change_is_carried_out_once(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any, action: str, body: Any
 ) -> None:
-    if moment[0:2] == (RoundKeys, "make") and action in ("pause", "stop"):
-        pytest.skip("a round that asks nobody has no key")
     copy = tmp_path / "copy"
     owner, method, after = moment
     async with served(settings.data) as api:

@@ -62,7 +62,10 @@ def recovered(states: list[bytes], publication: bytes) -> int:
     """People whose own report is the difference of two successive sums."""
     mechanism = mechanism_of(publication)
     found = sorted(decoded(states, type(mechanism.empty())), key=lambda total: int(total.reports))
-    alone = {encode(mechanism.add(mechanism.empty(), mechanism.parse(one[16:]))) for one in people(publication)}
+    alone = {
+        encode(mechanism.add(mechanism.empty(), mechanism.parse(one[-mechanism.report_size :])))
+        for one in people(publication)
+    }
     told = [encode(difference(later, earlier)) for earlier, later in pairwise(found)]
     return sum(one in alone for one in told)
 
@@ -128,7 +131,7 @@ async def test_plain_bytes_of_the_folder_hold_no_sums(settings: Settings) -> Non
         for one in people(publication):
             sums = encode(total.sums)
             assert not [name for name, body in files(settings.data).items() if sums in body and total.reports]
-            total = mechanism.add(total, mechanism.parse(one[16:]))
+            total = mechanism.add(total, mechanism.parse(one[-mechanism.report_size :]))
             await client.post("/reports", content=body_of(publication, [seal(publication, one)]))
         last = encode(total.sums)
         assert not [name for name, body in files(settings.data).items() if last in body]
