@@ -81,7 +81,18 @@ class LateSimulation(Simulation):
         self._ahead = nothing
 
     def close_round(self) -> None:
-        """Have people choose and report until the open round has its reports, and open the next one."""
+        """Have people choose and report until the open round has its reports, and open the next one.
+
+        If so many do not come, the last policy stands and what was reported to the open round is lost.
+        """
+        step = self.step
+        if not step.policy.cohort:
+            self._forget(step.policy)
+            self._wait_for(step)
+            if len(self.waiting) < step.batch:
+                self.lost += len(self.waiting)
+                self.step = self.schedule.follow(step.state, step.policy.version + 1, self._seed(), asks=False)
+                return
         super().close_round()
         self._opened.append(self.now)
         self._policies.append(self.step.policy)
@@ -100,8 +111,6 @@ class LateSimulation(Simulation):
         """Draw the release of a round; people of sources report on the past at once."""
         if step.policy.cohort:
             return super().release(step)
-        self._forget(step.policy)
-        self._wait_for(step)
         order = np.argsort(self.waiting.due, kind="stable")
         reporting, self.waiting = self.waiting.at(order[: step.batch]), self.waiting.at(order[step.batch :])
         return self._released(step.policy, reporting)
@@ -128,7 +137,8 @@ class LateSimulation(Simulation):
         first = self.people
         delays, self._ahead = coming[:choosing], self._ahead[choosing:]
         self.waiting = self.waiting.and_(self._chosen(step.policy, first + np.arange(choosing) + delays))
-        self.now = max(self.now, float(closes))
+        if np.isfinite(closes):
+            self.now = max(self.now, float(closes))
 
     def _chosen(self, policy: Any, due: Array) -> Waiting:
         """Have as many people choose now as there are times at which they report."""

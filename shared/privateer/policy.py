@@ -144,23 +144,31 @@ class Counted:
         return mechanism.simulate(contributions, rng)
 
 
-class OfItsRound:
-    """A policy whose round takes reports on its own decisions alone."""
+class OfAnyRound:
+    """A policy whose reports mean the same whichever policy decided, as where the arm is in their key."""
 
     version: int
     tells_age: ClassVar[bool] = False
 
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        return decided == self.version
+        return decided <= self.version
 
     def analyzer(self, _earlier: Self) -> Counted:
         """Return what counts the round's reports."""
         return Counted()
 
     def followed(self, _decided: Sequence[tuple[Self, float]]) -> Self:
-        """Return the policy: all reports are on its own decisions."""
+        """Return the policy: a learner reads reports on all decisions alike."""
         return self
+
+
+class OfItsRound(OfAnyRound):
+    """A policy whose round takes reports on its own decisions alone."""
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        return decided == self.version
 
 
 class Recalling(Protocol):
@@ -207,4 +215,4 @@ class Boxes(Protocol):
         ...
 
 
-__all__ = ["Analyzer", "Boxes", "Counted", "Decisions", "OfItsRound", "Policy", "Recalling"]
+__all__ = ["Analyzer", "Boxes", "Counted", "Decisions", "OfAnyRound", "OfItsRound", "Policy", "Recalling"]

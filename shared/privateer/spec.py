@@ -381,6 +381,14 @@ class ArmsSpec(Spec):
             raise ValueError("experiment.round_size: must be at most experiment.horizon")
         return self
 
+    @model_validator(mode="after")
+    def _outcomes_may_come_late(self) -> Self:
+        alike = self.privacy.arm_in_key or not self.privacy.trust.batched
+        if self.experiment.conversion_window and not alike:
+            detail = "needs privacy.arms = 'seen': other reports of a batch would say when they were decided"
+            raise SpecError(detail, field="experiment.conversion_window", remedy="set it so, or remove the window")
+        return self
+
     @property
     def features(self) -> Mapping[str, Feature]:
         """The features of a context, in order."""

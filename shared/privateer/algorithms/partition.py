@@ -222,7 +222,7 @@ class PartitionPolicy:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
         if self.terms.trust.batched and not self.fresh_coins:
             return decided == self.version
-        return age_of(self.version, decided) is not None
+        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
 
     def analyzer(self, earlier: "PartitionPolicy") -> "Counted | ByChoices":
         """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""

@@ -134,6 +134,7 @@ class PhasedSpec(Spec):
     def _possible(self) -> Self:
         self._check_unit()
         self._check_in_use()
+        self._check_window()
         if not self.phases:
             least = math.ceil(self.first_length)
             raise SpecError(
@@ -155,6 +156,12 @@ class PhasedSpec(Spec):
         for name in ("arms", "local_epsilon_max"):
             if getattr(self.privacy, name) != Privacy.model_fields[name].default:
                 raise SpecError("does nothing under this algorithm", field=f"privacy.{name}", remedy="remove it")
+
+    def _check_window(self) -> None:
+        """Refuse outcomes that may come when their phase is over: its key is destroyed then."""
+        if self.asking.seconds and self.experiment.conversion_window > self.asking.seconds:
+            detail = f"must be at most asking.seconds, {self.asking.seconds}: a phase takes reports no longer"
+            raise SpecError(detail, field="experiment.conversion_window", remedy="lower it, or raise asking.seconds")
 
     def _check_unit(self) -> None:
         if not 1 / _UNIT_MAX <= self.reward.half_range <= _UNIT_MAX:

@@ -17,6 +17,7 @@ from privateer.decisions import Arms
 from privateer.draw import Draw
 from privateer.errors import Malformed
 from privateer.numbers import scaled_reward
+from privateer.policy import OfAnyRound
 from privateer.questions import KeyedMeans
 from privateer.sections import Section, parse_section
 from privateer.spec import ArmsSpec, example_promises
@@ -61,7 +62,7 @@ class ExploreSpec(ArmsSpec):
 
 
 @dataclass(frozen=True)
-class ExplorePolicy:
+class ExplorePolicy(OfAnyRound):
     """An arm at random for everybody, or the same for all.
 
     Attributes
