@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import AlreadyReported, InputError, Unavailable
+from privateer.errors import AlreadyReported, Deleted, InputError, Unavailable
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Outcome
 from privateer_client.choice import Choice, meaning
@@ -209,6 +209,9 @@ class Session(Generic[Reported]):
         except Unavailable:
             self._account.change(self._identity, lambda kept: kept or told)
             return Outcome.PENDING
+        except Deleted:
+            self._account.forget(self._identity)
+            return Outcome.NOT_ASKED
         report = self._reports.on(told, opened.participation)
         if report is None:
             self._account.forget(self._identity)
@@ -225,7 +228,10 @@ class Session(Generic[Reported]):
         self._check_unpaid()
         if not self.asked:
             return Outcome.NOT_ASKED
-        opened = yield from self._open()
+        try:
+            opened = yield from self._open()
+        except Deleted:
+            return Outcome.NOT_ASKED
         report = self._reports.recalled(known, arm, rewards, meaning(spec), opened.participation)
         return Outcome.NOT_ASKED if report is None else (yield from self._delivered(report))
 

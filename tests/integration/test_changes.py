@@ -12,6 +12,7 @@ from privateer.record_verification import read_certificates
 from privateer_client import AsyncClient, Ledger, Outcome
 from privateer_client.session import Session
 from tests.support.changes import change, changed, lines
+from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.pair import Losing, Pair, pair
 from tests.support.sealing import sealed_reports
@@ -52,30 +53,33 @@ class Routed(httpx.AsyncBaseTransport):
         return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
 
 
-def device(services: Pair, ledger: Path) -> AsyncClient:
-    """A device with a ledger of its own."""
+def device(services: Pair, ledger: Path, clock: Hands | None = None) -> AsyncClient:
+    """A device with a ledger of its own. While its clock stands still, it takes no second look at the round."""
     return AsyncClient(
         "http://server",
         shuffler="http://shuffler",
         limits=EVERYTHING,
         ledger=Ledger(ledger),
         transport=Routed(services),
-        patience=1.0,
+        patience=0.0 if clock else 1.0,
+        clock=clock,
     )
 
 
-async def joined(services: Pair, ledger: Path) -> Session[Any]:
+async def joined(services: Pair, ledger: Path, clock: Hands | None = None) -> Session[Any]:
     """A session of a device that has chosen."""
-    session = await device(services, ledger).join("test")
+    session = await device(services, ledger, clock).join("test")
     session.choose(CONTEXT)
     return session
 
 
 @pytest.mark.parametrize(("action", "body"), CHANGES)
-async def test_a_device_in_flight_is_late_and_the_next_follows_the_change(folder: Path, action: str, body: Any) -> None:
+async def test_who_reports_at_that_moment_is_late_and_the_next_follows_the_change(
+    folder: Path, action: str, body: Any
+) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
-        session = await joined(services, folder / "first.db")
+        session = await joined(services, folder / "first.db", Hands())
         await changed(services.api, action, body)
         assert await session.report(1.0) is Outcome.LATE
         assert session.refusal == "round-closed"
@@ -87,6 +91,20 @@ async def test_a_device_in_flight_is_late_and_the_next_follows_the_change(folder
         asked = action not in ("pause", "stop")
         assert await other.report(1.0) is (Outcome.ACCEPTED if asked else Outcome.NOT_ASKED)
         assert bool(Ledger(folder / "second.db").payments()) == asked
+
+
+@pytest.mark.parametrize(("action", "body"), CHANGES)
+async def test_a_device_in_flight_reports_to_the_round_after_the_change(folder: Path, action: str, body: Any) -> None:
+    """And pays nothing where there is none."""
+    async with pair(folder) as services:
+        await services.api.create(SMALL)
+        clock = Hands()
+        session = await joined(services, folder / "first.db", clock)
+        await changed(services.api, action, body)
+        clock.time += 60
+        asks = action not in ("pause", "stop")
+        assert await session.report(1.0) is (Outcome.ACCEPTED if asks else Outcome.NOT_ASKED)
+        assert [paid.version for paid in Ledger(folder / "first.db").payments()] == ([2] if asks else [])
 
 
 @pytest.mark.parametrize(
@@ -120,11 +138,16 @@ async def test_who_comes_in_a_pause_pays_nothing_and_who_chose_before_is_counted
 async def test_a_device_of_a_deleted_experiment_gets_a_clear_answer(folder: Path) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
-        session = await joined(services, folder / "first.db")
+        clock = Hands()
+        session = await joined(services, folder / "first.db", clock)
+        later = await joined(services, folder / "second.db", clock)
         await services.api.client.delete("/experiments/test", headers=ADMIN)
         assert await session.report(1.0) is Outcome.REFUSED
         assert session.refusal == "deleted"
         assert not Ledger(folder / "first.db").waiting()
+        clock.time += 60
+        assert await later.report(1.0) is Outcome.NOT_ASKED
+        assert not Ledger(folder / "second.db").payments()
         with pytest.raises(Deleted, match="was deleted"):
             await device(services, folder / "second.db").join("test")
 

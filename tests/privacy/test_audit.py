@@ -29,6 +29,7 @@ from privateer.vectors import Ball
 from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client import AsyncClient, Client, Outcome, delivery, session
 from privateer_client.participation import Participation
+from privateer_client.reports import Reports
 from privateer_client.sealing import Sealer
 from privateer_client.session import Session
 from privateer_lab.audit import run as whole
@@ -163,8 +164,8 @@ def a_device_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Only the client library is at fault."""
     made = Participation.__init__
 
-    def weak(self: Any, *arguments: Any) -> None:
-        made(self, *arguments)
+    def weak(self: Any, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
         terms = replace(self.policy.terms, mechanism=self.policy.terms.mechanism.weaker(2.0))
         self.policy = replace(self.policy, terms=terms)
 
@@ -208,12 +209,12 @@ def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
-    paid, delivered = Session._paid, session.deliver
+    paid, delivered = Reports._paid, session.deliver
     sealed: list[Callable[[], bytes]] = []
 
-    def keep(self: Any, seal: Callable[[], bytes]) -> bytes:
-        sealed.append(lambda: encode_envelope(Envelope(self._participation.header, seal())))
-        return paid(self, seal)
+    def keep(self: Any, opened: Participation, seal: Callable[[], bytes]) -> Any:
+        sealed.append(lambda: encode_envelope(Envelope(opened.header, seal())))
+        return paid(self, opened, seal)
 
     def anew(*arguments: Any) -> Any:
         steps, answer = delivered(*arguments), None
@@ -226,7 +227,7 @@ def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
                 step = step._replace(body=sealed[-1]())
             answer = yield step
 
-    patch.setattr(Session, "_paid", keep)
+    patch.setattr(Reports, "_paid", keep)
     patch.setattr(session, "deliver", anew)
 
 
@@ -264,13 +265,13 @@ def no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
-    made = Session._sent
+    made = Session._reporting
 
-    def telling(self: Any, reward: float, seal: Any) -> Any:
+    def telling(self: Any, reward: float) -> Any:
         patch.setitem(delivery._HEADERS, "X-Length", str(len(repr(reward))))
-        return made(self, reward, seal)
+        return made(self, reward)
 
-    patch.setattr(Session, "_sent", telling)
+    patch.setattr(Session, "_reporting", telling)
 
 
 def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:

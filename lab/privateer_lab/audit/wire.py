@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer.ages import by_age
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.decisions import Arms
 from privateer.spec import ArmsSpec, Spec
@@ -93,7 +94,8 @@ def _held(current: OpenRound, opener: Opener, sealed: list[bytes]) -> Scores:
     header = header_of(current.round, current.digest)
     plain = opener.open(sealed, binding(header, current.round.model))
     policy, mechanism = current.step.policy, current.mechanism
-    reports = mechanism.parse(b"".join(report[REPORT_ID_SIZE:] for report in plain))
+    told = [report[REPORT_ID_SIZE:] for report in plain]
+    reports = mechanism.parse(by_age(told)[0] if policy.tells_age else b"".join(told))
     contexts, arms = np.full((len(reports), 1), _CONTEXT), Arms(np.zeros(len(reports), np.int64))
     left, right = (
         log_likelihood(

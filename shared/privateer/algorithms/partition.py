@@ -244,7 +244,8 @@ class PartitionPolicy:
         only = earlier.active[bins].argmax(axis=1)
         thresholds[:, :-1] = np.where(np.arange(arms - 1)[None, :] < only[:, None], 0, UNIT)
         asked = keys >= 0
-        thresholds[asked, :-1] = earlier.layout.thresholds[keys[asked]]
+        # Arms that were added since were played by nobody, as in the rows of those who were not asked.
+        thresholds[asked, : earlier.active.shape[1] - 1] = earlier.layout.thresholds[keys[asked]]
         thresholds[:, -1] = UNIT
         thresholds[bins < 0] = 0
         return EarlierChoices(self.layout.seed, thresholds, earlier.layout, np.maximum(keys, 0))
@@ -278,7 +279,8 @@ class PartitionPolicy:
         for place in np.flatnonzero(bins < 0).tolist():
             inside = earlier.locate(lower[place] + (upper - lower)[place] * _INSIDE[:, : self.dimension])
             shares[place] = earlier.shares[inside].mean(axis=0)
-        return np.asarray(shares)
+        added = self.active.shape[1] - earlier.active.shape[1]
+        return np.pad(shares, ((0, 0), (0, added)))
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
