@@ -57,6 +57,11 @@ _FITTED: Final = 1.25
 _FITTED_BINS: Final = 128
 _FIRST_BINS: Final = 32
 """Bins that the tree begins with after features were screened, at most."""
+import os
+EXPL = float(os.environ.get("EXPL", 1.0))
+EXPLL = float(os.environ.get("EXPLL", .9))
+LARGE = float(os.environ.get("LARGE", 1/16))
+DROPL = float(os.environ.get("DROPL", 3))
 _TOGETHER: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
 
@@ -221,7 +226,7 @@ class PartitionLearner(Remembering):
         [(bins, evidence)] = self._evidence(state)
         means, variances = (found[bins.stop :][rows] for found in evidence.posterior(self._smoothness(state)))
         active = np.tile(self.playable, (len(one), 1))
-        shares = best_probabilities(means, self._exploration(state) * np.sqrt(variances), active)
+        shares = best_probabilities(means, EXPL * .9 / EXPLL * self._exploration(state) * np.sqrt(variances), active)
         masses = screening.mass[self._cohorts.index(cohort), rows, None] * key_shares(self.spec, shares, cohort)
         return make_policy(
             self.spec,
@@ -241,13 +246,19 @@ class PartitionLearner(Remembering):
         """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
         usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
+        usual = np.where(self._large(state), EXPLL, usual)
         before = min(state.own, self._half_life(state) / math.log(2))
         if before < state.own:
             usual = usual * (_FADING_IN_KEY if self.spec.privacy.arm_in_key else _FADING)
         return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
-        return np.asarray(self._kept(state)[0].widest(*self._corners(state)) > _NARROW)
+        wide = self._kept(state)[0].widest(*self._corners(state)) > _NARROW
+        return np.asarray(wide | self._large(state))
+
+    def _large(self, state: PartitionState) -> NDArray[np.bool_]:
+        """Tell which bins have many people, where features were screened: what is found there serves many."""
+        return np.asarray((state.mass[0] > LARGE) & (state.screening is not None))
 
     def _kept(self, state: PartitionState) -> tuple[Space, NDArray[np.int64]]:
         """Return the space of the features that matter, as far as is known, and its columns."""
@@ -301,9 +312,10 @@ class PartitionLearner(Remembering):
             screening, precision=precision, moment=moment, mass=mass, mass_precision=mass_precision, asked=asked
         )
         state = heard(self._later(state, policy, release), policy, release.reports)
-        if not enough(self.spec, screening):
+        if enough(self.spec, screening):
+            screening = decided(self.spec, screening, self._slabs, self._space, state.spread, state.own)
+        if screening.open:
             return self._learned(replace(state, screening=screening), fits=_news(state, state.fitted, _FITTED))
-        screening = decided(screening, self._slabs, self._space, state.spread, state.own)
         return self._grown(self._learned(replace(state, screening=screening), fits=True))
 
     def _learned(self, state: PartitionState, *, fits: bool) -> PartitionState:
@@ -413,7 +425,8 @@ class PartitionLearner(Remembering):
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
-        most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        usual_most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        most = np.where(self._large(state), DROPL, usual_most)[:, None]
         return replace(state, active=~(gap > most * np.sqrt(variance)) & self.playable)
 
     def _halved(self, state: PartitionState) -> PartitionState:

@@ -18,13 +18,17 @@ Array = NDArray[np.float64]
 
 _FEW: Final = 5
 """With so many features or fewer nobody is asked about one at a time; so many are kept at most."""
-_SHARE: Final = 0.1
+import os
+_SHARE: Final = float(os.environ.get("SHARE", 0.1))
 _USUAL_PEOPLE: Final = 80_000
 _GROWTH: Final = 0.363
 """A tenth of 80,000 people or fewer are asked; of more people a number that grows with this power: 2 % of a million."""
 _MOST: Final = 0.25
 """Where one round about each feature takes a larger share of the people than this, there is none."""
-_GAIN: Final = 1.0
+import os
+CLEAR=float(os.environ.get("CLEAR", 3))
+LONGER=float(os.environ.get("LONGER", 3))
+_GAIN: Final = float(os.environ.get("GAIN", 1.0))
 """A feature is kept if its variation makes what was said more likely by this much, in natural logarithms."""
 _NOBODY: Final = 1e-18
 _EVEN: Final = 0.3
@@ -110,9 +114,13 @@ def rows_of(slabs: Sequence[Slabs], feature: int) -> slice:
     return slice(start, start + len(slabs[feature]))
 
 
-def decided(screening: Screening, slabs: Sequence[Slabs], space: Space, spread: int, own: int) -> Screening:
+def decided(spec, screening: Screening, slabs: Sequence[Slabs], space: Space, spread: int, own: int) -> Screening:
     """Return the screening at its end: the features that gain most are kept, at least one."""
     gains = np.array([_gain(screening, slabs, feature, space, spread) for feature in range(len(slabs))])
+    people = spec.experiment.horizon + sum(source.people for source in spec.sources)
+    share = _SHARE * min(1.0, (_USUAL_PEOPLE / people) ** (1 - _GROWTH))
+    if gains.max() < CLEAR and screening.asked.sum() < LONGER * share * people:
+        return screening
     best = np.argsort(-gains, kind="stable")[:_FEW]
     kept = np.zeros(len(slabs), np.bool_)
     kept[best[gains[best] > _GAIN]] = True
