@@ -18,8 +18,7 @@ from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.memory import Bank
 from privateer_server.algorithms.partition.remembering import Remembering
-from privateer_server.algorithms.partition.screening import Screening, begun, decided, enough, rows_of, said
-from privateer_server.algorithms.partition.screening import describe as screened_words
+from privateer_server.algorithms.partition.screening import Screening, decided, new_screening, rows_of, said, told_of
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
 from privateer_server.algorithms.partition.slabs import slabs_of
 from privateer_server.algorithms.partition.smoothness import SPREADS, Smoothness, usual_lengths
@@ -55,13 +54,16 @@ _NEWS: Final = 1.03
 _FITTED: Final = 1.25
 """Smoothness is fitted again when this many times as many people have reported."""
 _FITTED_BINS: Final = 128
+_SCREENING: Final = 2.0
+_SCREENING_IN_KEY: Final = 4.0
+"""Times the usual exploration while features are screened: what a feature does to an arm shows where the arm is played.
+Where the arm is in the key the square of its share counts."""
+_LARGE: Final = 0.0625
+"""After a screening bins with a larger share of the people count as wide, whatever their width: they may be few."""
+_DROP_LARGE: Final = 3.0
+"""Standard deviations at which an arm is dropped there."""
 _FIRST_BINS: Final = 32
 """Bins that the tree begins with after features were screened, at most."""
-import os
-EXPL = float(os.environ.get("EXPL", 1.0))
-EXPLL = float(os.environ.get("EXPLL", .9))
-LARGE = float(os.environ.get("LARGE", 1/16))
-DROPL = float(os.environ.get("DROPL", 3))
 _TOGETHER: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
 
@@ -171,7 +173,7 @@ class PartitionLearner(Remembering):
             turn=self.spec.cohorts[0],
             heard=0,
             bank=self._new_bank(),
-            screening=begun(self.spec, self._slabs),
+            screening=new_screening(self.spec, self._slabs),
         )
 
     def rearmed(self, state: PartitionState, added: int) -> PartitionState:
@@ -190,6 +192,14 @@ class PartitionLearner(Remembering):
         """Return the state with the masses of those cohorts."""
         screening = state.screening.of_cohorts(rows) if state.screening else None
         return replace(state, mass=state.mass[rows], mass_precision=state.mass_precision[rows], screening=screening)
+
+    def begun(self, state: PartitionState, before: PartitionSpec) -> PartitionState:
+        """Return the state of a new experiment; what screening found has faded as much as it has."""
+        if state.screening:
+            ended = state.screening.ended - state.own
+            state = replace(state, screening=replace(state.screening, ended=ended))
+        begun: PartitionState = super().begun(state, before)
+        return begun
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
@@ -226,7 +236,8 @@ class PartitionLearner(Remembering):
         [(bins, evidence)] = self._evidence(state)
         means, variances = (found[bins.stop :][rows] for found in evidence.posterior(self._smoothness(state)))
         active = np.tile(self.playable, (len(one), 1))
-        shares = best_probabilities(means, EXPL * .9 / EXPLL * self._exploration(state) * np.sqrt(variances), active)
+        times = _SCREENING_IN_KEY if self.spec.privacy.arm_in_key else _SCREENING
+        shares = best_probabilities(means, times * self._exploration(state) * np.sqrt(variances), active)
         masses = screening.mass[self._cohorts.index(cohort), rows, None] * key_shares(self.spec, shares, cohort)
         return make_policy(
             self.spec,
@@ -246,7 +257,6 @@ class PartitionLearner(Remembering):
         """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
         usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
-        usual = np.where(self._large(state), EXPLL, usual)
         before = min(state.own, self._half_life(state) / math.log(2))
         if before < state.own:
             usual = usual * (_FADING_IN_KEY if self.spec.privacy.arm_in_key else _FADING)
@@ -257,15 +267,17 @@ class PartitionLearner(Remembering):
         return np.asarray(wide | self._large(state))
 
     def _large(self, state: PartitionState) -> NDArray[np.bool_]:
-        """Tell which bins have many people, where features were screened: what is found there serves many."""
-        return np.asarray((state.mass[0] > LARGE) & (state.screening is not None))
+        """Tell which bins have many people, where features were screened."""
+        return np.asarray((state.mass[0] > _LARGE) & (state.screening is not None))
 
     def _kept(self, state: PartitionState) -> tuple[Space, NDArray[np.int64]]:
         """Return the space of the features that matter, as far as is known, and its columns."""
         return self._space.only(self._blocks(state))
 
     def _blocks(self, state: PartitionState) -> NDArray[np.int64]:
-        kept = [one.blocks for place, one in enumerate(self._slabs) if not state.screening or state.screening.kept[place]]
+        kept = [
+            one.blocks for place, one in enumerate(self._slabs) if not state.screening or state.screening.kept[place]
+        ]
         return np.concatenate(kept)
 
     def _corners(self, state: PartitionState) -> tuple[Array, Array]:
@@ -312,14 +324,11 @@ class PartitionLearner(Remembering):
             screening, precision=precision, moment=moment, mass=mass, mass_precision=mass_precision, asked=asked
         )
         state = heard(self._later(state, policy, release), policy, release.reports)
-        if enough(self.spec, screening):
-            screening = decided(self.spec, screening, self._slabs, self._space, state.spread, state.own)
-        if screening.open:
-            return self._learned(replace(state, screening=screening), fits=_news(state, state.fitted, _FITTED))
-        return self._grown(self._learned(replace(state, screening=screening), fits=True))
-
-    def _learned(self, state: PartitionState, *, fits: bool) -> PartitionState:
-        return replace(self._computed(self._fitted(state) if fits else state), computed=state.seen)
+        screening = decided(screening, self.spec, self._slabs, state.spread, state.own)
+        state = replace(state, screening=screening, computed=state.seen)
+        if not screening.open:
+            return self._grown(self._computed(self._fitted(state)))
+        return self._computed(self._fitted(state) if _news(state, state.fitted, _FITTED) else state)
 
     def _grown(self, state: PartitionState) -> PartitionState:
         """Halve bins until none is known well enough to be halved."""
@@ -395,7 +404,7 @@ class PartitionLearner(Remembering):
             return None
         people = 0 if state.screening.open else state.own - state.screening.ended
         left = 0.5 ** (max(0, people) / self._half_life(state))
-        return said(state.screening, self._slabs, self._kept(state)[1], left)
+        return said(state.screening.faded(left), self._slabs, self._kept(state)[1])
 
     def _fitted(self, state: PartitionState) -> PartitionState:
         [(_, evidence)] = self._evidence(state)
@@ -426,7 +435,7 @@ class PartitionLearner(Remembering):
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
         usual_most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
-        most = np.where(self._large(state), DROPL, usual_most)[:, None]
+        most = np.where(self._large(state), _DROP_LARGE, usual_most)[:, None]
         return replace(state, active=~(gap > most * np.sqrt(variance)) & self.playable)
 
     def _halved(self, state: PartitionState) -> PartitionState:
@@ -474,8 +483,8 @@ class PartitionLearner(Remembering):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
-        said_of_features = {"screening": screened_words(state.screening, self._slabs)} if state.screening else {}
-        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state), **said_of_features}
+        screening = {"screening": told_of(state.screening, self._slabs)} if state.screening else {}
+        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state), **screening}
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:

@@ -18,18 +18,17 @@ Array = NDArray[np.float64]
 
 _FEW: Final = 5
 """With so many features or fewer nobody is asked about one at a time; so many are kept at most."""
-import os
-_SHARE: Final = float(os.environ.get("SHARE", 0.1))
+_SHARE: Final = 0.1
 _USUAL_PEOPLE: Final = 80_000
 _GROWTH: Final = 0.363
 """A tenth of 80,000 people or fewer are asked; of more people a number that grows with this power: 2 % of a million."""
 _MOST: Final = 0.25
 """Where one round about each feature takes a larger share of the people than this, there is none."""
-import os
-CLEAR=float(os.environ.get("CLEAR", 3))
-LONGER=float(os.environ.get("LONGER", 3))
-_GAIN: Final = float(os.environ.get("GAIN", 1.0))
-"""A feature is kept if its variation makes what was said more likely by this much, in natural logarithms."""
+_GAIN: Final = 0.0
+"""A feature is kept if its variation makes what was said more likely by more than this, in natural logarithms."""
+_CLEAR: Final = 3.0
+_LONGER: Final = 3.0
+"""While no feature gains as much as this, up to so many times as many people are asked: a tree would find no more."""
 _NOBODY: Final = 1e-18
 _EVEN: Final = 0.3
 """Standard deviation of a slab's share of people from what is expected, relative to it, before people are counted."""
@@ -72,6 +71,10 @@ class Screening:
         """The feature that the next round asks about."""
         return int(np.argmin(self.asked))
 
+    def faded(self, left: float) -> "Screening":
+        """Return it with such a share left of what was said of values."""
+        return replace(self, precision=left * self.precision, moment=left * self.moment)
+
     def rearmed(self, added: int) -> "Screening":
         """Return it with so many more arms at the end, of which nothing is known."""
         return replace(self, precision=wider(self.precision, added, 0.0), moment=wider(self.moment, added, 0.0))
@@ -81,7 +84,7 @@ class Screening:
         return replace(self, mass=self.mass[rows], mass_precision=self.mass_precision[rows])
 
 
-def begun(spec: PartitionSpec, slabs: Sequence[Slabs]) -> Screening | None:
+def new_screening(spec: PartitionSpec, slabs: Sequence[Slabs]) -> Screening | None:
     """Return a screening of which nobody was asked yet; None where features are few, or people."""
     if len(slabs) <= _FEW or len(slabs) * spec.first_batch("") > _MOST * spec.experiment.horizon:
         return None
@@ -101,11 +104,9 @@ def begun(spec: PartitionSpec, slabs: Sequence[Slabs]) -> Screening | None:
     )
 
 
-def enough(spec: PartitionSpec, screening: Screening) -> bool:
-    """Whether as many people were asked as are to be, about every feature."""
-    people = spec.experiment.horizon + sum(source.people for source in spec.sources)
-    share = _SHARE * min(1.0, (_USUAL_PEOPLE / people) ** (1 - _GROWTH))
-    return bool(screening.asked.min() > 0 and screening.asked.sum() >= share * people)
+def people_asked(people: int) -> float:
+    """Return how many of so many people are asked about one feature at a time, at the least."""
+    return _SHARE * people * float(min(1.0, (_USUAL_PEOPLE / people) ** (1 - _GROWTH)))
 
 
 def rows_of(slabs: Sequence[Slabs], feature: int) -> slice:
@@ -114,12 +115,22 @@ def rows_of(slabs: Sequence[Slabs], feature: int) -> slice:
     return slice(start, start + len(slabs[feature]))
 
 
-def decided(spec, screening: Screening, slabs: Sequence[Slabs], space: Space, spread: int, own: int) -> Screening:
-    """Return the screening at its end: the features that gain most are kept, at least one."""
+def decided(screening: Screening, spec: PartitionSpec, slabs: Sequence[Slabs], spread: int, own: int) -> Screening:
+    """Return the screening, at its end if enough people were asked: the features that gain most are kept, at least one.
+
+    Parameters
+    ----------
+    spread
+        Place of the spread in use.
+    own
+        The experiment's own people who have reported.
+    """
+    enough = people_asked(spec.experiment.horizon + sum(source.people for source in spec.sources))
+    if screening.asked.min() == 0 or screening.asked.sum() < enough:
+        return screening
+    space = Space(spec.blocks)
     gains = np.array([_gain(screening, slabs, feature, space, spread) for feature in range(len(slabs))])
-    people = spec.experiment.horizon + sum(source.people for source in spec.sources)
-    share = _SHARE * min(1.0, (_USUAL_PEOPLE / people) ** (1 - _GROWTH))
-    if gains.max() < CLEAR and screening.asked.sum() < LONGER * share * people:
+    if gains.max() < _CLEAR and screening.asked.sum() < _LONGER * enough:
         return screening
     best = np.argsort(-gains, kind="stable")[:_FEW]
     kept = np.zeros(len(slabs), np.bool_)
@@ -130,50 +141,41 @@ def decided(spec, screening: Screening, slabs: Sequence[Slabs], space: Space, sp
 
 def _gain(screening: Screening, slabs: Sequence[Slabs], feature: int, space: Space, spread: int) -> float:
     """How much more likely a feature's variation alone makes what was said, than if no feature mattered."""
-    one = slabs[feature]
-    rows, (space, columns) = rows_of(slabs, feature), space.only(one.blocks)
-    own = observed(one.lower[:, columns], one.upper[:, columns], screening.precision[rows], screening.moment[rows])
-    others = np.delete(np.arange(len(screening.precision)), rows)
-    whole = np.zeros((1, own.lower.shape[1])), np.ones((1, own.lower.shape[1]))
-    rest = _merged(*whole, screening.precision[others], screening.moment[others])
-    all_ = _merged(*whole, screening.precision, screening.moment)
-    usual = Smoothness(usual_lengths(space.parts), spread, space)
-    evidence = own.beside(rest)
-    return evidence.likelihood(evidence.fitted(usual)) - all_.likelihood(usual)
+    rows, (alone, columns) = rows_of(slabs, feature), space.only(slabs[feature].blocks)
+    apart = np.zeros(len(screening.precision), np.bool_)
+    apart[rows] = True
+    varied = _evidence(screening, slabs, columns, apart)
+    even = _evidence(screening, slabs, columns, np.zeros_like(apart))
+    usual = Smoothness(usual_lengths(alone.parts), spread, alone)
+    return varied.likelihood(varied.fitted(usual)) - even.likelihood(usual)
 
 
-def _merged(lower: Array, upper: Array, precision: Array, moment: Array) -> Evidence:
-    """Return observations of one box together."""
-    return observed(lower, upper, precision.sum(axis=0, keepdims=True), moment.sum(axis=0, keepdims=True))
+def said(screening: Screening, slabs: Sequence[Slabs], columns: NDArray[np.int64]) -> Evidence:
+    """Return what was said of slabs, as evidence in the space of these columns, which are those of features kept."""
+    return _evidence(screening, slabs, columns, np.repeat(screening.kept, [len(one) for one in slabs]))
 
 
-def said(screening: Screening, slabs: Sequence[Slabs], columns: NDArray[np.int64], left: float) -> Evidence:
-    """Return what was said of slabs, as evidence in the space of the columns that are kept.
-
-    Slabs of features that do not matter are all of that space.
-
-    Parameters
-    ----------
-    left
-        Share of what was said that still counts.
-    """
-    lower = np.concatenate([one.lower for one in slabs])[:, columns]
-    upper = np.concatenate([one.upper for one in slabs])[:, columns]
-    precision, moment = left * screening.precision, left * screening.moment
-    apart = np.repeat(screening.kept, [len(one) for one in slabs])
+def _evidence(
+    screening: Screening, slabs: Sequence[Slabs], columns: NDArray[np.int64], apart: NDArray[np.bool_]
+) -> Evidence:
+    """Return what was said of slabs ``apart``, and of all others together: they are all of the space of the columns."""
+    lower, upper = (np.concatenate([getattr(one, side) for one in slabs])[:, columns] for side in ("lower", "upper"))
+    precision, moment = screening.precision, screening.moment
     own = observed(lower[apart], upper[apart], precision[apart], moment[apart])
     if apart.all():
         return own
-    whole = np.zeros((1, lower.shape[1])), np.ones((1, lower.shape[1]))
-    return own.beside(_merged(*whole, precision[~apart], moment[~apart]))
+    rest = (precision[~apart].sum(axis=0, keepdims=True), moment[~apart].sum(axis=0, keepdims=True))
+    whole = observed(np.zeros((1, len(columns))), np.ones((1, len(columns))), *rest)
+    return own.beside(whole)
 
 
-def describe(screening: Screening, slabs: Sequence[Slabs]) -> dict[str, Any]:
-    """Say which features were found to matter, and how clearly."""
-    kept = [one.name for one, keeps in zip(slabs, screening.kept, strict=True) if keeps]
-    gains = {one.name: round(float(gain), 2) for one, gain in zip(slabs, screening.gains, strict=True)}
+def told_of(screening: Screening, slabs: Sequence[Slabs]) -> dict[str, Any]:
+    """Say which features were found to matter, in words, and what each of them gains."""
     asked = int(screening.asked.sum())
     if screening.open:
-        return {"words": f"{asked:,} people were asked about one feature at a time so far", "kept": None, "gains": None}
-    words = f"of {len(slabs)} features {', '.join(kept)} matter, as far as {asked:,} people said"
+        words = f"features are being screened: {asked:,} people so far were asked about one feature at a time"
+        return {"words": words, "kept": None, "gains": None}
+    kept = [one.name for one, keeps in zip(slabs, screening.kept, strict=True) if keeps]
+    gains = {one.name: round(float(gain), 2) for one, gain in zip(slabs, screening.gains, strict=True)}
+    words = f"{asked:,} people were asked about one feature at a time; kept of {len(slabs)}: {', '.join(kept)}"
     return {"words": words, "kept": kept, "gains": gains}
