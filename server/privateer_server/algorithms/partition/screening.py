@@ -27,8 +27,7 @@ _MOST: Final = 0.25
 _GAIN: Final = 0.0
 """A feature is kept if its variation makes what was said more likely by more than this, in natural logarithms."""
 _CLEAR: Final = 3.0
-_LONGER: Final = 3.0
-"""While no feature gains as much as this, up to so many times as many people are asked: a tree would find no more."""
+"""Where no feature gains as much as this all are kept: what matters may do so only together with others."""
 _NOBODY: Final = 1e-18
 _EVEN: Final = 0.3
 """Standard deviation of a slab's share of people from what is expected, relative to it, before people are counted."""
@@ -116,7 +115,7 @@ def rows_of(slabs: Sequence[Slabs], feature: int) -> slice:
 
 
 def decided(screening: Screening, spec: PartitionSpec, slabs: Sequence[Slabs], spread: int, own: int) -> Screening:
-    """Return the screening, at its end if enough people were asked: the features that gain most are kept, at least one.
+    """Return the screening, at its end if enough people were asked: the features that gain most are kept.
 
     Parameters
     ----------
@@ -130,12 +129,9 @@ def decided(screening: Screening, spec: PartitionSpec, slabs: Sequence[Slabs], s
         return screening
     space = Space(spec.blocks)
     gains = np.array([_gain(screening, slabs, feature, space, spread) for feature in range(len(slabs))])
-    if gains.max() < _CLEAR and screening.asked.sum() < _LONGER * enough:
-        return screening
+    kept = np.full(len(slabs), gains.max() < _CLEAR)
     best = np.argsort(-gains, kind="stable")[:_FEW]
-    kept = np.zeros(len(slabs), np.bool_)
     kept[best[gains[best] > _GAIN]] = True
-    kept[best[0]] = True
     return replace(screening, open=False, gains=gains, kept=kept, ended=own)
 
 
