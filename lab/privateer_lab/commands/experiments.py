@@ -56,13 +56,16 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
 def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
     """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person.
 
-    It also says whether recent rounds contradict earlier ones, where the algorithm compares them.
+    It also says whether recent rounds contradict earlier ones, and which features matter, where the algorithm tells.
     """
     page = f"{url}/experiments/{name}"
     answer = ask("GET", page)
     answer["privacy"], answer["result"] = ask("GET", f"{page}/privacy"), _result(page)
-    if contradiction := ask("GET", f"{page}/state").get("state", {}).get("contradiction"):
+    state = ask("GET", f"{page}/state").get("state", {})
+    if contradiction := state.get("contradiction"):
         answer["contradiction"] = contradiction
+    if screening := state.get("screening"):
+        answer["screening"] = screening
     if as_json:
         print_json(answer)
         return
@@ -71,6 +74,8 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
         print_result(answer["result"])
     if contradiction:
         screen.print(contradicted(msgspec.convert(contradiction, Contradiction)))
+    if screening:
+        screen.print(screening["words"])
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:

@@ -81,6 +81,20 @@ def test_show_says_whether_rounds_contradict_each_other(
     assert ("warning" in said) is bool(found and found["found"])
 
 
+@pytest.mark.parametrize("words", [None, "kept of 8: b3, b6"])
+def test_show_says_which_features_were_kept(
+    words: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = {
+        "result": {"result": RESULT},
+        "privacy": {"certificate": {"claims": []}},
+        "state": {"state": {"screening": {"words": words}} if words else {}},
+    }
+    said = " ".join(shown(monkeypatch, capsys, "show", lambda page: pages.get(page, {"name": "test"})).split())
+    assert ("kept of" in said) is (words is not None)
+    assert words is None or words in said
+
+
 def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
     print_tables("all", {"a": 1, "b": [{"x": 2, "y": 0.5}], "c": {"d": {"e": []}}})
     assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}

@@ -58,13 +58,27 @@ class Evidence:
         Parameters
         ----------
         precision, moment
-            Shape (bins, arms): the precision of what is observed, and that times the observation.
+            Shape (bins, arms): the precision of what is observed of the first bins, and that times the observation.
         """
         known = np.linalg.inv(smoothness.covariance(self.lower, self.upper)) + self.information
         size = np.arange(len(precision))
-        more = known.copy()
+        more, weighted = known.copy(), self.weighted.copy()
         more[:, size, size] += precision.T
-        return _evidence(more, self.weighted + moment.T) - _evidence(known, self.weighted)
+        weighted[:, size] += moment.T
+        return _evidence(more, weighted) - _evidence(known, self.weighted)
+
+    def beside(self, other: "Evidence") -> "Evidence":
+        """Return this evidence and another about the same values, of further bins."""
+        own, all_ = len(self.lower), len(self.lower) + len(other.lower)
+        information = np.zeros((len(self.information), all_, all_))
+        information[:, :own, :own] = self.information
+        information[:, own:, own:] = other.information
+        return Evidence(
+            np.concatenate([self.lower, other.lower]),
+            np.concatenate([self.upper, other.upper]),
+            information,
+            np.concatenate([self.weighted, other.weighted], axis=1),
+        )
 
     def fitted(self, start: Smoothness) -> Smoothness:
         """The most likely smoothness near ``start``, feature by feature on the grids."""
@@ -87,6 +101,14 @@ class Evidence:
                 break
             best, value = step, reached
         return best, value
+
+
+def observed(lower: Array, upper: Array, precision: Array, moment: Array) -> Evidence:
+    """Return independent observations of bins, by their corners; precision and moment (bins, arms)."""
+    information = np.zeros((precision.shape[1], len(precision), len(precision)))
+    size = np.arange(len(precision))
+    information[:, size, size] = precision.T
+    return Evidence(lower, upper, information, moment.T)
 
 
 def _evidence(precision: Array, weighted: Array) -> float:

@@ -18,7 +18,9 @@ from privateer_server.algorithms.partition.halving import ancestry, halved
 from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.memory import Bank
 from privateer_server.algorithms.partition.remembering import Remembering
+from privateer_server.algorithms.partition.screening import Screening, decided, new_screening, rows_of, said, told_of
 from privateer_server.algorithms.partition.shares import best_probabilities, thresholds
+from privateer_server.algorithms.partition.slabs import slabs_of
 from privateer_server.algorithms.partition.smoothness import SPREADS, Smoothness, usual_lengths
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import heard, make_policy, wider
@@ -52,6 +54,16 @@ _NEWS: Final = 1.03
 _FITTED: Final = 1.25
 """Smoothness is fitted again when this many times as many people have reported."""
 _FITTED_BINS: Final = 128
+_SCREENING: Final = 2.0
+_SCREENING_IN_KEY: Final = 4.0
+"""Times the usual exploration while features are screened: what a feature does to an arm shows where the arm is played.
+Where the arm is in the key the square of its share counts."""
+_LARGE: Final = 0.0625
+"""After a screening bins with a larger share of the people count as wide, whatever their width: they may be few."""
+_DROP_LARGE: Final = 3.0
+"""Standard deviations at which an arm is dropped there."""
+_FIRST_BINS: Final = 32
+"""Bins that the tree begins with after features were screened, at most."""
 _TOGETHER: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
 
@@ -89,6 +101,8 @@ class PartitionState:
         memory.
     earlier
         What was known when the window opened whose rounds are compared with those before.
+    screening
+        What rounds about one feature at a time said; None where no feature was asked about alone.
     """
 
     rounds: int
@@ -116,6 +130,7 @@ class PartitionState:
     heard: int
     bank: Bank | None = None
     earlier: Earlier | None = None
+    screening: Screening | None = None
 
 
 class PartitionLearner(Remembering):
@@ -126,7 +141,7 @@ class PartitionLearner(Remembering):
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
-        self._space = Space(spec.blocks)
+        self._space, self._slabs = Space(spec.blocks), slabs_of(spec)
 
     def start(self, _seed: int) -> PartitionState:
         """One bin, all arms."""
@@ -158,13 +173,15 @@ class PartitionLearner(Remembering):
             turn=self.spec.cohorts[0],
             heard=0,
             bank=self._new_bank(),
+            screening=new_screening(self.spec, self._slabs),
         )
 
     def rearmed(self, state: PartitionState, added: int) -> PartitionState:
         """Return the state with more arms, of which nothing is known, and without retired ones; evidence stays."""
         by_arm = ("active", "precision", "moment", "past_precision", "past_moment", "mean", "variance")
         wide: dict[str, Any] = {name: wider(getattr(state, name), added, name == "active") for name in by_arm}
-        state = self._remembering_more(replace(state, **wide), added)
+        screening = state.screening.rearmed(added) if state.screening else None
+        state = self._remembering_more(replace(state, **wide, screening=screening), added)
         left = state.active & self.playable
         # Where only retired arms were left, all others are tried again.
         active = np.where(left.any(axis=1, keepdims=True), left, self.playable)
@@ -173,13 +190,24 @@ class PartitionLearner(Remembering):
 
     def of_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
         """Return the state with the masses of those cohorts."""
-        return replace(state, mass=state.mass[rows], mass_precision=state.mass_precision[rows])
+        screening = state.screening.of_cohorts(rows) if state.screening else None
+        return replace(state, mass=state.mass[rows], mass_precision=state.mass_precision[rows], screening=screening)
+
+    def begun(self, state: PartitionState, before: PartitionSpec) -> PartitionState:
+        """Return the state of a new experiment; what screening found has faded as much as it has."""
+        if state.screening:
+            ended = state.screening.ended - state.own
+            state = replace(state, screening=replace(state.screening, ended=ended))
+        begun: PartitionState = super().begun(state, before)
+        return begun
 
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
 
-        At the end (``batch`` 0) every bin plays its best arm.
+        At the end (``batch`` 0) every bin plays its best arm. While features are screened the bins are slabs of one.
         """
+        if batch and state.screening and state.screening.open:
+            return self._about_one_feature(state, state.screening, version, batch, seed, cohort)
         active = state.active if batch else _best_only(state)
         # What may move is watched: with memory bins with one active arm ask their people too.
         bins = np.flatnonzero(active.sum(axis=1) > (0 if batch and state.bank else 1))
@@ -200,6 +228,31 @@ class PartitionLearner(Remembering):
             bins=bins,
         )
 
+    def _about_one_feature(
+        self, state: PartitionState, screening: Screening, version: int, batch: int, seed: int, cohort: str
+    ) -> PartitionPolicy:
+        """Ask about the slabs of the feature whose turn it is, with all arms in play."""
+        one, rows = self._slabs[screening.turn], rows_of(self._slabs, screening.turn)
+        [(bins, evidence)] = self._evidence(state)
+        means, variances = (found[bins.stop :][rows] for found in evidence.posterior(self._smoothness(state)))
+        active = np.tile(self.playable, (len(one), 1))
+        times = _SCREENING_IN_KEY if self.spec.privacy.arm_in_key else _SCREENING
+        shares = best_probabilities(means, times * self._exploration(state) * np.sqrt(variances), active)
+        masses = screening.mass[self._cohorts.index(cohort), rows, None] * key_shares(self.spec, shares, cohort)
+        return make_policy(
+            self.spec,
+            version,
+            batch,
+            cohort,
+            Layout(seed, thresholds(shares, active)),
+            (min(1.0, float(masses.sum())), float(np.max(masses))),
+            axes=one.axes,
+            depths=one.depths,
+            paths=one.paths,
+            active=active,
+            bins=np.arange(len(one)),
+        )
+
     def _exploration(self, state: PartitionState) -> Array:
         """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
@@ -210,14 +263,32 @@ class PartitionLearner(Remembering):
         return np.maximum(_LEAST_EXPLORATION, usual * math.sqrt(min(1.0, left / max(1, before))))
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
-        return np.asarray(self._space.widest(*self._corners(state)) > _NARROW)
+        wide = self._kept(state)[0].widest(*self._corners(state)) > _NARROW
+        return np.asarray(wide | self._large(state))
+
+    def _large(self, state: PartitionState) -> NDArray[np.bool_]:
+        """Tell which bins have many people, where features were screened."""
+        return np.asarray((state.mass[0] > _LARGE) & (state.screening is not None))
+
+    def _kept(self, state: PartitionState) -> tuple[Space, NDArray[np.int64]]:
+        """Return the space of the features that matter, as far as is known, and its columns."""
+        return self._space.only(self._blocks(state))
+
+    def _blocks(self, state: PartitionState) -> NDArray[np.int64]:
+        kept = [
+            one.blocks for place, one in enumerate(self._slabs) if not state.screening or state.screening.kept[place]
+        ]
+        return np.concatenate(kept)
 
     def _corners(self, state: PartitionState) -> tuple[Array, Array]:
-        return corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        """Return the corners of the bins, along the columns that are kept."""
+        columns = self._kept(state)[1]
+        lower, upper = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        return lower[:, columns], upper[:, columns]
 
     def _smoothness(self, state: PartitionState) -> Smoothness:
-        """How values vary over the space."""
-        return Smoothness(state.lengths, state.spread, self._space)
+        """How values vary over the space of the features that are kept."""
+        return Smoothness(state.lengths[self._blocks(state)], state.spread, self._kept(state)[0])
 
     def _axes(self, state: PartitionState) -> NDArray[np.int64]:
         rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
@@ -225,7 +296,9 @@ class PartitionLearner(Remembering):
 
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and halve bins."""
-        state = heard(self._observed(self._counted(state, policy, release), policy, release), policy, release.reports)
+        if state.screening and state.screening.open:
+            return self._screened(state, state.screening, policy, release)
+        state = heard(self._observed(state, policy, release), policy, release.reports)
         if not (_news(state, state.computed, _NEWS) or self._soon(state)):
             return state
         state = self._remembered(state)
@@ -234,34 +307,78 @@ class PartitionLearner(Remembering):
         state = self._halved(self._sifted(self._computed(state)))
         return replace(self._windowed(state), computed=state.seen)
 
-    def _counted(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
-        """Masses of the bins, where a round's scores tell them."""
-        cohort, bins = self._cohorts.index(policy.cohort), policy.bins
-        mass, precision = state.mass.copy(), state.mass_precision.copy()
-        known = weighed(mass[cohort, bins], precision[cohort, bins], *key_masses(self.spec, policy), release)
-        mass[cohort, bins], precision[cohort, bins] = known
-        return replace(state, mass=mass, mass_precision=precision)
+    def _screened(
+        self, state: PartitionState, screening: Screening, policy: PartitionPolicy, release: KeyedSums
+    ) -> PartitionState:
+        """Add what a round says of one feature; when enough people were asked, begin the tree with what matters."""
+        rows = rows_of(self._slabs, screening.turn)
+        mass, mass_precision = screening.mass.copy(), screening.mass_precision.copy()
+        precision, moment = screening.precision.copy(), screening.moment.copy()
+        cohort = self._cohorts.index(policy.cohort), rows
+        mass[cohort], mass_precision[cohort] = self._counted(mass[cohort], mass_precision[cohort], policy, release)
+        told = self._told(mass[cohort], policy, release)
+        precision[rows] += told[0]
+        moment[rows] += told[1]
+        asked = screening.asked + release.reports * (np.arange(len(self._slabs)) == screening.turn)
+        screening = replace(
+            screening, precision=precision, moment=moment, mass=mass, mass_precision=mass_precision, asked=asked
+        )
+        state = heard(self._later(state, policy, release), policy, release.reports)
+        screening = decided(screening, self.spec, self._slabs, state.spread, state.own)
+        state = replace(state, screening=screening, computed=state.seen)
+        if not screening.open:
+            return self._grown(self._computed(self._fitted(state)))
+        return self._computed(self._fitted(state) if _news(state, state.fitted, _FITTED) else state)
 
-    def _observed(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
-        """Add the round to what is known of values, by inverse variance.
+    def _grown(self, state: PartitionState) -> PartitionState:
+        """Halve bins until none is known well enough to be halved."""
+        while len(state.depths) < len((after := self._halved(self._sifted(state))).depths) <= _FIRST_BINS:
+            state = after
+        return state
+
+    def _counted(
+        self, mass: Array, precision: Array, policy: PartitionPolicy, release: KeyedSums
+    ) -> tuple[Array, Array]:
+        """Masses of a round's bins and their precisions, where its scores tell them."""
+        return weighed(mass, precision, *key_masses(self.spec, policy), release)
+
+    def _told(self, mass: Array, policy: PartitionPolicy, release: KeyedSums) -> tuple[Array, Array]:
+        """What a round says of the values of its bins: precision, and precision times mean, by inverse variance.
 
         A source's sums are in proportion to the share of its people who played the arm, eq. (26) with weights by
         inverse variance.
         """
-        bins, cohort = policy.bins, self._cohorts.index(policy.cohort)
         found = cells(self.spec, policy, release)
-        gain = found.gain * state.mass[cohort, bins, None]
+        gain = found.gain * mass[:, None]
         # A curator's noise is added once to a sum: a report bears its share of it.
         variance = by_cell(policy, _variance(release), 1.0) + release.noise / np.maximum(1, found.reports)
         weight = gain / variance
-        precision, moment = state.precision.copy(), state.moment.copy()
-        precision[bins] += gain * weight * found.reports
-        moment[bins] += weight * found.sums
+        return gain * weight * found.reports, weight * found.sums
+
+    @staticmethod
+    def _later(state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Count the round's people."""
         return replace(
             state,
             rounds=state.rounds + 1,
             seen=state.seen + release.reports,
             own=state.own + (0 if policy.cohort else release.reports),
+        )
+
+    def _observed(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
+        """Add the round to what is known of people and values."""
+        bins, cohort = policy.bins, self._cohorts.index(policy.cohort)
+        mass, mass_precision = state.mass.copy(), state.mass_precision.copy()
+        precision, moment = state.precision.copy(), state.moment.copy()
+        counted = self._counted(mass[cohort, bins], mass_precision[cohort, bins], policy, release)
+        mass[cohort, bins], mass_precision[cohort, bins] = counted
+        told = self._told(mass[cohort, bins], policy, release)
+        precision[bins] += told[0]
+        moment[bins] += told[1]
+        return replace(
+            self._later(state, policy, release),
+            mass=mass,
+            mass_precision=mass_precision,
             precision=precision,
             moment=moment,
         )
@@ -269,7 +386,7 @@ class PartitionLearner(Remembering):
     def _evidence(self, state: PartitionState) -> list[tuple[slice, Evidence]]:
         """What is known of values, by groups of bins that learn from each other."""
         lower, upper = self._corners(state)
-        groups = []
+        beside, groups = self._beside(state), []
         for some, past, inside in ancestry(state.depths, state.paths, state.past_depths, state.past_paths, _TOGETHER):
             shares = inside * state.mass[0, some]
             shares = shares / shares.sum(axis=1, keepdims=True)
@@ -277,16 +394,29 @@ class PartitionLearner(Remembering):
             size = np.arange(some.stop - some.start)
             information[:, size, size] += state.precision[some].T
             weighted = state.moment[some].T + state.past_moment[past].T @ shares
-            groups.append((some, Evidence(lower[some], upper[some], information, weighted)))
+            evidence = Evidence(lower[some], upper[some], information, weighted)
+            groups.append((some, evidence.beside(beside) if beside else evidence))
         return groups
+
+    def _beside(self, state: PartitionState) -> Evidence | None:
+        """What is known of slabs. From the end of the screening on it fades as evidence of bins does."""
+        if state.screening is None:
+            return None
+        people = 0 if state.screening.open else state.own - state.screening.ended
+        left = 0.5 ** (max(0, people) / self._half_life(state))
+        return said(state.screening.faded(left), self._slabs, self._kept(state)[1])
 
     def _fitted(self, state: PartitionState) -> PartitionState:
         [(_, evidence)] = self._evidence(state)
         found = evidence.fitted(self._smoothness(state))
-        return replace(state, lengths=found.lengths, spread=found.spread, fitted=state.seen)
+        lengths = state.lengths.copy()
+        lengths[self._blocks(state)] = found.lengths
+        return replace(state, lengths=lengths, spread=found.spread, fitted=state.seen)
 
     def _computed(self, state: PartitionState) -> PartitionState:
-        found = [evidence.posterior(self._smoothness(state)) for _, evidence in self._evidence(state)]
+        smoothness, found = self._smoothness(state), []
+        for some, evidence in self._evidence(state):
+            found.append([part[: some.stop - some.start] for part in evidence.posterior(smoothness)])
         means, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return replace(state, mean=means, variance=variances)
 
@@ -298,28 +428,32 @@ class PartitionLearner(Remembering):
         """
         leader = np.where(state.active, state.mean, -np.inf).argmax(axis=1)[:, None]
         lower, upper = self._corners(state)
-        usual = Smoothness(usual_lengths(self._space.parts), _USUAL_SPREAD, self._space)
+        space = self._kept(state)[0]
+        usual = Smoothness(usual_lengths(space.parts), _USUAL_SPREAD, space)
         within = self._smoothness(state).within(lower, upper)
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
-        most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        usual_most = _DROP_IN_KEY if self.spec.privacy.arm_in_key else _DROP
+        most = np.where(self._large(state), _DROP_LARGE, usual_most)[:, None]
         return replace(state, active=~(gap > most * np.sqrt(variance)) & self.playable)
 
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
         lower, upper = self._corners(state)
+        space, columns = self._kept(state)
         differences = self._smoothness(state).halves(lower, upper)
         leader = np.where(self.playable, state.mean, -np.inf).argmax(axis=1)[:, None]
         known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
-        ready = known & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
+        ready = known & (state.active.sum(axis=1) > 1) & (state.depths < space.depth)
         if not ready.any():
             return state
         deepest = ready & (state.depths == len(state.axes))
         if deepest.any():
             # A new level halves the column along which its bins differ most, of those that still part people.
-            differ = np.where(self._space.left(state.axes), differences[deepest].mean(axis=0), -1.0)
-            state = replace(state, axes=np.append(state.axes, differ.argmax()))
+            left = self._space.left(state.axes)[columns]
+            differ = np.where(left, differences[deepest].mean(axis=0), -1.0)
+            state = replace(state, axes=np.append(state.axes, columns[differ.argmax()]))
         copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
         below = replace(state, depths=depths, paths=paths)
         mass = state.mass[:, copies] * np.where(fresh, self._expected(below) / self._expected(state)[copies], 1.0)
@@ -341,14 +475,16 @@ class PartitionLearner(Remembering):
 
     def _expected(self, state: PartitionState) -> Array:
         """Share of people in each bin as the spec alone has it; not 0, since people may be where nobody should be."""
-        return np.maximum(self._space.expected(*self._corners(state)), _NOBODY)
+        box = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        return np.maximum(self._space.expected(*box), _NOBODY)
 
     def describe(self, state: PartitionState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
-        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state)}
+        screening = {"screening": told_of(state.screening, self._slabs)} if state.screening else {}
+        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state), **screening}
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:
@@ -373,6 +509,8 @@ def _variance(release: KeyedSums) -> Array:
 def _best_only(state: PartitionState) -> NDArray[np.bool_]:
     # An arm that was added and not yet tried is nobody's best.
     told = (state.precision > 0).any(axis=0) | (state.past_precision > 0).any(axis=0)
+    if state.screening:
+        told |= (state.screening.precision > 0).any(axis=0)
     known = state.active & told
     candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
     best = np.where(candidates, state.mean, -np.inf).argmax(axis=1)

@@ -154,10 +154,11 @@ class Remembering(Turns):
 
 
 def knowing(state: S, bank: Bank, member: int) -> S:
-    """Return the state with the evidence of one member of a bank."""
+    """Return the state with the evidence of one member of a bank, as if that one were in use."""
     before: Any = state
     after: S = replace(
         before,
+        bank=replace(bank, used=member),
         precision=bank.precision[member],
         moment=bank.moment[member],
         past_precision=bank.past_precision[member],

@@ -44,6 +44,12 @@ class Space:
         ends = np.cumsum([0, *(block.columns for block in self.blocks)]).tolist()
         return tuple(Part(block, slice(*ends[i : i + 2])) for i, block in enumerate(self.blocks))
 
+    def only(self, places: Sequence[int] | NDArray[np.int64]) -> tuple["Space", NDArray[np.int64]]:
+        """Return the space of some of its blocks, by their places, and the columns that these have here."""
+        parts = [self.parts[place] for place in places]
+        columns = [np.arange(part.columns.start, part.columns.stop) for part in parts]
+        return Space(tuple(part.block for part in parts)), np.concatenate(columns)
+
     @cached_property
     def plain(self) -> bool:
         """Whether there are only numbers."""
