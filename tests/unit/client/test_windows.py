@@ -1,5 +1,7 @@
 """Experiments that wait for outcomes: a report is due a fixed time after its choice, whatever happened when."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +318,36 @@ def test_what_an_operator_may_change_costs_nobody_in_flight_anything(
     due(device)
     server.moves_on(waiting_spec(**changes), 2)
     assert device.start().resend() == {"test": Outcome.ACCEPTED}
+
+
+def test_a_choice_whose_report_was_made_elsewhere_is_erased(device: Device, server: Server) -> None:
+    """By another process, that began before this one kept it."""
+    due(device)
+    choice = device.ledger().choice("http://s/test")
+    device.start().resend()
+    device.ledger().change("http://s/test", lambda _: choice)
+    assert device.start().resend() == {}
+    assert (device.ledger().choices(), len(server.sent)) == ([], 1)
+
+
+def test_a_session_cannot_be_resumed_without_its_policy(device: Device, server: Server) -> None:
+    device.start().join("test").choose(CONTEXT)
+    with closing(sqlite3.connect(device.folder / "ledger.db")) as database:
+        database.execute("DELETE FROM publications")
+        database.commit()
+    with pytest.raises(Unavailable, match="the choice stands"):
+        device.start().resume("test")
+    assert device.ledger().choices() == ["http://s/test"]
+
+
+def test_an_experiment_that_is_deleted_before_the_report_asks_nobody(tmp_path: Path) -> None:
+    server = Server(published(make_spec()))
+    device = Device(tmp_path, server)
+    gone = httpx.Response(410, content=problem_body(Deleted("deleted")))
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.save()
+    device.clock.time += 60
+    session = device.start(transport=httpx.MockTransport(lambda _: gone)).resume("test")
+    assert session.report(1.0) is Outcome.NOT_ASKED
+    assert (device.ledger().choices(), device.ledger().payments()) == ([], [])
