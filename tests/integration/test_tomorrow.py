@@ -1,0 +1,113 @@
+"""Choose today; the device's process and the services are killed; report tomorrow, over real sockets: counted once."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from privateer.spec import Spec
+from privateer_lab.load import run_load
+from privateer_lab.services import Services, free_port, running
+from tests.support.specs import make_spec
+
+DAY = 86_400
+PEOPLE = {"population.name": "peaks", "experiment.horizon": 1000, "experiment.conversion_window": DAY}
+LOCAL = {**PEOPLE, "experiment.round_size": 40}
+SHUFFLE = {
+    **PEOPLE,
+    "experiment.round_size": 100,
+    "privacy.model": "shuffle",
+    "privacy.delta": 1e-6,
+    "privacy.min_batch": 100,
+}
+DEVICE = """
+import os, signal, sys
+from privateer.clock import SystemClock
+from privateer_client import Client, Ledger, Limits
+
+server, shuffler, ledger, day, death = sys.argv[1:]
+
+class Later(SystemClock):
+    def now(self):
+        return super().now() + float(day)
+
+clock = Later()
+limits = Limits(epsilon=4, delta=1e-5, local_epsilon=8, min_batch=100)
+client = Client(server, shuffler=shuffler, limits=limits, ledger=Ledger(ledger, clock=clock), clock=clock)
+if death:
+    session = client.join("test")
+    print(session.choose({"x1": 0.25, "x2": 0.75}), session.report(1.0).value, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+print({name: outcome.value for name, outcome in client.resend().items()}.get("test", "nothing"), flush=True)
+"""
+
+
+def device(at: Services, ledger: Path, day: float, *, dies: bool = False) -> str:
+    """What the device's process prints, so many days after the first one."""
+    arguments = [at.server, at.shuffler, str(ledger), str(day * DAY), "dies" if dies else ""]
+    done = subprocess.run([sys.executable, "-c", DEVICE, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == (-signal.SIGKILL if dies else 0), done.stderr
+    return done.stdout.strip()
+
+
+def facts(at: Services) -> dict[str, Any]:
+    return dict(json.loads(httpx.get(f"{at.server}/experiments/test").content))
+
+
+def reached(at: Services, version: int) -> dict[str, Any]:
+    """What is known of the experiment once it has a version."""
+    latest = time.monotonic() + 60
+    while (known := facts(at))["version"] < version and time.monotonic() < latest:
+        time.sleep(0.05)
+    assert known["version"] == version
+    return known
+
+
+def others(at: Services, spec: Spec, people: int) -> None:
+    """So many people report at once: their own windows are over."""
+    run_load(
+        "test", at.server, at.shuffler, sender_key=at.sender_key, population=spec.population, users=people, batch=20
+    )
+
+
+@pytest.mark.parametrize("changes", [LOCAL, SHUFFLE])
+def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: dict[str, Any]) -> None:
+    spec, ledger = make_spec(changes), tmp_path / "device.db"
+    first = spec.experiment.round_size
+    ports = free_port(), free_port()
+    with running(tmp_path / "data", *ports, quiet=True) as at:
+        body = spec.without_people().model_dump(mode="json", exclude_none=True)
+        headers = {"Authorization": f"Bearer {at.token}"}
+        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
+        assert device(at, ledger, 0, dies=True).endswith("pending")
+        others(at, spec, first)
+        reached(at, 2)
+        at.processes.kill("shuffler")
+        at.processes.kill("server")
+        for name in ("server", "shuffler"):
+            at.processes.start(name)
+            at.processes.wait(name)
+        before = facts(at)["accepted"]
+        assert device(at, ledger, 0) == "nothing"
+        assert device(at, ledger, 1.1) == "accepted"
+        assert device(at, ledger, 2) == "nothing"
+        others(at, spec, first - 1)
+        assert (before, reached(at, 3)["accepted"]) == (first, 2 * first)
+
+
+def test_a_device_that_never_reports_costs_nobody_anything(tmp_path: Path) -> None:
+    spec, ledger = make_spec(LOCAL), tmp_path / "device.db"
+    with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
+        body = spec.without_people().model_dump(mode="json", exclude_none=True)
+        headers = {"Authorization": f"Bearer {at.token}"}
+        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
+        assert device(at, ledger, 0, dies=True).endswith("pending")
+        others(at, spec, 80)
+        known = reached(at, 3)
+        assert (known["accepted"], known["refused"]) == (80, {})
