@@ -237,7 +237,7 @@ def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
 
 def a_curator_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     made = RoundedNormal.draw
-    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: made(self, count, noise) // 2)
+    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: made(self, count, noise) // 4)
 
 
 def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -246,9 +246,9 @@ def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RoundedNormal, "draw", lambda self, count, noise: np.repeat(made(self, 1, noise), count))
 
 
-def a_curator_with_half_the_laplace_noise(patch: pytest.MonkeyPatch) -> None:
+def a_curator_with_a_quarter_of_the_laplace_noise(patch: pytest.MonkeyPatch) -> None:
     made = DiscreteLaplace.draw
-    patch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: made(self, count, noise) // 2)
+    patch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: made(self, count, noise) // 4)
 
 
 def half_the_bits(patch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ DEFECTS: list[tuple[Patch, str, str]] = [
     (a_curator_with_one_noise_for_all, "CentralSums", "release, another bin"),
     (half_the_bits, "BitVectors", "summed batch"),
     (no_clipping, "GaussianVectors", "vectors in l2"),
-    (a_curator_with_half_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
+    (a_curator_with_a_quarter_of_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
     (half_the_noise, "partition", "local, opposite rewards"),
     (a_curator_with_half_the_noise, "partition", "central, another context"),
     (half_the_noise_of_subsets, "phased", "local, opposite rewards"),
