@@ -237,7 +237,7 @@ def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
 
 def a_curator_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     made = RoundedNormal.draw
-    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: made(self, count, noise) // 4)
+    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: made(self, count, noise) // 2)
 
 
 def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
