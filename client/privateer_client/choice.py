@@ -122,7 +122,8 @@ class Choice:
 
     def is_given_up(self, now: float) -> bool:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
-        return now >= self.due + max(self.window, _DAY)
+        # Without a window ``due`` is the beginning of the day on which the outcome was told.
+        return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
 
 
 def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
