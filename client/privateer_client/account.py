@@ -87,7 +87,7 @@ class Account(Protocol):
         ...
 
     def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
-        """Replace the choice that is kept by what ``change`` makes of it, at once, and return that."""
+        """Replace the choice that is kept by what ``change`` makes of it, at once; None once a report is paid for."""
         ...
 
     def forget(self, experiment: str) -> None:

@@ -23,7 +23,8 @@ _GRAINS: Final = 100
 """The end of a window is kept to this share of it."""
 _NEVER: Final = math.inf
 _MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
-"""Sections of a spec that say nothing about what a report means and what is promised for it."""
+"""Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
+and what a source is promised."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +36,9 @@ class Choice:
     decided, digest
         Version and digest of the publication whose policy decided.
     meaning
-        Digest of what its spec says about features, rewards and privacy.
+        Digest of what its spec says about features, rewards, arms and privacy.
+    options
+        How many arms or actions it had.
     contexts, coins
         Shapes (1, d) and (1,): the encoded context, and the coins that chose.
     arms, actions, times
@@ -53,6 +56,7 @@ class Choice:
     decided: int
     digest: bytes
     meaning: bytes
+    options: int
     contexts: NDArray[np.float64]
     coins: NDArray[np.uint32]
     arms: NDArray[np.int64]
@@ -76,6 +80,7 @@ class Choice:
             decided=followed.round.version,
             digest=followed.header.digest,
             meaning=meaning(spec),
+            options=len(spec.options),
             contexts=contexts,
             coins=coins,
             arms=decisions.arms if isinstance(decisions, Arms) else none,
@@ -117,14 +122,28 @@ class Choice:
 
     def is_given_up(self, now: float) -> bool:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
-        return now >= self.due + max(self.window, _DAY)
+        # Without a window ``due`` is the beginning of the day on which the outcome was told.
+        return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
 
 
-def meaning(spec: Spec) -> bytes:
-    """Return a digest of what a spec says about the meaning of reports, and what it promises for them."""
+def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
+    """Return a digest of what a spec says about the meaning of reports, and what it promises for them.
+
+    Parameters
+    ----------
+    spec
+        The spec.
+    options
+        How many of its arms or actions count, the first ones; None: all.
+    cohort
+        The source whose people are promised something; empty: the experiment's own people.
+    """
     tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
+    # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
+    names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.
-    return hashlib.sha256(msgspec.json.encode([tables, list(spec.features)], order="deterministic")).digest()
+    told = [tables, list(spec.features), names, promised]
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
 
 
 def encode_choice(choice: Choice) -> bytes:

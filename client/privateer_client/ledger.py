@@ -217,6 +217,8 @@ class Ledger:
     def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
         """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
 
+        Once the experiment is paid for none is kept, and this returns None.
+
         Raises
         ------
         InputError
@@ -224,7 +226,7 @@ class Ledger:
         """
         with self._file.transaction() as database:
             before = self._choice(database, experiment)
-            after = change(before)
+            after = None if _paid(database, experiment) else change(before)
             if after is None:
                 _erase(database, experiment)
             elif after is not before:

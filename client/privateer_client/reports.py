@@ -56,14 +56,15 @@ class Reports:
         contexts: NDArray[np.float64],
         arm: str,
         rewards: NDArray[np.float64],
-        meant: bytes,
+        followed: Participation,
         opened: Participation,
     ) -> SealedReport | None:
         """Make the report of a person of a source on the arm that they played before, as `on`.
 
-        The person spoke of features, arm and reward as a spec of this `meaning` has them.
+        The person spoke of features, arm and reward as the spec has them that they ``followed``.
         """
-        _agree(meant, meaning(opened.spec) if arm in opened.spec.options else b"")
+        spec, cohort = followed.spec, followed.cohort
+        _agree(meaning(spec, cohort=cohort), meaning(opened.spec, len(spec.options), cohort))
         if not opened.asks:
             return None
         played = np.array([opened.spec.options.index(arm)])
@@ -77,7 +78,7 @@ class Reports:
         TermsRefused
             If the spec says otherwise what a report means or what it is promised, or a version was published twice.
         """
-        _agree(choice.meaning, meaning(opened.spec) if _has_arm(choice, opened) else b"")
+        _agree(choice.meaning, meaning(opened.spec, choice.options))
         if opened.round.version == choice.decided and opened.header.digest != choice.digest:
             raise TermsRefused(
                 "the server has published another policy of this version", field="version", remedy="do not report"
@@ -100,11 +101,3 @@ def _agree(before: bytes, now: bytes) -> None:
             field="spec",
             remedy="do not report",
         )
-
-
-def _has_arm(choice: Choice, opened: Participation) -> bool:
-    """Whether the arm that the person got still has its place."""
-    if choice.is_common:
-        return True
-    arm, options = int(choice.arms[0]), opened.spec.options
-    return 0 <= arm < len(options) and options[arm] == choice.shown

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privateer.errors import AlreadyReported, Deleted, InputError, Unavailable
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Outcome
-from privateer_client.choice import Choice, meaning
+from privateer_client.choice import Choice
 from privateer_client.delivery import Pace, Steps, deliver
 from privateer_client.features import context_vector
 from privateer_client.publications import Publications, Published
@@ -232,7 +232,7 @@ class Session(Generic[Reported]):
             opened = yield from self._open()
         except Deleted:
             return Outcome.NOT_ASKED
-        report = self._reports.recalled(known, arm, rewards, meaning(spec), opened.participation)
+        report = self._reports.recalled(known, arm, rewards, self._participation, opened.participation)
         return Outcome.NOT_ASKED if report is None else (yield from self._delivered(report))
 
     def _check_unpaid(self) -> None:

@@ -13,7 +13,7 @@ from privateer.ages import by_age
 from privateer.clock import Clock, SystemClock
 from privateer.codec import encode
 from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
-from privateer.policy import Analyzer, Policy
+from privateer.policy import Policy
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
@@ -258,8 +258,8 @@ class Accumulator:
             return False
         return True
 
-    def _parts(self, rows: list[bytes]) -> Iterator[tuple[Analyzer, bytes]]:
-        """Yield reports, put together, with what counts those on the decisions of one policy.
+    def _parts(self, rows: list[bytes]) -> Iterator[tuple[Policy, bytes]]:
+        """Yield reports, put together, with the policy on whose decisions they are.
 
         Raises
         ------
@@ -272,7 +272,7 @@ class Accumulator:
             known = policy if age == 0 else self._earlier(decided) if policy.takes(decided) else None
             if known is None or known.cohort != policy.cohort:
                 raise OutOfRange("on a decision of no known policy", remedy="send what the client library makes")
-            yield policy.analyzer(known), some
+            yield known, some
 
     @property
     def ends_round(self) -> bool:
@@ -284,8 +284,9 @@ class Accumulator:
         filled, protected = replace(self._current, received=self._received, taken=self.taken), None
         if self._rows:
             mechanism, total = filled.mechanism, filled.total
-            for analyzer, rows in self._parts(self._rows):
-                total = mechanism.merge(total, analyzer.tally(mechanism, rows))
+            policy = filled.step.policy
+            for known, rows in self._parts(self._rows):
+                total = mechanism.merge(total, policy.analyzer(known).tally(mechanism, rows))
             assert self._opener is not None, "its reports were opened"
             filled, protected = replace(filled, total=total), self._opener.protect(encode(total), filled.digest)
         change = Change(

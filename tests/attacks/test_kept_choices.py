@@ -19,7 +19,7 @@ from privateer.wire.problem import problem_body
 from privateer_client import Ledger, Outcome
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
-from tests.support.publications import published
+from tests.support.publications import OVER, published
 from tests.support.specs import make_spec
 
 MARKED = {"x1": 0.377_190_542, "x2": 0.918_273_645}
@@ -331,3 +331,33 @@ def test_sessions_side_by_side_keep_one_choice(tmp_path: Path) -> None:
     sessions = [device.start().join("test") for _ in range(10)]
     assert len({session.choose(CONTEXT) for session in sessions}) == 1
     assert device.start().resume("test").choose() == sessions[0].choose()
+
+
+def test_nothing_is_kept_of_somebody_who_has_reported(tmp_path: Path) -> None:
+    """A session that began before the report was made does not know of it."""
+    device = kept(tmp_path)
+    earlier = device.start().join("test")
+    device.clock.time += 1.1 * WEEK
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert earlier.choose(MARKED)
+    earlier.save()
+    assert device.ledger().choices() == []
+    assert len(device.server.sent) == 1
+
+
+def test_an_outcome_that_was_told_at_the_end_of_a_day_waits_for_a_day(tmp_path: Path) -> None:
+    """What a ledger says of its time is the day alone."""
+    server = Server(published(make_spec()))
+    device = Device(tmp_path, server)
+    device.clock.time = 12 * 86_400.0 - 60
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    device.clock.time += 30
+    server.is_down = True
+    assert session.report(1.0) is Outcome.PENDING
+    server.is_down = False
+    server.moves_on(make_spec(), 2, **OVER)
+    device.clock.time += 86_300
+    assert device.start().resend() == {"test": Outcome.PENDING}
+    server.moves_on(make_spec(), 3)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}

@@ -77,6 +77,9 @@ def test_names_of_arms_take_the_same_room() -> None:
 def test_what_an_operator_may_change_keeps_the_meaning() -> None:
     spec = make_spec()
     same = [{"experiment.horizon": 30_000}, {"experiment.retired": ["arm-2"]}, {"experiment.conversion_window": 5.0}]
-    others = [{"reward.low": -1.0}, {"privacy.epsilon": 0.5}, {"context.features": {"x1": {"low": 0.0, "high": 1.0}}}]
+    others = [{"reward.low": -1.0}, {"privacy.epsilon": 0.5}, {"experiment.arms": ["arm-0", "x", "arm-2"]}]
+    others += [{"context.features": {"x1": {"low": 0.0, "high": 1.0}}}]
     assert {meaning(make_spec(changes)) for changes in same} == {meaning(spec)}
-    assert len({meaning(make_spec(changes)) for changes in [{}, *others]}) == 4
+    assert len({meaning(make_spec(changes)) for changes in [{}, *others]}) == 5
+    more = make_spec({"experiment.arms": ["arm-0", "arm-1", "arm-2", "new"]})
+    assert meaning(more, 3) == meaning(spec) != meaning(more)
