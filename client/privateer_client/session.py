@@ -79,7 +79,7 @@ class Session(Generic[Reported]):
         kept = self._account.choice(self._identity)
         if kept is None or kept.is_due(self._now):
             kept = self._decided(context)
-            if kept.window and self.asked:
+            if kept.window and self._reports_choices:
                 kept = self._kept(kept)
         self._choice = kept
         return kept.shown
@@ -87,7 +87,7 @@ class Session(Generic[Reported]):
     def save(self) -> None:
         """Keep the choice on disk, encrypted, until its report is made: `Client.resume` finds it after a restart.
 
-        Where nobody is asked for a report there is nothing to keep.
+        Where nobody is asked for a report on it there is nothing to keep: people of a source report on the past.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Session(Generic[Reported]):
             If nothing was chosen, or the ledger cannot keep it.
         """
         choice = self._made_choice()
-        if self.asked:
+        if self._reports_choices:
             self._choice = self._kept(choice)
 
     def forget(self) -> None:
@@ -152,6 +152,11 @@ class Session(Generic[Reported]):
             If the server does not tell which round is open; nothing was paid or sent.
         """
         return self._run(self._reporting_past(context, arm, reward))
+
+    @property
+    def _reports_choices(self) -> bool:
+        """Whether this person is asked for a report on what they choose."""
+        return self.asked and not self._participation.cohort
 
     @property
     def _now(self) -> float:

@@ -361,3 +361,19 @@ def test_an_outcome_that_was_told_at_the_end_of_a_day_waits_for_a_day(tmp_path: 
     assert device.start().resend() == {"test": Outcome.PENDING}
     server.moves_on(make_spec(), 3)
     assert device.start().resend() == {"test": Outcome.ACCEPTED}
+
+
+def test_people_of_a_source_are_not_taken_for_the_experiments_own(tmp_path: Path) -> None:
+    """They report on the past alone, for what their source is promised: nothing is due of what they choose now."""
+    source = {"name": "clinic", "people": 2000, "epsilon": 0.5, "shares": [0.5, 0.25, 0.25]}
+    spec = make_spec({"sources": [source], "experiment.conversion_window": WEEK})
+    device = Device(tmp_path, Server(published(spec)))
+    session = device.start().join("test", cohort="clinic")
+    session.choose(MARKED)
+    session.save()
+    assert device.ledger().choices() == []
+    own = make_spec({"experiment.conversion_window": WEEK})
+    device.server.body = published(own, shown=spec, version=5)
+    device.clock.time += 1.1 * WEEK
+    assert device.start().resend() == {}
+    assert (device.server.sent, device.ledger().payments()) == ([], [])
