@@ -47,6 +47,8 @@ class Due:
         is_over = choice.is_given_up(self._pace.clock.now())
         try:
             opened = yield from publications.opened(None, timeout)
+            if self._account.choice(publications.address.identity) is None:
+                return None  # the person has erased it while the server took its time
             if Reports(publications.address, self._account).on(choice, opened.participation) is not None:
                 return None
         except Unavailable:

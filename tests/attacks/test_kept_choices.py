@@ -377,3 +377,18 @@ def test_people_of_a_source_are_not_taken_for_the_experiments_own(tmp_path: Path
     device.clock.time += 1.1 * WEEK
     assert device.start().resend() == {}
     assert (device.server.sent, device.ledger().payments()) == ([], [])
+
+
+def test_what_is_forgotten_while_a_server_takes_its_time_is_not_reported(tmp_path: Path) -> None:
+    """A server that answers slowly must not get a report of a choice that the person erases meanwhile."""
+    server = Server(published(waiting_spec()))
+    device = Device(tmp_path, server)
+    device.start().join("test").choose(CONTEXT)
+    device.clock.time += 2 * WEEK
+
+    def forgetting(request: httpx.Request) -> httpx.Response:
+        device.ledger().forget("http://s/test")
+        return server(request)
+
+    assert device.start(transport=httpx.MockTransport(forgetting)).resend() == {}
+    assert (server.sent, device.ledger().payments()) == ([], [])
