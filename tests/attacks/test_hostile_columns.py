@@ -17,7 +17,7 @@ from privateer_server.schedule import Schedule
 from tests.support.specs import make_spec
 
 WIDEST = {f"x{j}": {"low": 0, "high": 1, "missing": True} for j in range(FEATURES_MAX)}
-"""As many columns as there may be."""
+"""There may be so many columns and no more."""
 TOO_MUCH: dict[str, Any] = {
     "levels without end": {"x": {"levels": list(range(100_000))}},
     "levels as long as books": {"x": {"levels": ["a" * 100_000, "b"]}},

@@ -18,7 +18,7 @@ NONE = {"privacy.model": "none", "privacy.epsilon": None}
 LOCAL = {"privacy.epsilon": 4.0}
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 REWARDS = np.array([0.2, 0.6, 0.8])
-"""Of the arms; on a curator's grid."""
+"""The arms have these mean rewards, which are on a curator's grid."""
 MODELS = {"local": LOCAL, "shuffle": SHUFFLE, "central": CENTRAL, "none": NONE}
 
 

@@ -17,7 +17,7 @@ from privateer_lab.environments.environment import Array, Environment, Environme
 _WAVES: Final = 128
 _STEEPNESS: Final = 1.5
 _LENGTH: Final = 0.35
-"""As the shape ``gentle`` of `SmoothSection`."""
+"""These are those of the shape ``gentle`` of `SmoothSection`."""
 _TURN: Final = 1.5
 """Standard deviation of a level's phases: functions of two levels have correlation exp(-2.25) = .1."""
 

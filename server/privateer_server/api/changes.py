@@ -39,7 +39,7 @@ class Ending(_Body):
 
 
 class Stop(_Body):
-    """As `Ending`; by default the open round ends at once."""
+    """Ends the open round at once by default; otherwise it is the same as `Ending`."""
 
     seconds: Seconds = 0.0
 

@@ -150,7 +150,7 @@ class Changed(BaseModel):
 
 
 class Deletion(BaseModel):
-    """That an experiment is deleted, and whether it was there until now."""
+    """Says that an experiment is deleted, and whether it was there until now."""
 
     experiment: str
     changed: bool

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 S = TypeVar("S")
 
 _OFTEN: Final = 0.1
-"""With memory posteriors are computed again when this share of the shortest half-life has reported."""
+"""Posteriors with memory are computed again when people make up this share of the shortest half-life."""
 
 
 class Remembering(Turns):

@@ -17,7 +17,7 @@ from privateer_server.algorithms.partition.turns import wider
 Array = NDArray[np.float64]
 
 _FEW: Final = 5
-"""With so many features or fewer nobody is asked about one at a time; so many are kept at most."""
+"""Experiments of so many features or fewer screen none; so many are kept at most."""
 _SHARE: Final = 0.1
 _USUAL_PEOPLE: Final = 80_000
 _GROWTH: Final = 0.363
