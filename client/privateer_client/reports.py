@@ -29,10 +29,11 @@ class Reports:
 
     def asks(self, followed: Participation) -> bool:
         """Find out whether a round asks this device, by the device's own number if the round draws numbers."""
+        return followed.asks and self._is_drawn(followed)
+
+    def _is_drawn(self, followed: Participation) -> bool:
         draw = followed.policy.draw
-        if draw is None or not followed.asks:
-            return followed.asks
-        return draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
+        return draw is None or draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
 
     def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
@@ -45,7 +46,7 @@ class Reports:
             If the ledger does not pay.
         """
         self.check(choice, opened)
-        if not opened.takes(choice.decided) or not self.asks(opened):
+        if not opened.takes(choice.decided) or not self._is_drawn(opened):
             return None
         decided = np.array([choice.decided])
         parts = (choice.contexts, choice.coins, choice.decisions, choice.rewards)

@@ -102,6 +102,7 @@ class Session(Generic[Reported]):
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
         self._account.forget(self._identity)
         self._choice = None
+        self.asked = self.asked and self._reports.asks(self._participation)
 
     def report(self, reward: Any) -> Reported:
         """Tell what came of the choice.
