@@ -1,6 +1,7 @@
 """Taking part in one round: checked terms, decisions, and sealed reports. For n people at once; a device has n = 1."""
 
 import os
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -165,12 +166,13 @@ class Participation:
     ) -> list[bytes]:
         """Randomize and seal the reports of n people of a source on arms (n,) that they played before; see `reports`.
 
-        Only an experiment with sources has such people.
+        Only an experiment with sources has such people. Arm -1 is one that the spec does not list: there is nothing to
+        say about it, and a report hides that as it hides everything.
         """
         policy = cast(Recalling, self.policy)
-        return self._sealed(
-            policy.recall(contexts, self.coins(len(arms)), arms, rewards), np.zeros(len(arms), np.int64)
-        )
+        recalled = policy.recall(contexts, self.coins(len(arms)), np.maximum(arms, 0), rewards)
+        listed = replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
+        return self._sealed(listed, np.zeros(len(arms), np.int64))
 
     def _sealed(self, contributions: KeyedValues | BoundedVectors, ages: NDArray[np.int64]) -> list[bytes]:
         """Return what each person sends: all sealed messages, one after another."""
