@@ -45,7 +45,9 @@ class Participation:
     round, spec, policy
         The parts of the publication.
     decider
-        The policy by which people decide: the round's own, or the final one while late reports alone are taken.
+        The policy by which people decide: the round's own, or the final one where it ``drains``.
+    drains
+        Whether the round takes the reports of those alone who chose before the horizon was reached.
     header
         What reports are made for.
 
