@@ -169,24 +169,14 @@ class ExperimentTable(Section):
         How often a person may come back and report; the promise is for all of their reports together. Where every
         report has to keep it alone, a device reports one time of so many, drawn in advance.
     report_period
-        Seconds: in each such period of the calendar a person reports once at most; 0 where they report once in all.
+        Seconds: in each such period of the calendar a person reports once at most; by default a day.
     """
 
     name: str = Field(pattern=NAME)
     horizon: int = Field(ge=1, le=_PEOPLE_MAX)
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
     reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
-    report_period: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _has_a_period(self) -> Self:
-        field = "experiment.report_period"
-        if self.reports_per_person == 1 and self.report_period:
-            raise SpecError("does nothing where people report once", field=field, remedy="remove it")
-        if self.reports_per_person > 1 and self.report_period < PERIOD_MIN:
-            detail = f"must be at least {PERIOD_MIN} seconds where people report several times"
-            raise SpecError(detail, field=field, remedy="86400 is a day")
-        return self
+    report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
 
 
 class Algorithm(Section):

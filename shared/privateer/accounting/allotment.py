@@ -166,7 +166,7 @@ def allotted_local_epsilon(allotment: Allotment, symbols: int, batch: int, limit
     if not low:
         detail = f"a batch of {batch} honest reports is too small for {allotment.reports} reports a person"
         raise SpecError(detail, field="privacy.min_batch", remedy="raise it, or lower experiment.reports_per_person")
-    return low * _RESOLUTION
+    return round(low * _RESOLUTION, 3)
 
 
 def _rounded_up(value: float) -> float:
