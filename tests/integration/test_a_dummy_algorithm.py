@@ -29,7 +29,9 @@ ROW = """        Trust(
             },
         ),
 """
-CALIBRATIONS = """def _stricter_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
+CALIBRATIONS = """def _stricter_means(
+    privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None
+) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound / 2, 0.0, 0, privacy.local_epsilon_max)
 
 
