@@ -30,12 +30,15 @@ class Reports:
 
     def asks(self, followed: Participation) -> bool:
         """Find out whether a round asks this device, by the device's own number if the round draws numbers."""
-        draw, paid = followed.policy.draw, self._account.payment(self.address.identity)
-        if paid is not None and followed.round.version <= paid.version:
-            return False
+        draw = followed.policy.draw
         if draw is None or not followed.asks:
             return followed.asks
         return draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
+
+    def is_new(self, opened: Participation) -> bool:
+        """Whether no report of this device went to the round, or to a later one: no crowd hides two as it hides one."""
+        paid = self._account.payment(self.address.identity)
+        return paid is None or paid.version < opened.round.version
 
     def is_drawn(self, followed: Participation, now: float) -> bool:
         """Find out whether the device reports this time: where it reports one time of several, it has drawn which."""
@@ -56,7 +59,7 @@ class Reports:
             If the ledger does not pay.
         """
         self.check(choice, opened)
-        if not opened.takes(choice.decided) or not self.asks(opened):
+        if not (opened.takes(choice.decided) and self.is_new(opened) and self.asks(opened)):
             return None
         decided = np.array([choice.decided])
         parts = (choice.contexts, choice.coins, choice.decisions, choice.rewards)

@@ -168,7 +168,12 @@ class Session(Generic[Reported]):
     @property
     def _is_asked(self) -> bool:
         reports, followed = self._reports, self._participation
-        return reports.asks(followed) and reports.is_drawn(followed, self._now)
+        is_for_later = followed.spec.experiment.conversion_window > 0
+        return (
+            reports.asks(followed)
+            and (is_for_later or reports.is_new(followed))
+            and reports.is_drawn(followed, self._now)
+        )
 
     @property
     def _now(self) -> float:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -123,11 +124,13 @@ def allot(epsilon: float, delta: float, reports: int, least: float) -> Allotment
             remedy="raise it, or lower experiment.reports_per_person",
         )
     deviation = math.sqrt(reports) * gaussian_standard_deviation(epsilon, delta - reports * slack)
-    while True:
-        made = Allotment(reports, 0.0, _rounded_up(deviation), slack)
-        if made.composed(epsilon) <= _BELOW * delta:
-            return made
-        deviation = made.standard_deviation
+    # Numbers of so few digits are the same on all machines.
+    places = _DIGITS - 1 - math.floor(math.log10(deviation))
+    return next(
+        made
+        for units in count(math.ceil(deviation * 10.0**places))
+        if (made := Allotment(reports, 0.0, float(f"{units}e{-places}"), slack)).composed(epsilon) <= _BELOW * delta
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -167,9 +170,3 @@ def allotted_local_epsilon(allotment: Allotment, symbols: int, batch: int, limit
         detail = f"a batch of {batch} honest reports is too small for {allotment.reports} reports a person"
         raise SpecError(detail, field="privacy.min_batch", remedy="raise it, or lower experiment.reports_per_person")
     return round(low * _RESOLUTION, 3)
-
-
-def _rounded_up(value: float) -> float:
-    """Return the next number above of so few digits that all machines agree on it."""
-    places = _DIGITS - 1 - math.floor(math.log10(value))
-    return float(f"{(math.floor(value * 10.0**places) + 1) / 10.0**places:.{max(0, places)}f}")
