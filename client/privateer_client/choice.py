@@ -14,6 +14,7 @@ from privateer.decisions import Arms, Decisions, Plays
 from privateer.errors import InputError
 from privateer.spec import ExperimentTable, Spec
 from privateer_client.participation import Participation
+from privateer_client.returns import period_of
 
 _BYTES_MAX: Final = 1 << 20
 _NAME_BYTES: Final = 256
@@ -49,6 +50,8 @@ class Choice:
         Seconds from the choice to the report.
     due
         When the report on it may be made, in seconds since 1970; infinite: when an outcome is told.
+    period
+        Number of the period of reports in which the person chose; 0 where they report once.
     """
 
     decided: int
@@ -64,6 +67,7 @@ class Choice:
     rewards: NDArray[np.float64]
     window: float
     due: float
+    period: int = 0
 
     @classmethod
     def made(
@@ -88,6 +92,7 @@ class Choice:
             rewards=rewards,
             window=window,
             due=_end_of(spec.experiment, now) if window else _NEVER,
+            period=period_of(spec, now),
         )
 
     @property
@@ -141,6 +146,8 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.
     told = [tables, list(spec.features), names, promised]
+    if spec.experiment.reports_per_person > 1:
+        told += [spec.experiment.reports_per_person, spec.experiment.report_period]
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
 
 

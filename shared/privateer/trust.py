@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from privateer.accounting.allotment import Allotment
 from privateer.accounting.events import Event
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
@@ -44,8 +45,9 @@ class Promise(Protocol):
     def local_epsilon_max(self) -> float: ...  # noqa: D102
 
 
-Calibrate = Callable[[Promise, int, Any], AnyMechanism]
-"""(privacy, honest people, question) to the mechanism that keeps the promise and says most."""
+Calibrate = Callable[[Promise, int, Any, Allotment | None], AnyMechanism]
+"""(privacy, honest people, question, what one of several reports of a person may cost) to the mechanism that keeps the
+promise and says most."""
 
 
 @dataclass(frozen=True)
@@ -116,18 +118,23 @@ class Trust:
         return self.endpoint == "shuffler"
 
     @property
+    def draws_one(self) -> bool:
+        """Whether who comes back reports one time of all, drawn in advance: no crowd makes repetition cheap."""
+        return self.promises and not (self.batched or self.curated)
+
+    @property
     def hides_arms(self) -> bool:
         """Whether the promise is about what becomes of many reports, among which a seen arm must not single one out."""
         return self.promises and (self.batched or self.curated)
 
 
-def _local_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+def _local_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
     if privacy.calibration == "published":
         return LaplaceCells.calibrated(question, privacy.bound)
     return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, 0, privacy.local_epsilon_max)
 
 
-def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
     if privacy.calibration == "published":
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
@@ -138,20 +145,20 @@ def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanis
     return symbol if symbol.error < gaussian.error else gaussian
 
 
-def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans) -> AnyMechanism:
-    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
 
 
-def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum) -> AnyMechanism:
+def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     make = BitVectors.published if privacy.calibration == "published" else BitVectors.calibrated
     return make(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _central_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
-    return CentralSums.calibrated(question, privacy.bound, privacy.delta)
+def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 
 
-def _central_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
 
 
@@ -225,8 +232,10 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself",),
             event=lambda _mechanism, _honest: None,
             serves={
-                KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question: CentralSums(question.layout)),
-                VectorSum: Serving((CentralVectors,), (), lambda _p, _h, question: CentralVectors(question.ball, 0.0)),
+                KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                VectorSum: Serving(
+                    (CentralVectors,), (), lambda _p, _h, question, _s: CentralVectors(question.ball, 0.0)
+                ),
             },
             example={},
         ),

@@ -29,11 +29,13 @@ ROW = """        Trust(
             },
         ),
 """
-CALIBRATIONS = """def _stricter_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+CALIBRATIONS = """def _stricter_means(
+    privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None
+) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound / 2, 0.0, 0, privacy.local_epsilon_max)
 
 
-def _stricter_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+def _stricter_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed)
 
 
