@@ -1,0 +1,1 @@
+"""The trial's learner and its statistics."""
