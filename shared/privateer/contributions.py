@@ -163,11 +163,6 @@ S = TypeVar("S", KeyedSums, CellSums, CellHits)
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
-    reports = left.reports + right.reports
-    if isinstance(left, CellSums) and isinstance(right, CellSums):
-        return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)
-    if isinstance(left, CellHits) and isinstance(right, CellHits):
-        hits, counts = left.hits + right.hits, left.counts + right.counts
-        return replace(left, reports=reports, positive=left.positive + right.positive, hits=hits, counts=counts)
-    sums, counts, hits = left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
-    return replace(left, reports=reports, sums=sums, counts=counts, hits=hits)
+    sums: dict[str, object] = {"reports": left.reports + right.reports}
+    sums |= {name: value + getattr(right, name) for name, value in vars(left).items() if isinstance(value, np.ndarray)}
+    return replace(left, **sums)  # type: ignore[arg-type] # the fields' own types, added up

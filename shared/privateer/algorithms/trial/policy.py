@@ -1,6 +1,6 @@
 """The policy of a trial: which arm the coins give in each segment, and what a person then tells."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, cast
 
@@ -150,6 +150,17 @@ class TrialPolicy:
         if self.fresh_coins:
             return KeyedValues(coins, where * self.choice.groups + decisions.arms, np.zeros_like(where), rewards)
         return KeyedValues(coins, where, decisions.arms, rewards)
+
+    def groups(self, contexts: Array) -> NDArray[np.int64]:
+        """Return the segment of each of n people, (n,)."""
+        return self.segments.locate(contexts)
+
+    def comparisons(self, spec: TrialSpec) -> Iterator[tuple[str, int | None, int, int]]:
+        """Yield what is compared: every arm with the control, in every segment and on average."""
+        for k, arm, name in spec.effects():
+            yield name, k, arm, 0
+        for arm, name in spec.average_effects():
+            yield name, None, arm, 0
 
     def shown(self, spec: TrialSpec, decisions: Arms) -> str:
         """Return the name of the first person's arm."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.features import Feature, Scaled
+from privateer.levels import Boolean
 
 Array = NDArray[np.float64]
 EVERYBODY = "everybody"
@@ -92,9 +93,9 @@ def names_of(name: str, feature: Feature, cuts: tuple[float, ...]) -> list[str]:
 
 
 def _level(feature: Feature, code: int, columns: int) -> str:
-    bits = (code >> np.arange(columns - 1, -1, -1)) & 1
-    shown = feature.shown(bits * 0.5, (bits + 1) * 0.5)
-    return "/".join("missing" if one is None else "yes" if one is True else "no" if one is False else str(one) for one in shown)
+    bits = ((code >> np.arange(columns - 1, -1, -1)) & 1).astype(np.float64)
+    words = {None: "missing", True: "yes", False: "no"} if isinstance(feature, Boolean) else {None: "missing"}
+    return "/".join(words.get(one, str(one)) for one in feature.shown(bits / 2, (bits + 1) / 2))
 
 
 def crossed(names: list[list[str]]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from privateer.algorithms.trial.epochs import looks
 from privateer.algorithms.trial.sections import SegmentsSection, TrialSection
-from privateer.algorithms.trial.segments import Factor, Segmentation, crossed, factor_of, names_of
+from privateer.algorithms.trial.segments import EVERYBODY, Factor, Segmentation, crossed, factor_of, names_of
 from privateer.coins import UNIT, SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
@@ -234,11 +234,17 @@ class TrialSpec(ArmsSpec):
         shares = np.tile(np.array(self.arm_shares), (self.segment_count, 1))
         return self.asked(self.layout(0, shares))
 
-    def options_of(self) -> Iterator[tuple[int, int, str]]:
-        """Yield segment, treatment and name of every effect."""
+    def effects(self) -> Iterator[tuple[int, int, str]]:
+        """Yield segment, arm and name of every effect against the control."""
         for k, segment in enumerate(self.segment_names):
-            for a, arm in enumerate(self.options[1:]):
-                yield k, a, f"{arm} | {segment}"
+            for a, arm in enumerate(self.options[1:], 1):
+                yield k, a, f"{arm}: {segment}"
+
+    def average_effects(self) -> Iterator[tuple[int, str]]:
+        """Yield arm and name of every average effect; there is none apart if everybody is one segment."""
+        for a, arm in enumerate(self.options[1:], 1):
+            if self.segment_count > 1:
+                yield a, f"{arm}: {EVERYBODY}"
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
@@ -259,7 +265,7 @@ class TrialSpec(ArmsSpec):
             "context": {"features": {"x1": unit, "x2": unit}},
             "segments": {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}},
             "privacy": privacy,
-            "algorithm": {"name": "trial", "alpha": "accuracy" if "allocation" in algorithm else "balanced", **algorithm},
+            "algorithm": {"name": "trial", **algorithm},
         }
         return parse_section(cls, data)
 
