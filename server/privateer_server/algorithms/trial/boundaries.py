@@ -47,6 +47,57 @@ def critical_values(times: tuple[float, ...], alpha: float) -> Array:
     return np.asarray(_walked(times, (alpha,)).critical[0])
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """One look with a boundary, and who had crossed none before: the survivors of the look before.
+
+    Attributes
+    ----------
+    before, time
+        Information fractions of the look before (0 if none) and of this.
+    edge
+        This look's boundary of B(t).
+    points, mass
+        Shape (points,): where B was at the look before, and with what probability, without drift.
+    """
+
+    before: float
+    time: float
+    edge: float
+    points: Array
+    mass: Array
+
+    def above(self, value: float, drift: Array) -> Array:
+        """Probability, for each drift, that no boundary was crossed before and B(t) now is above ``value``.
+
+        With drift the survivors' density is multiplied by exp(drift x - drift^2 t/2), whatever their path.
+        """
+        tilted = self.mass * np.exp(drift[:, None] * self.points - np.square(drift[:, None]) * self.before / 2)
+        step = self.time - self.before
+        beyond = ndtr((self.points + drift[:, None] * step - value) / np.sqrt(step))
+        return np.asarray((tilted * beyond).sum(axis=1))
+
+    def crossed(self, drift: Array) -> tuple[Array, Array]:
+        """Probabilities that this look is the first to cross its upper and its lower boundary."""
+        return self.above(self.edge, drift), self.above(self.edge, -drift)
+
+
+def stretches(times: tuple[float, ...], alpha: float) -> list[Stretch]:
+    """Looks of `critical_values` that have a boundary."""
+    found: list[Stretch] = []
+    before = Stretch(0.0, 0.0, 0.0, np.zeros(1), np.ones(1))
+    for looks in range(1, len(times) + 1):
+        walk = _walk(times[:looks], (alpha,))
+        if walk.time > before.time:
+            start, mass = before.points, before.mass
+            if found:
+                previous = _walk(times[: looks - 1], (alpha,))
+                start, mass = grid(previous.edges)[0], (previous.density * steps(previous.edges))[0]
+            before = Stretch(before.time, walk.time, float(walk.edges[0]), start, mass)
+            found.append(before)
+    return found
+
+
 def p_values(times: tuple[float, ...], scores: Array) -> Array:
     """Sequential p-values after each look, shape (looks, ...) as the scores.
 
