@@ -12,13 +12,15 @@ from typing import Any, Final, Literal, Protocol
 from privateer.accounting.events import Event
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
+from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import KeyedMeans, Question, VectorSum
+from privateer.questions import KeyedHits, KeyedMeans, Question, VectorSum
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -138,6 +140,14 @@ def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanis
     return symbol if symbol.error < gaussian.error else gaussian
 
 
+def _local_hits(privacy: Promise, _: int, question: KeyedHits) -> AnyMechanism:
+    return NamedSymbol.calibrated(question, privacy.bound)
+
+
+def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits) -> AnyMechanism:
+    return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+
+
 def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
 
@@ -171,6 +181,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
+                KeyedHits: Serving((NamedSymbol,), (), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
             },
             example={"epsilon": 4.0},
@@ -192,6 +203,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
+                KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -209,6 +221,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.released,
             serves={
                 KeyedMeans: Serving((CentralSums,), (), _central_means),
+                KeyedHits: Serving((CellPairs,), (), lambda p, _, q: CellPairs.calibrated(q, p.bound)),
                 VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -226,6 +239,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda _mechanism, _honest: None,
             serves={
                 KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question: CentralSums(question.layout)),
+                KeyedHits: Serving((CellPairs,), (), lambda _p, _h, question: CellPairs(question.layout)),
                 VectorSum: Serving((CentralVectors,), (), lambda _p, _h, question: CentralVectors(question.ball, 0.0)),
             },
             example={},
@@ -245,6 +259,12 @@ def trust_of(model: str) -> Trust:
     if model not in TRUST:
         raise SpecError(f"must be one of {', '.join(TRUST)}", field="privacy.model", remedy="choose one")
     return TRUST[model]
+
+
+def noiseless(privacy: Promise, question: Question) -> AnyMechanism:
+    """Return a mechanism for a question that nobody is asked, whatever is promised."""
+    row = next(row for row in TRUST.values() if not row.promises)
+    return row.serves[type(question)].calibrate(privacy, 0, question)
 
 
 def honest_people(privacy: Promise, fewest: int) -> int:
