@@ -99,7 +99,7 @@ class SegmentsSection(Section):
     """
 
     by: tuple[str, ...] = Field(default=(), max_length=8)
-    cuts: dict[str, tuple[Finite, ...]] = {}
+    cuts: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     bins: int | None = Field(default=None, ge=2, le=BINS_MAX)
     shares: dict[str, Share] | None = None
 

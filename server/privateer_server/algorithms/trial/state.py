@@ -1,0 +1,43 @@
+"""What the server knows of a trial."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.trial.evidence import Evidence
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrialState:
+    """Functions of releases, and of public coins.
+
+    Attributes
+    ----------
+    seed
+        What coins mean, in all rounds: those of a late report chose as they would now.
+    heard
+        People whose reports opened so far.
+    evidence
+        What releases add up to.
+    shares
+        Shape (segments, arms): shares of the arms in the next round.
+    slots
+        Shape (3, looks, arms): people of each arm up to every look; what was expected; its variance if nobody is lost.
+    path, average_path
+        Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
+        where nothing is said.
+    stopped
+        Which rule ended the trial; empty while none has.
+    """
+
+    seed: int
+    heard: int
+    evidence: Evidence
+    shares: Array
+    slots: Array
+    path: Array
+    average_path: Array
+    stopped: str = ""
