@@ -84,13 +84,17 @@ class AverageEffects:
 
 @dataclass(frozen=True)
 class _Scale:
-    """What turns a difference d of positive hits into an effect: top/bottom, as `fieller` takes them, (J, K) each."""
+    """What turns a difference of positive hits into an effect: top/bottom, as `fieller` takes them, (J, K) each.
+
+    ``deviation`` is that of the top, a contribution, with what the number of a segment's hits varies.
+    """
 
     top: Array
     variance: Array
     bottom: Array
     uncertainty: Array
     known: NDArray[np.bool_]
+    deviation: Array
 
 
 def effects(
@@ -118,7 +122,7 @@ def effects(
     low, high = _interval(scale, critical, open_)
     joint = critical_values(times, design.alpha / scale.top.size)[-1]
     joint_low, joint_high = _interval(scale, float(joint), open_)
-    half = np.where(open_, critical * np.sqrt(scale.variance) if np.isfinite(critical) else 0.0, np.nan)
+    half = np.where(open_, critical * scale.deviation if np.isfinite(critical) else 0.0, np.nan)
     p_value = p_values(times, evidence.scores)[-1]
     adjusted = _CORRECTIONS[correction](p_value)
     decided = adjusted <= design.alpha
@@ -164,9 +168,10 @@ def _scale(evidence: Evidence, asked: Shares | None, critical: float) -> _Scale:
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = rates(sums)
     top, variance = rate / q * sums.difference, np.square(rate / q) * sums.variance
+    counts = np.zeros_like(top)
     if design.counted:
         shares = counted_shares(sums)
-        bottom = (rate - 2 * o) / q
+        bottom, counts = (rate - 2 * o) / q, np.square(sums.difference) * shares.variance[:, None]
         # The share's error moves the top as well; what remains of it beside the bottom's is the share of others' hits.
         uncertainty = shares.variance[:, None] * np.square(2 * o / np.maximum(rate, 1e-12))
     else:
@@ -175,7 +180,8 @@ def _scale(evidence: Evidence, asked: Shares | None, critical: float) -> _Scale:
         uncertainty = np.broadcast_to(shares.variance[:, None], top.shape)
     least = critical if np.isfinite(critical) else 0.0
     known = shares.estimate > least * np.sqrt(shares.variance)
-    return _Scale(top, variance, bottom, uncertainty, np.broadcast_to(known[:, None], top.shape))
+    known_too = np.broadcast_to(known[:, None], top.shape)
+    return _Scale(top, variance, bottom, uncertainty, known_too, np.sqrt(variance + counts))
 
 
 def _interval(scale: _Scale, critical: float, open_: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -102,17 +102,21 @@ class Sums:
         return np.asarray(np.clip(rates.mean(axis=-1), 0.0, 1.0))
 
     @property
-    def variance(self) -> Array:
-        """Shape (J, K): of `difference`, where both arms are alike; infinite without hits.
+    def variances(self) -> Array:
+        """Shape (J, K, 2): of the two shares of positive hits, where both arms are alike; infinite without hits.
 
-        The middle of both rates, not each rate, so that an arm seldom played does not misjudge its own variance.
+        By the middle of both rates, not by each rate, so that an arm seldom played does not misjudge its own variance.
         """
         middle = self.middle[..., None]
-        sampling = middle * (1 - middle) * self.square
         noise = self.noise * (np.square(middle) + np.square(1 - middle))
         some = self.den > 0
-        terms = (np.maximum(sampling, 0.0) + noise) / np.square(np.where(some, self.den, 1.0))
-        return np.asarray(np.where(some, terms, np.inf).sum(axis=-1))
+        terms = np.maximum(middle * (1 - middle) * self.square, 0.0) + noise
+        return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
+
+    @property
+    def variance(self) -> Array:
+        """Shape (J, K): of `difference`."""
+        return np.asarray(self.variances.sum(axis=-1))
 
     @property
     def ready(self) -> NDArray[np.bool_]:
@@ -202,17 +206,17 @@ def average(sums: Sums, design: Design) -> Average:
     """Add up contributions over segments.
 
     With v a segment's share of hits, q what is kept and d its difference in positive hits: the average is the sum of
-    (v/q) d, and its variance that of the differences and of the segments' shares of people p = (v - 2 o)/q, which is
-    (sum c^2/p - average^2)/n for contributions c.
+    contributions c = (v/q) d. Its variance is that of the differences, and of the segments' shares of hits, which are
+    multinomial: (sum c^2/v - average^2)/n. Hits of public slots have no such variance.
     """
-    rate, q, o, effective = rates(sums)
-    shares = (rate - 2 * o) / q if design.counted else np.broadcast_to(design.segments[:, None], rate.shape)
+    rate, q, _, people = rates(sums)
     contribution = rate / q * sums.difference
     estimate = contribution.sum(axis=0)
-    between = (np.square(contribution) / np.maximum(shares, 1e-9)).sum(axis=0) - np.square(estimate)
     noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
     variance = (np.square(rate / q) * sums.variance + noise).sum(axis=0)
-    variance = variance + np.maximum(between, 0.0) / effective.mean(axis=0)
+    if design.counted:
+        between = (contribution / q * sums.difference).sum(axis=0) - np.square(estimate)
+        variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
     return Average(estimate, np.asarray(variance), np.asarray(sums.ready.all(axis=0)))
 
 
