@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from privateer.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.evidence import Evidence, Sums
 
 Array = NDArray[np.float64]
 
-WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
-"""Plain words for alpha, as shares of the largest that paper 4 allows."""
 CLEAR: Final = 3.0
 """Standard deviations by which an arm must be worse to be dropped."""
 _ERROR: Final = 0.05
@@ -21,14 +20,15 @@ _REACH: Final = 8.0
 _POINTS: Final = 321
 
 
-def largest_alpha(dimension: int, smoothness: float = 1.0) -> float:
-    """beta/(2 beta + d): beyond it regret falls no more and errors still grow (paper 4, Theorem 3.2)."""
-    return smoothness / (2 * smoothness + dimension)
-
-
-def floor(alpha: float, people: float, arms: int) -> float:
-    """Least share of every arm in every epoch, gamma/arms with gamma = people^-alpha: above 0, at most 1/arms."""
-    return float(people**-alpha / arms)
+def allocated(evidence: Evidence, dropped: NDArray[np.bool_], spec: TrialSpec) -> tuple[NDArray[np.bool_], Array]:
+    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each, as a spec has it."""
+    rule = spec.algorithm.allocation
+    if rule == "fixed":
+        return dropped, np.tile(evidence.design.arms, (spec.segment_count, 1))
+    if rule == "matching":
+        return dropped, matching(evidence, spec.floor)
+    out = eliminated(evidence, dropped, rule == "proved")
+    return out, elimination(evidence, out, spec.floor)
 
 
 def matching(evidence: Evidence, least: float) -> Array:

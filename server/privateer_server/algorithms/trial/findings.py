@@ -1,14 +1,22 @@
 """What a trial's evidence says, in units of rewards scaled to [0, 1]."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.trial import TrialSpec
-from privateer_server.algorithms.trial.effects import AverageEffects, Correction, Effects, average_effects, effects
+from privateer_server.algorithms.trial.effects import (
+    CORRECTIONS,
+    AverageEffects,
+    Correction,
+    Effects,
+    average_effects,
+    effects,
+)
 from privateer_server.algorithms.trial.evidence import Evidence
+from privateer_server.algorithms.trial.line import Line
 
 Array = NDArray[np.float64]
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
@@ -37,7 +45,7 @@ class Findings:
     sure: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, evidence: Evidence, spec: TrialSpec) -> "Findings":
+    def of(cls, evidence: Evidence, line: Line | None, spec: TrialSpec) -> "Findings":
         """Return what the evidence says at the last look."""
         size, treatments = spec.segment_count, spec.arm_count - 1
         if not evidence.looks:
@@ -45,6 +53,8 @@ class Findings:
             return cls(None, None, none, np.zeros(size, np.int64), np.zeros(size, bool))
         section = spec.algorithm
         found = effects(evidence, smallest=spec.smallest, correction=_CORRECTIONS[section.correction])
+        if line:
+            found = _strict(found, line, _CORRECTIONS[section.correction])
         decided = found.p_value <= section.level if section.correction == "none" else found.decided
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
@@ -71,6 +81,26 @@ class Findings:
 def _stacked(estimate: Array, low: Array, high: Array) -> Array:
     found = np.stack([estimate, low, high], axis=-1)
     return np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, np.nan)
+
+
+def _strict(found: Effects, line: Line, correction: Correction) -> Effects:
+    """Return the effects with the intervals of a line, which need no gate."""
+    limits, share = line.effect(), line.contribution()
+    adjusted = CORRECTIONS[correction](line.p_value)
+    return replace(
+        found,
+        estimate=limits.estimate,
+        low=limits.low,
+        high=limits.high,
+        joint_low=np.full_like(limits.low, -np.inf),
+        joint_high=np.full_like(limits.high, np.inf),
+        contribution=share.estimate,
+        contribution_low=share.low,
+        contribution_high=share.high,
+        p_value=line.p_value,
+        adjusted=adjusted,
+        decided=adjusted <= line.design.alpha,
+    )
 
 
 def _sure(found: Effects, best: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -13,10 +13,13 @@ from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
+from privateer_server.algorithms.trial.allocation import allocated
 from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.evidence import begin
 from privateer_server.algorithms.trial.findings import Findings
-from privateer_server.algorithms.trial.release import epoch_of, slots_of
+from privateer_server.algorithms.trial.line import draw_line
+from privateer_server.algorithms.trial.ratio import count
+from privateer_server.algorithms.trial.release import epoch_of, excess_of
 from privateer_server.algorithms.trial.report import described, reported
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.stopping import stops
@@ -57,7 +60,9 @@ class TrialLearner:
             0,
             begin(self.design),
             shares,
-            np.zeros((3, 0, self.spec.arm_count)),
+            np.zeros(shares.shape, bool),
+            count(self.design.people, self.spec.arm_count),
+            draw_line(self.design) if self.spec.algorithm.intervals == "strict" else None,
             np.zeros((0, size, treatments, 3)),
             np.zeros((0, treatments, 3)),
         )
@@ -73,7 +78,7 @@ class TrialLearner:
 
     def last(self, state: TrialState, version: int, _seed: int) -> Step:
         """Return the step that asks nobody: everybody gets the arm that looks best in their segment."""
-        best = Findings.of(state.evidence, self.spec).best
+        best = self._found(state).best
         shares = (np.arange(self.spec.arm_count) == best[:, None]).astype(np.float64)
         choice = self.spec.layout(state.seed, shares)
         terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
@@ -105,20 +110,25 @@ class TrialLearner:
 
     def learn(self, state: TrialState, policy: TrialPolicy, release: CellHits) -> TrialState:
         """Add a release, look at all of them, and decide whether to go on and with which shares."""
-        evidence = state.evidence.add(epoch_of(policy, release))
-        slots = np.stack(slots_of(policy, release))[:, None]
-        before = state.slots[:, -1:] if state.slots.shape[1] else 0.0
-        found = Findings.of(evidence, self.spec)
+        epoch = epoch_of(policy, release)
+        evidence, line = state.evidence.add(epoch), state.line.add(epoch) if state.line else None
+        found = Findings.of(evidence, line, self.spec)
+        dropped, shares = allocated(evidence, state.dropped, self.spec)
         return replace(
             state,
             heard=state.heard + release.reports,
             evidence=evidence,
-            shares=state.shares,
-            slots=np.concatenate([state.slots, before + slots], axis=1),
+            shares=shares,
+            dropped=dropped,
+            ratio=state.ratio.extended(epoch.people, *excess_of(policy, release)),
+            line=line,
             path=np.concatenate([state.path, found.intervals[None]]),
             average_path=np.concatenate([state.average_path, found.average_intervals[None]]),
             stopped=stops(found, self.spec),
         )
+
+    def _found(self, state: TrialState) -> Findings:
+        return Findings.of(state.evidence, state.line, self.spec)
 
     def miss(self, state: TrialState, _policy: TrialPolicy, *, again: bool) -> TrialState:
         """Return the state as it is: other people report in the next round."""
@@ -133,14 +143,14 @@ class TrialLearner:
         """Return the effects at the last look; None before the first."""
         if not state.evidence.looks:
             return None
-        return reported(state, Findings.of(state.evidence, self.spec), self.spec, over=self._over(state))
+        return reported(state, self._found(state), self.spec, over=self._over(state))
 
     def _over(self, state: TrialState) -> bool:
         return bool(state.stopped) or not self.spec.turn("", state.heard).batch
 
     def describe(self, state: TrialState) -> dict[str, Any]:
         """Describe a state as JSON, for people."""
-        return described(state, Findings.of(state.evidence, self.spec), self.spec)
+        return described(state, self._found(state), self.spec)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return the largest epoch."""
@@ -148,7 +158,7 @@ class TrialLearner:
 
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""
-        found = Findings.of(state.evidence, self.spec)
+        found = self._found(state)
         return {
             "looks": float(state.evidence.looks),
             "decided": float(found.decided.mean()),

@@ -1,5 +1,6 @@
 """What a test that is looked at again and again finds, and when."""
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ def power(times: tuple[float, ...], alpha: float, drift: Array) -> Array:
     return np.asarray(sum((np.add(*look.crossed(drift)) for look in stretches(times, alpha)), np.zeros(len(drift))))
 
 
+@lru_cache(maxsize=1024)
 def drift_of(times: tuple[float, ...], alpha: float, probability: float = POWER) -> float:
     """The effect found with this probability, in standard deviations of the estimate at the end of plan."""
     low, high = 0.0, 20.0

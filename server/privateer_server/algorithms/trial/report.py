@@ -24,9 +24,9 @@ _DIGITS: Final = 6
 
 def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool) -> Result:
     """Return the result at the last look; effects in the rewards' own units."""
-    estimates = [*_estimates(state.path[-1], spec.effects(), spec)]
+    estimates = [*_estimates(state.path[-1], spec.effects(), spec.reward.half_range)]
     averages = ((0, a, name) for a, name in spec.average_effects())
-    estimates += _estimates(state.average_path[-1][None], averages, spec)
+    estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
     best = spec.options[_overall(found, spec)] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
@@ -39,10 +39,10 @@ def _overall(found: Findings, spec: TrialSpec) -> int:
     return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
 
 
-def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], spec: TrialSpec) -> list[Estimate]:
-    unit, found = 2 * spec.reward.half_range, []
+def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range: float) -> list[Estimate]:
+    found = []
     for k, a, name in named:
-        value, low, high = (unit * intervals[k, a - 1]).tolist()
+        value, low, high = (2 * half_range * intervals[k, a - 1]).tolist()
         if math.isfinite(value):
             found.append(Estimate(name, value, min(low, value), max(high, value)))
     return found
@@ -52,14 +52,14 @@ def _effects(found: Findings, spec: TrialSpec) -> Table:
     columns = ("segment", "arm", "effect", "low", "high", "decided", "p", "detectable", "contribution", "note")
     one, rows = found.effects, []
     assert one is not None
-    unit = 2 * spec.reward.half_range
+    segments, unit = spec.segment_names, 2 * spec.reward.half_range
     for k, a, _ in spec.effects():
         cell = (k, a - 1)
         figures = [_rounded(unit * part[cell]) for part in (one.estimate, one.low, one.high)]
         detectable, share = _rounded(unit * one.detectable[cell]), _rounded(unit * one.contribution[cell])
         note = _WORDS[Reason(int(one.reason[cell]))]
         decided, p_value = bool(found.decided[cell]), _rounded(one.p_value[cell])
-        names = (spec.segment_names[k], spec.options[a])
+        names = (segments[k], spec.options[a])
         rows.append((*names, *figures, decided, p_value, detectable, share, note or None))
     return Table("effects against the control", columns, tuple(rows))
 
@@ -100,6 +100,8 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
         ("method", f"{section.intervals} intervals at level {1 - section.level:g}, decided by {section.correction}"),
         ("allocation", section.allocation),
         ("least share of an arm", _rounded(spec.floor)),
+        ("sample ratio", "arms are not heard from as often as they are given" if state.ratio.alert else "as planned"),
+        ("largest z of the sample ratio", _rounded(float(np.abs(state.ratio.scores[-1]).max()))),
         ("trust model", privacy.model),
         ("epsilon", privacy.epsilon),
         ("delta", privacy.delta),
@@ -109,11 +111,11 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
 
 
 def _over_time(state: TrialState, spec: TrialSpec) -> Table:
-    unit, rows = 2 * spec.reward.half_range, []
+    unit, rows, segments, named = 2 * spec.reward.half_range, [], spec.segment_names, list(spec.effects())
     for people, cells in zip(state.evidence.people.tolist(), state.path, strict=True):
-        for k, a, _ in spec.effects():
+        for k, a, _ in named:
             figures = [_rounded(value) for value in (unit * cells[k, a - 1]).tolist()]
-            rows.append((int(people), spec.segment_names[k], spec.options[a], *figures))
+            rows.append((int(people), segments[k], spec.options[a], *figures))
     return Table("over time", ("people", "segment", "arm", "effect", "low", "high"), tuple(rows))
 
 

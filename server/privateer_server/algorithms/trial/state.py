@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.evidence import Evidence
+from privateer_server.algorithms.trial.line import Line
+from privateer_server.algorithms.trial.ratio import Ratio
 
 Array = NDArray[np.float64]
 
@@ -24,8 +26,12 @@ class TrialState:
         What releases add up to.
     shares
         Shape (segments, arms): shares of the arms in the next round.
-    slots
-        Shape (3, looks, arms): people of each arm up to every look; what was expected; its variance if nobody is lost.
+    dropped
+        Shape (segments, arms): arms that elimination has dropped.
+    ratio
+        People of each arm beside what their shares say.
+    line
+        What strict intervals are made of; None if the spec has others.
     path, average_path
         Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
         where nothing is said.
@@ -37,7 +43,9 @@ class TrialState:
     heard: int
     evidence: Evidence
     shares: Array
-    slots: Array
+    dropped: NDArray[np.bool_]
+    ratio: Ratio
+    line: Line | None
     path: Array
     average_path: Array
     stopped: str = ""

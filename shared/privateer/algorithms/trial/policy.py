@@ -120,7 +120,7 @@ class TrialPolicy:
         return not gone and (self.terms.batch == 0 or bool((shares >= spec.floor - _ROUNDED).all()))
 
     def _asks(self, spec: TrialSpec) -> bool:
-        """Whether a report is about what the spec says; coins of one that carries them mean what those of a choice do."""
+        """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
         reported, expected = self.mechanism.layout, spec.asked(self.choice)
         same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
         return same or self.terms.batch == 0

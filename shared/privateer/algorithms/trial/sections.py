@@ -12,8 +12,8 @@ GROWTH: Final = 1.5
 """By how much the people at a look exceed those at the look before."""
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
-WORDS: Final = {"accuracy": 0.0, "balanced": 1 / 6, "welfare": 1 / 3}
-"""What an ``alpha`` in words means: from nothing but the test to as little regret as the test allows."""
+WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
+"""What an ``alpha`` in words means, as a share of the largest: from the test alone to the least regret."""
 
 
 class TrialSection(Section):
@@ -75,11 +75,6 @@ class TrialSection(Section):
         if len(set(self.stop)) != len(self.stop):
             raise SpecError("must be distinct", field="algorithm.stop", remedy="name each once")
         return self
-
-    @property
-    def exponent(self) -> float:
-        """The exponent ``alpha``, as a number."""
-        return WORDS[self.alpha] if isinstance(self.alpha, str) else self.alpha
 
 
 class SegmentsSection(Section):

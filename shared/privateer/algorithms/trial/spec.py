@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from privateer.algorithms.trial.epochs import looks
-from privateer.algorithms.trial.sections import SegmentsSection, TrialSection
-from privateer.algorithms.trial.segments import EVERYBODY, Factor, Segmentation, crossed, factor_of, names_of
+from privateer.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection
+from privateer.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer.coins import UNIT, SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
@@ -96,7 +96,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_alpha(self) -> None:
         section, most = self.algorithm, self.alpha_most
-        if not 0 <= section.exponent <= most + 1e-9:
+        if not 0 <= self.alpha <= most + 1e-9:
             detail = (
                 f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: beyond, effects are lost faster "
             )
@@ -136,12 +136,18 @@ class TrialSpec(ArmsSpec):
         return beta / (2 * beta + max(1, numbers))
 
     @property
+    def alpha(self) -> float:
+        """The exponent with which exploration fades."""
+        given = self.algorithm.alpha
+        return WORDS[given] * self.alpha_most if isinstance(given, str) else given
+
+    @property
     def floor(self) -> float:
         """The least share of an arm in every policy."""
         section = self.algorithm
         if section.allocation == "fixed":
             return 0.5 * min(self.arm_shares)
-        return section.floor or min(1.0, self.experiment.horizon**-section.exponent) / self.arm_count
+        return section.floor or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
 
     @property
     def arm_shares(self) -> tuple[float, ...]:
@@ -167,15 +173,6 @@ class TrialSpec(ArmsSpec):
         return int(np.max(np.diff([0, *self.looks])))
 
     @property
-    def _factors(self) -> tuple[tuple[Factor, list[str]], ...]:
-        """Parts, and their names, of the features that part people."""
-        found, columns = [], self._first_columns
-        for name in self.segments.by:
-            feature, cuts = self.features[name], self._cuts(name)
-            found.append((factor_of(feature, columns[name], cuts), names_of(name, feature, cuts)))
-        return tuple(found)
-
-    @property
     def _first_columns(self) -> Mapping[str, int]:
         starts = np.cumsum([0, *(feature.columns for feature in self.features.values())]).tolist()
         return dict(zip(self.features, starts, strict=False))
@@ -192,7 +189,8 @@ class TrialSpec(ArmsSpec):
     @property
     def segmentation(self) -> Segmentation:
         """How encoded contexts are in segments."""
-        return Segmentation(tuple(factor for factor, _ in self._factors))
+        columns, by = self._first_columns, self.segments.by
+        return Segmentation(tuple(factor_of(self.features[name], columns[name], self._cuts(name)) for name in by))
 
     @property
     def segment_count(self) -> int:
@@ -202,7 +200,7 @@ class TrialSpec(ArmsSpec):
     @property
     def segment_names(self) -> tuple[str, ...]:
         """Names of the segments, in order."""
-        return crossed([names for _, names in self._factors])
+        return crossed([names_of(name, self.features[name], self._cuts(name)) for name in self.segments.by])
 
     @property
     def segment_shares(self) -> NDArray[np.float64]:
