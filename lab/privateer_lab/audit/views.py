@@ -197,7 +197,7 @@ def _widened(mechanism: Mechanism) -> tuple[Mechanism, int]:
     layout = mechanism.layout
     people = max(1, _NUMBERS_AT_ONCE // max(1, layout.keys * (layout.groups + 1)))
     wide = replace(layout, thresholds=np.tile(layout.thresholds, (people, 1)))
-    return msgspec.structs.replace(mechanism, layout=wide), people  # type: ignore[type-var]
+    return msgspec.structs.replace(mechanism, layout=wide), people
 
 
 def _numbers(release: Any, people: int) -> NDArray[np.float64]:

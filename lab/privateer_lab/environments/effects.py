@@ -52,9 +52,9 @@ class EffectsSection(EnvironmentSection):
 
     name: Literal["effects"] = "effects"
     base: Rate | tuple[Rate, Rate] = 0.3
-    shares: dict[str, tuple[Rate, ...]] = {}
+    shares: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
     by: str | None = None
-    effects: dict[str, Effect | tuple[Effect, ...]] = {}
+    effects: dict[str, Effect | tuple[Effect, ...]] = Field(default_factory=dict)
     curve: Curve | None = None
 
     @model_validator(mode="after")
@@ -128,9 +128,9 @@ class Effects(Environment):
         start, end = self._base
         base = start + (end - start) * np.minimum(contexts[:, -1], 1.0)
         level = np.zeros(len(contexts), np.int64) if self._by is None else contexts[:, self._by].astype(np.int64)
-        wave = 0.0
+        wave: Array = np.zeros(1)
         if self._along is not None:
             feature = list(self._features.values())[self._along]
             wave = self._height * np.sin(_WAVE * feature.encode(contexts[:, self._along])[:, 0])
         means = [base, *(base + effects[level] + wave for effects in self._effects)]
-        return np.clip(np.stack(means, axis=1), 0.0, 1.0)
+        return np.asarray(np.clip(np.stack(means, axis=1), 0.0, 1.0))

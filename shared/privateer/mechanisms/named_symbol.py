@@ -1,5 +1,4 @@
-"""One symbol that names a person's key and their value, for hits of a few keys; or a bucket of keys, where epsilon is
-small."""
+"""One symbol that names a person's key and their value, for hits of a few keys; or a bucket, where epsilon is small."""
 
 import math
 from dataclasses import dataclass

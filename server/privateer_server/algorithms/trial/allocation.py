@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from privateer.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.evidence import Evidence, Sums
 
@@ -17,6 +18,17 @@ _ERROR: Final = 0.05
 """Probability of dropping a best arm anywhere, where elimination is proved."""
 _REACH: Final = 8.0
 _POINTS: Final = 321
+
+
+def allocated(evidence: Evidence, dropped: NDArray[np.bool_], spec: TrialSpec) -> tuple[NDArray[np.bool_], Array]:
+    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each, as a spec has it."""
+    rule = spec.algorithm.allocation
+    if rule == "fixed":
+        return dropped, np.tile(evidence.design.arms, (spec.segment_count, 1))
+    if rule == "matching":
+        return dropped, matching(evidence, spec.floor)
+    out = eliminated(evidence, dropped, rule == "proved")
+    return out, elimination(evidence, out, spec.floor)
 
 
 def matching(evidence: Evidence, least: float) -> Array:

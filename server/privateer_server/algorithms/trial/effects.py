@@ -17,7 +17,7 @@ from privateer_server.algorithms.trial.shares import Shares, counted_shares
 Array = NDArray[np.float64]
 Correction = Literal["holm", "bh"]
 
-_CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
+CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
 
 
 class Reason(IntEnum):
@@ -124,7 +124,7 @@ def effects(
     joint_low, joint_high = _interval(scale, float(joint), open_)
     half = np.where(open_, critical * scale.deviation if np.isfinite(critical) else 0.0, np.nan)
     p_value = p_values(times, evidence.scores)[-1]
-    adjusted = _CORRECTIONS[correction](p_value)
+    adjusted = CORRECTIONS[correction](p_value)
     decided = adjusted <= design.alpha
     detectable = _detectable(scale, times, design.alpha)
     return Effects(

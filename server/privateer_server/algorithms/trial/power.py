@@ -20,7 +20,7 @@ def power(times: tuple[float, ...], alpha: float, drift: Array) -> Array:
     return np.asarray(sum((np.add(*look.crossed(drift)) for look in stretches(times, alpha)), np.zeros(len(drift))))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def drift_of(times: tuple[float, ...], alpha: float, probability: float = POWER) -> float:
     """The effect found with this probability, in standard deviations of the estimate at the end of plan."""
     low, high = 0.0, 20.0

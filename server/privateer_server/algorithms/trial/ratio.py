@@ -49,9 +49,12 @@ class Ratio:
         counts, shares
             Shape (K + 1,): slots heard from, of those reports, and their probabilities, public before the round.
         """
+        return self.extended(people, counts - people * shares, people * shares * (1 - shares))
+
+    def extended(self, people: float, more: Array, spread: Array) -> "Ratio":
+        """Add an epoch of so many people, with people beyond what the shares say, (K + 1,), and its variance."""
         before = self.people[-1] if len(self.people) else 0.0
-        excess = self.excess + counts - people * shares
-        variance = self.variance + people * shares * (1 - shares)
+        excess, variance = self.excess + more, self.variance + spread
         scores = excess / np.sqrt(np.where(variance > 0, variance, np.inf))
         totals = np.append(self.people, before + people)
         return Ratio(self.planned, totals, excess, variance, np.concatenate([self.scores, scores[None]]))

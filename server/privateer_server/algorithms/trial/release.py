@@ -25,22 +25,19 @@ def epoch_of(policy: TrialPolicy, release: CellHits) -> Epoch:
     return Epoch(people, positive - false, hits - 2 * false, release.gain, 0.0, noise, shares)
 
 
-def slots_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array, Array]:
-    """Count the people of each arm: the count, what was expected, and its variance if nobody is lost; (arms,) each.
+def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:
+    """Return people of each arm beyond what the shares say, and its variance if nobody is lost; (arms,) each.
 
-    Coins are counted as they came where reports carry them, of those whose arm is the same in every segment. Otherwise
-    hits tell, with their noise.
+    Coins tell where reports carry them; as one hash gives the arm in all segments, the mean over segments varies no
+    more than a binomial of the mean share. Otherwise hits tell, with their noise.
     """
     shares = policy.choice.shares
     if not policy.fresh_coins:
-        # One hash gives the arm everywhere, so the least share of a segment bounds what all have in common.
-        counted = release.counts.mean(axis=0).astype(np.float64)
         share, people = shares.mean(axis=0), float(release.reports)
-        return counted, people * share, people * share * (1 - share)
+        return release.counts.mean(axis=0) - people * share, people * share * (1 - share)
     epoch = epoch_of(policy, release)
     by_segment = epoch.hits.sum(axis=1, keepdims=True)
-    counted, expected = epoch.hits.sum(axis=0), (by_segment * shares).sum(axis=0)
     spread = (np.maximum(by_segment, 0.0) * shares * (1 - shares)).sum(axis=0)
     # Of an arm's hits, less its share of all arms' hits.
     noise = 2 * epoch.noise * (np.square(1 - shares) + np.square(shares) * (shares.shape[1] - 1)).sum(axis=0)
-    return counted, expected, spread + noise
+    return (epoch.hits - by_segment * shares).sum(axis=0), spread + noise

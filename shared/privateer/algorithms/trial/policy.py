@@ -120,7 +120,7 @@ class TrialPolicy:
         return not gone and (self.terms.batch == 0 or bool((shares >= spec.floor - _ROUNDED).all()))
 
     def _asks(self, spec: TrialSpec) -> bool:
-        """Whether a report is about what the spec says; coins of one that carries them mean what those of a choice do."""
+        """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
         reported, expected = self.mechanism.layout, spec.asked(self.choice)
         same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
         return same or self.terms.batch == 0
@@ -130,9 +130,7 @@ class TrialPolicy:
         where = self.segments.locate(contexts)
         return Arms(self.choice.group(self.choice.hashes(coins, where), where))
 
-    def contribute(
-        self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array
-    ) -> KeyedValues:
+    def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
         """Return what n people have to contribute: their segment, by arm where reports name it, and their reward.
 
         Parameters
@@ -174,7 +172,10 @@ class TrialPolicy:
     def describe(self, spec: TrialSpec) -> dict[str, Any]:
         """Describe the policy: the share of every arm in every segment."""
         rows = [
-            {"segment": name, "arms": {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)}}
+            {
+                "segment": name,
+                "arms": {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)},
+            }
             for name, row in zip(spec.segment_names, self.choice.shares, strict=True)
         ]
         return {"algorithm": "trial", "version": self.version, "segments": rows}
@@ -204,4 +205,4 @@ class ByChoices:
         return release
 
     def _aware(self, mechanism: Mechanism) -> Any:
-        return msgspec.structs.replace(mechanism, layout=self.choice)  # type: ignore[type-var]
+        return msgspec.structs.replace(mechanism, layout=self.choice)

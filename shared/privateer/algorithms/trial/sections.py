@@ -12,8 +12,8 @@ GROWTH: Final = 1.5
 """By how much the people at a look exceed those at the look before."""
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
-WORDS: Final = {"accuracy": 0.0, "balanced": 1 / 6, "welfare": 1 / 3}
-"""What an ``alpha`` in words means: from nothing but the test to as little regret as the test allows."""
+WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
+"""What an ``alpha`` in words means, as a share of the largest: from the test alone to the least regret."""
 
 
 class TrialSection(Section):
@@ -76,11 +76,6 @@ class TrialSection(Section):
             raise SpecError("must be distinct", field="algorithm.stop", remedy="name each once")
         return self
 
-    @property
-    def exponent(self) -> float:
-        """The exponent ``alpha``, as a number."""
-        return WORDS[self.alpha] if isinstance(self.alpha, str) else self.alpha
-
 
 class SegmentsSection(Section):
     """The ``[segments]`` of people whose effects are wanted; everybody together if not given.
@@ -99,7 +94,7 @@ class SegmentsSection(Section):
     """
 
     by: tuple[str, ...] = Field(default=(), max_length=8)
-    cuts: dict[str, tuple[Finite, ...]] = {}
+    cuts: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     bins: int | None = Field(default=None, ge=2, le=BINS_MAX)
     shares: dict[str, Share] | None = None
 

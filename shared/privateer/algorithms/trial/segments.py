@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +87,7 @@ def names_of(name: str, feature: Feature, cuts: tuple[float, ...]) -> list[str]:
     if block.codes:
         return [f"{name}={_level(feature, code, block.columns)}" for code in block.codes]
     ends = [f"{cut:g}" for cut in cuts]
-    between = [f"{low}<={name}<{high}" for low, high in zip(ends, ends[1:], strict=False)]
+    between = [f"{low}<={name}<{high}" for low, high in pairwise(ends)]
     named = [f"{name}<{ends[0]}", *between, f"{name}>={ends[-1]}"] if ends else [name]
     return [*named, f"{name} missing"] if feature.missing else named
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -10,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from privateer.algorithms.trial.epochs import looks
-from privateer.algorithms.trial.sections import SegmentsSection, TrialSection
-from privateer.algorithms.trial.segments import EVERYBODY, Factor, Segmentation, crossed, factor_of, names_of
+from privateer.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection
+from privateer.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer.coins import UNIT, SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
@@ -39,7 +38,7 @@ class TrialSpec(ArmsSpec):
         self._check_growth()
         self._check_segments()
         self._check_alpha()
-        self._check_shares()
+        self._check_arm_shares()
         self._check_looks()
         return self
 
@@ -97,20 +96,24 @@ class TrialSpec(ArmsSpec):
 
     def _check_alpha(self) -> None:
         section, most = self.algorithm, self.alpha_most
-        if not 0 <= section.exponent <= most + 1e-9:
-            detail = f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: beyond, effects are lost faster "
+        if not 0 <= self.alpha <= most + 1e-9:
+            detail = (
+                f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: beyond, effects are lost faster "
+            )
             raise SpecError(detail + "than regret falls", field="algorithm.alpha", remedy="lower it; 0.1667 is usual")
         if section.floor is not None and section.floor > 1 / self.arm_count:
             detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
             raise SpecError(detail, field="algorithm.floor", remedy="lower it")
 
-    def _check_shares(self) -> None:
+    def _check_arm_shares(self) -> None:
         shares, field = self.algorithm.shares, "algorithm.shares"
         if shares is not None and (len(shares) != self.arm_count or abs(sum(shares) - 1) > 1e-6):
             raise SpecError("must be one for each arm, with a sum of 1", field=field, remedy="correct them")
         if min(self.arm_shares) < self.floor - 1e-9:
             least = f"{self.floor:.4g}"
-            raise SpecError(f"must be at least the floor, {least}", field=field, remedy="raise it, or set a lower floor")
+            raise SpecError(
+                f"must be at least the floor, {least}", field=field, remedy="raise it, or set a lower floor"
+            )
         if self.floor < _FLOOR_LEAST:
             detail = f"leaves an arm a share of {self.floor:.2g}, at least {_FLOOR_LEAST:.2g} is needed"
             raise SpecError(detail, field="algorithm.alpha", remedy="lower it, or set algorithm.floor")
@@ -121,13 +124,22 @@ class TrialSpec(ArmsSpec):
         if self.segments.bins is None and first < _FEW * cells:
             least = _FEW * cells
             detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
-            raise SpecError(detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments")
+            raise SpecError(
+                detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"
+            )
 
     @property
     def alpha_most(self) -> float:
         """The largest alpha: beta / (2 beta + d), with d the numbers that effects are smooth along, at least 1."""
-        beta, numbers = self.algorithm.smoothness, sum(isinstance(self.features[one], Scaled) for one in self.segments.by)
+        beta = self.algorithm.smoothness
+        numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.by)
         return beta / (2 * beta + max(1, numbers))
+
+    @property
+    def alpha(self) -> float:
+        """The exponent with which exploration fades."""
+        given = self.algorithm.alpha
+        return WORDS[given] * self.alpha_most if isinstance(given, str) else given
 
     @property
     def floor(self) -> float:
@@ -135,14 +147,14 @@ class TrialSpec(ArmsSpec):
         section = self.algorithm
         if section.allocation == "fixed":
             return 0.5 * min(self.arm_shares)
-        return section.floor or min(1.0, self.experiment.horizon ** -section.exponent) / self.arm_count
+        return section.floor or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
 
     @property
     def arm_shares(self) -> tuple[float, ...]:
         """Planned shares of the arms, the control's first."""
         return self.algorithm.shares or (1 / self.arm_count,) * self.arm_count
 
-    @cached_property
+    @property
     def looks(self) -> tuple[int, ...]:
         """People at every look, as planned."""
         least = max(self.experiment.round_size, self.privacy.min_batch if self.privacy.trust.batched else 1)
@@ -151,27 +163,14 @@ class TrialSpec(ArmsSpec):
     def _batch(self, cohort: str, seen: int) -> int:
         """Return the people until the next look; what did not open is asked for with the next."""
         del cohort
-        least = self.privacy.min_batch if self.privacy.trust.batched else 1
-        batch = next((people - seen for people in self.looks if people - seen >= max(1, self._epoch_least // 2)), 0)
-        batch = batch or max(0, self.experiment.horizon - seen)
-        return batch if batch >= least else 0
-
-    @property
-    def _epoch_least(self) -> int:
-        return min(self.experiment.round_size, self.looks[0])
+        ahead = next((people - seen for people in self.looks if people > seen), 0)
+        batch = min(ahead, self.largest_batch())
+        # A last epoch too small for the promise is left out.
+        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
 
     def largest_batch(self) -> int:
-        """Return the most people of any epoch: the first, or the last with what did not open before."""
-        return self.experiment.horizon
-
-    @cached_property
-    def _factors(self) -> tuple[tuple[str, Factor, list[str]], ...]:
-        """Name, parts and names of parts of the features that part people."""
-        found, columns = [], self._first_columns
-        for name in self.segments.by:
-            feature, cuts = self.features[name], self._cuts(name)
-            found.append((name, factor_of(feature, columns[name], cuts), names_of(name, feature, cuts)))
-        return tuple(found)
+        """Return the most people of any epoch."""
+        return int(np.max(np.diff([0, *self.looks])))
 
     @property
     def _first_columns(self) -> Mapping[str, int]:
@@ -187,20 +186,21 @@ class TrialSpec(ArmsSpec):
         halvings = len(range(names.index(name), self.segments.bins.bit_length() - 1, len(names)))
         return tuple(feature.value_at(place / 2**halvings) for place in range(1, 2**halvings))
 
-    @cached_property
+    @property
     def segmentation(self) -> Segmentation:
         """How encoded contexts are in segments."""
-        return Segmentation(tuple(factor for _, factor, _ in self._factors))
+        columns, by = self._first_columns, self.segments.by
+        return Segmentation(tuple(factor_of(self.features[name], columns[name], self._cuts(name)) for name in by))
 
     @property
     def segment_count(self) -> int:
         """How many segments there are."""
         return self.segmentation.count
 
-    @cached_property
+    @property
     def segment_names(self) -> tuple[str, ...]:
         """Names of the segments, in order."""
-        return crossed([names for _, _, names in self._factors])
+        return crossed([names_of(name, self.features[name], self._cuts(name)) for name in self.segments.by])
 
     @property
     def segment_shares(self) -> NDArray[np.float64]:
@@ -225,9 +225,16 @@ class TrialSpec(ArmsSpec):
 
     def asked(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose choices follow a layout."""
-        if not self.names_arms:
-            return KeyedHits(layout)
+        return self.named_cells(layout) if self.names_arms else KeyedHits(layout)
+
+    def named_cells(self, layout: SlotLayout) -> KeyedHits:
+        """Return what a round asks whose reports name segment and arm."""
         return KeyedHits(SlotLayout(layout.seed, np.zeros((layout.keys * self.arm_count, 0), np.uint32)))
+
+    @property
+    def smallest(self) -> float | None:
+        """The effect that matters, on the scale of rewards from 0 to 1."""
+        return None if self.algorithm.effect is None else self.algorithm.effect / (2 * self.reward.half_range)
 
     def usual_question(self) -> KeyedHits:
         """Return a question as the first round asks it, without its public coins."""
