@@ -11,6 +11,7 @@ from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.questions import KeyedHits
 from privateer.spec import Privacy
 from privateer.terms import calibrate
+from privateer.trust import TRUST
 from privateer_lab.reproductions.paper_4_conse import ConSE
 from privateer_lab.reproductions.paper_4_trials import Setting, Trials
 from privateer_lab.reproductions.paper_4_world import UNIFORM, error_of, losses_of, means_of
@@ -22,7 +23,8 @@ Array = NDArray[np.float64]
 MODELS: Final = ("none", "central", "shuffle", "local")
 EPOCHS: Final = 12
 GROWTH: Final = 1.5
-DELTA: Final = 1e-6
+SHUFFLED: Final = {"delta": 1e-6, "honest_fraction": 1.0, "local_epsilon_max": 8.0}
+"""The promise of a batch; its size decides what a report costs by itself."""
 
 
 def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) -> tuple[float, float]:
@@ -86,10 +88,10 @@ def _sizes(people: int) -> list[int]:
 
 
 def _privacy(model: str, epsilon: float) -> Privacy:
-    promise = {"none": {}, "central": {"epsilon": epsilon}, "local": {"epsilon": epsilon}}.get(
-        model, {"epsilon": epsilon, "delta": DELTA, "honest_fraction": 1.0}
+    shuffled = SHUFFLED if TRUST[model].batched else {}
+    return Privacy.model_validate(
+        {"model": model, **({"epsilon": epsilon} if TRUST[model].promises else {}), **shuffled}
     )
-    return Privacy.model_validate({"model": model, **promise})
 
 
 def _curve(evidence: Evidence, wide: int) -> Array:
