@@ -1,6 +1,7 @@
 """An experiment that estimates effects, over HTTP under shuffle privacy, and what its operator gets to see."""
 
 import json
+import time
 from pathlib import Path
 
 import httpx
@@ -31,6 +32,10 @@ def shown(tmp_path_factory) -> tuple[dict, str, Path]:
         keys = {"users": PEOPLE, "batch": 100, "seed": 1, "sender_key": at.sender_key}
         sent = run_load("trial", at.server, at.shuffler, population=spec.population, **keys)
         assert sent.accepted == PEOPLE
+        deadline = time.monotonic() + 60
+        while httpx.get(f"{at.server}/experiments/trial").json()["status"] != "finished":
+            assert time.monotonic() < deadline, "batches arrive some time after the shuffler took their last report"
+            time.sleep(0.1)
         words = ["effects", "trial", "--url", at.server, "--json", "--markdown", str(folder / "report.md")]
         done = CliRunner().invoke(app, [*words, "--plot", str(folder / "picture")])
         assert done.exit_code == 0, done.output
