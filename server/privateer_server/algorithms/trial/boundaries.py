@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 ALPHAS: Final = tuple(np.geomspace(1e-8, 0.9, 45).tolist())
 """Levels between which a sequential p-value is interpolated; below the first it is the first."""
-_POINTS: Final = 401
+_POINTS: Final = 201
 _STEP: Final = 1e-3
 """Least information, as a share of the plan, that a look must add to be a look: the grid resolves no less."""
 _HALVINGS: Final = 45
@@ -113,12 +113,11 @@ def p_values(times: tuple[float, ...], scores: Array) -> Array:
 
 
 def _least_alpha(critical: Array, scores: Array) -> Array:
-    """Level whose critical value is the score, interpolated in its square; 1 where none is crossed."""
+    """Level whose critical value is the score, interpolated as normal quantiles; 1 where none is crossed."""
     if np.isinf(critical[0]):
         return np.ones(scores.shape)
-    squares = np.square(critical[::-1])  # rising
-    levels = np.interp(np.square(scores), squares, np.log(ALPHAS)[::-1])
-    return np.where(np.nan_to_num(np.square(scores)) >= squares[0], np.exp(levels), 1.0)
+    quantiles = np.interp(scores, critical[::-1], ndtri(np.array(ALPHAS) / 2)[::-1])
+    return np.where(np.nan_to_num(scores) >= critical[-1], 2 * ndtr(quantiles), 1.0)
 
 
 def _walked(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
