@@ -25,12 +25,17 @@ ROW = """        Trust(
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
+                KeyedHits: Serving((NamedSymbol,), (), _stricter_hits),
                 VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
             },
         ),
 """
 CALIBRATIONS = """def _stricter_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound / 2, 0.0, 0, privacy.local_epsilon_max)
+
+
+def _stricter_hits(privacy: Promise, _: int, question: KeyedHits) -> AnyMechanism:
+    return NamedSymbol.calibrated(question, privacy.bound / 2)
 
 
 def _stricter_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
@@ -48,7 +53,7 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer" / "algorithms" / "explore.py")
     shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "explore.py")
-    put(tmp_path / "shared" / "privateer" / "algorithms" / "__init__.py", '    "explore",\n', after='    "phased",\n')
+    put(tmp_path / "shared" / "privateer" / "algorithms" / "__init__.py", '    "explore",\n', after='    "trial",\n')
     return tmp_path
 
 

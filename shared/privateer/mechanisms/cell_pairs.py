@@ -78,6 +78,11 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     def _laplace(self) -> DiscreteLaplace:
         return DiscreteLaplace.at_least(self.scale * UNIT)
 
+    @property
+    def noise(self) -> float:
+        """Variance of what is added to each sum, in values."""
+        return self._laplace.variance / UNIT**2 if self.scale else 0.0
+
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
         """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
         reports = np.empty(len(contributions), dtype=REPORT)
@@ -114,8 +119,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         more, less = drawn.reshape(2, *total.hits.shape)
         # Whole numbers are added before they are divided: a sum of floats would show last digits of both parts.
         positive, hits = (total.positive + more) / UNIT, (total.hits + more + less) / UNIT
-        variance = self._laplace.variance / UNIT**2 if self.scale else 0.0
-        return CellHits(total.reports, positive, hits, total.counts, 1.0, 0.0, variance)
+        return CellHits(total.reports, positive, hits, total.counts, 1.0, 0.0, self.noise)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
         """Draw a release with noise of a seeded generator."""

@@ -13,7 +13,6 @@ from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.accounting.events import Event, Pure, ShuffledResponse
 from privateer.coins import SlotLayout, sign
 from privateer.contributions import CellHits, KeyedValues
-from privateer.errors import SpecError
 from privateer.mechanisms.base import Mechanism, check_range, whole
 from privateer.mechanisms.signed_symbol import bernoulli
 from privateer.questions import KeyedHits
@@ -68,7 +67,7 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
     epsilon
         Pure local privacy of a report, for key and value together.
     buckets
-        1 to the number of keys.
+        At least 1; as many as keys, or fewer.
 
     Raises
     ------
@@ -88,9 +87,7 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
     buckets: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.buckets <= max(1, self.layout.keys):
-            raise SpecError("must be 1 to the number of keys", field="buckets", remedy="use what the calibration gives")
-        RandomizedResponse(self.epsilon, 2 * self.buckets)
+        RandomizedResponse(self.epsilon, 2 * max(0, self.buckets))
 
     @classmethod
     def calibrated(cls, question: KeyedHits, epsilon: float) -> Self:

@@ -59,8 +59,7 @@ class Findings:
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
         best = np.argmax(ahead, axis=1)
-        counted = evidence.design.counted
-        average = average_effects(evidence) if counted and size > 1 else None
+        average = average_effects(evidence) if size > 1 else None
         return cls(found, average, decided, best, _sure(found, best))
 
     @property

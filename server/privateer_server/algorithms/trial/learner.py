@@ -10,13 +10,14 @@ from privateer.algorithms.trial import TrialPolicy, TrialSpec
 from privateer.contributions import CellHits
 from privateer.errors import SpecError
 from privateer.mechanisms.named_symbol import NamedSymbol
-from privateer.result import Result
+from privateer.result import Result, Table
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.allocation import allocated
 from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.evidence import begin
 from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.foresight import check_effect, foreseen
 from privateer_server.algorithms.trial.line import draw_line
 from privateer_server.algorithms.trial.ratio import count
 from privateer_server.algorithms.trial.release import epoch_of, excess_of
@@ -48,11 +49,12 @@ class TrialLearner:
         Raises
         ------
         SpecError
-            If an arm is retired.
+            If an arm is retired, or nothing could find the effect that matters.
         """
         if self.spec.experiment.retired:
             detail = "a test compares all its arms from the first person to the last"
             raise SpecError(detail, field="experiment.retired", remedy="remove them from experiment.arms")
+        check_effect(self.spec, self.design)
         shares = np.tile(self.design.arms, (self.spec.segment_count, 1))
         size, treatments = self.spec.segment_count, self.spec.arm_count - 1
         return TrialState(
@@ -155,6 +157,10 @@ class TrialLearner:
     def bulk(self, first: Step) -> list[Bulk]:
         """Return the largest epoch."""
         return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
+
+    def foreseen(self) -> tuple[Table, ...]:
+        """Return what can be found, with how many people, and when."""
+        return foreseen(self.spec, self.design)
 
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""

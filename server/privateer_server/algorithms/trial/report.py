@@ -28,11 +28,11 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     averages = ((0, a, name) for a, name in spec.average_effects())
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
-    best = spec.options[_overall(found, spec)] if over else None
+    best = spec.options[_overall(found)] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
 
 
-def _overall(found: Findings, spec: TrialSpec) -> int:
+def _overall(found: Findings) -> int:
     """Return the arm that is best for everybody, where all get the same."""
     assert found.effects is not None
     source = found.effects.contribution.sum(axis=0) if found.average is None else found.average.estimate

@@ -123,6 +123,7 @@ class TrialPolicy:
         """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
         reported, expected = self.mechanism.layout, spec.asked(self.choice)
         same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
+        same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys
         return same or self.terms.batch == 0
 
     def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:

@@ -46,6 +46,8 @@ class TrialSection(Section):
     effect, power
         The effect that matters, in units of rewards: what is too small is called so, and an experiment that could not
         find it with this power is refused. None: whatever comes.
+    rate
+        Expected mean reward, on the scale from 0 for the lowest reward to 1 for the highest: what a plan reckons with.
     stop
         What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
         matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
@@ -62,6 +64,7 @@ class TrialSection(Section):
     intervals: Literal["sequential", "strict"] = "sequential"
     correction: Literal["holm", "bh", "none"] = "holm"
     effect: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    rate: float = Field(default=0.5, gt=0, lt=1)
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
 

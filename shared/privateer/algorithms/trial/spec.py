@@ -1,6 +1,5 @@
 """The spec of a trial, and everything that it refuses."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, Self
 
@@ -275,16 +274,3 @@ class TrialSpec(ArmsSpec):
             "algorithm": {"name": "trial", **algorithm},
         }
         return parse_section(cls, data)
-
-
-def check_effect(wanted: float | None, least: float) -> None:
-    """Refuse an effect that the promise hides: ``least`` is what can be found.
-
-    Raises
-    ------
-    SpecError
-        With the figure.
-    """
-    if wanted is not None and math.isfinite(least) and wanted < least:
-        detail = f"{wanted:g} cannot be found with the power wanted: the least that can is {least:.3g}"
-        raise SpecError(detail, field="algorithm.effect", remedy="raise experiment.horizon or privacy.epsilon, or this")
