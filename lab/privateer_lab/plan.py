@@ -5,8 +5,9 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,7 @@ from privateer.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 from privateer_lab.summary import regret_figures
+from privateer_server.algorithms import Foreseeing, learner_for
 
 MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
 EPSILON_MAX: Final = 16
@@ -190,6 +192,20 @@ def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
         "people_needed": {f"{share:g}": _median([people_needed(run, share) for run in runs]) for share in SHARES},
         "path": curve(runs),
     }
+
+
+def foreseen(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
+    """Return what each promise lets a learner find, where learners know it before anybody is asked."""
+    learners = [(variant, learner_for(variant.spec)) for variant in wanted]
+    return [
+        {
+            "model": variant.model,
+            "epsilon": variant.epsilon,
+            "tables": [msgspec.to_builtins(table) for table in cast(Foreseeing, learner).foreseen()],
+        }
+        for variant, learner in learners
+        if hasattr(type(learner), "foreseen")
+    ]
 
 
 def _median(found: list[int | None]) -> int | None:

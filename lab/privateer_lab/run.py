@@ -15,8 +15,9 @@ from privateer.spec import Spec
 from privateer.terms import Terms
 from privateer.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
-from privateer_lab.devices import arms_before, scaled, scaled_rewards
+from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.environments import Played, environment_for
+from privateer_lab.judgement import Judgement, compares
 from privateer_lab.noise import SeededNoise
 from privateer_lab.score import Point, Score
 from privateer_server.schedule import Decided, Schedule, Step
@@ -100,6 +101,7 @@ class Simulation:
         self.score, self.costs = Score(), Costs()
         self.terms: dict[Any, Terms] = {}
         self.path: list[Point] = []
+        self.judgement = Judgement(spec, self.environment) if compares(self.step.policy) else None
 
     def _seed(self) -> int:
         return int(self.rng.integers(2**63))
@@ -114,6 +116,8 @@ class Simulation:
             self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
             self.path.append(self.score.point)
         self.step = self.schedule.close(step, release, self._seed(), decided=decided)
+        if self.judgement and compares(self.step.policy):
+            self.judgement.see(self.step.policy, self.schedule.result(self.step))
 
     def decided(self, _step: Step) -> Decided:
         """Return which policies decided what a round's reports were about, as far as the learner knows: its own."""
@@ -186,7 +190,7 @@ class Simulation:
 
     def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
         self.people += people
-        self.score.add(played, played.expected if isinstance(decisions, Plays) else float(rewards.sum()))
+        self.score.add(played, played.expected if isinstance(decisions, Plays) else received(rewards))
 
     def finish(self) -> bool:
         """Play the last policy to the horizon; tell whether anything was left to choose."""
@@ -227,7 +231,8 @@ class Simulation:
 
     def facts(self) -> dict[str, float]:
         """Return what the learner and the environment say of where the run stands."""
-        return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy)
+        judged = self.judgement.facts() if self.judgement else {}
+        return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy) | judged
 
     def outcome(self) -> Run:
         """Return the record of the run."""

@@ -129,6 +129,23 @@ class EarlierChoices(Layout):
         return np.asarray((own & ~low) | (chosen & low))
 
 
+@dataclass(frozen=True)
+class SlotLayout(Layout):
+    """A plan in which one hash of the coins decides the group at all keys: keys of alike thresholds have one group."""
+
+    @classmethod
+    def small(cls) -> "SlotLayout":
+        """Return a layout of four keys and three groups, for tests and audits."""
+        return cls(5, Layout.small().thresholds)
+
+    def hashes(self, coins: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
+        """Return 64 public bits for each (coins, key): the lowest, which choose the group, are the coins' own."""
+        own = super().hashes(coins, keys)
+        slot = mix((coins.astype(np.uint64) + np.uint64(self.seed)) * _GOLDEN)
+        low = np.uint64(UNIT - 1)
+        return np.asarray((own & ~low) | (slot & low))
+
+
 def sign(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Return the public random sign, 1 or -1, of each hash."""
     return 1 - 2 * (hashes >> np.uint64(63)).astype(np.int64)

@@ -68,6 +68,41 @@ class KeyedSums:
     hit_none: float = 0.0
 
 
+@dataclass(frozen=True)
+class CellHits:
+    """Private counts over one round of keyed values: how often each key was named, and how often with value 1.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    positive, hits
+        Shape (keys, groups): hits with value 1, and all hits, of reports whose coins are in the group. A person with
+        the key has a positive hit with probability ``gain * value + other``, and a hit with ``gain + 2 other``.
+    counts
+        Shape (keys, groups), int64: reports whose coins are in the group.
+    gain
+        What debiasing divides by.
+    other
+        Probability of a positive hit for a person with another key, and of a negative one, where keys are named.
+    noise
+        Variance of what a curator added to each of ``positive`` and ``hits - positive``.
+    """
+
+    reports: int
+    positive: NDArray[np.float64]
+    hits: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    gain: float
+    other: float
+    noise: float = 0.0
+
+    @property
+    def sums(self) -> NDArray[np.float64]:
+        """Sum of scores, 1 for a positive hit and -1 for another; shape (keys, groups), as of `KeyedSums`."""
+        return 2 * self.positive - self.hits
+
+
 @dataclass(frozen=True, repr=False)
 class BoundedVectors:
     """One vector per person: the primitive "bounded vectors".
@@ -123,13 +158,11 @@ class CellSums:
     counts: NDArray[np.float64]
 
 
-S = TypeVar("S", KeyedSums, CellSums)
+S = TypeVar("S", KeyedSums, CellSums, CellHits)
 
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
-    reports = left.reports + right.reports
-    if isinstance(left, CellSums) and isinstance(right, CellSums):
-        return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)
-    sums, counts, hits = left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
-    return replace(left, reports=reports, sums=sums, counts=counts, hits=hits)
+    sums: dict[str, object] = {"reports": left.reports + right.reports}
+    sums |= {name: value + getattr(right, name) for name, value in vars(left).items() if isinstance(value, np.ndarray)}
+    return replace(left, **sums)  # type: ignore[arg-type] # the fields' own types, added up

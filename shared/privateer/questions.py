@@ -1,9 +1,9 @@
-"""What a round asks of people: one of two statistical primitives, with its sizes."""
+"""What a round asks of people: one of the statistical primitives, with its sizes."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from privateer.coins import Layout
+from privateer.coins import Layout, SlotLayout
 from privateer.vectors import Ball
 
 
@@ -42,4 +42,17 @@ class VectorSum:
     seed: int = 0
 
 
-Question: TypeAlias = KeyedMeans | VectorSum
+@dataclass(frozen=True)
+class KeyedHits:
+    """A value for one of a few named keys per person; how many have each key, and their values, are wanted.
+
+    Attributes
+    ----------
+    layout
+        Keys and groups of the round.
+    """
+
+    layout: SlotLayout
+
+
+Question: TypeAlias = KeyedMeans | KeyedHits | VectorSum

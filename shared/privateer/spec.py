@@ -18,7 +18,7 @@ from privateer.features import Feature, Range
 from privateer.questions import KeyedMeans, Question
 from privateer.sections import Finite, Section
 from privateer.terms import Terms, allotment_of, calibrate
-from privateer.trust import TRUST, Trust, check_promise, trust_of
+from privateer.trust import TRUST, Trust, check_promise, shares_out, trust_of
 
 ARMS_MIN, ARMS_MAX = 2, 16
 BATCH_MAX: Final = 1_000_000
@@ -223,6 +223,7 @@ class Spec(Section):
         published = self.privacy.calibration == "published"
         for wrong, detail in (
             (not self.returns, "must be 1: the algorithm asks every person once at most"),
+            (not shares_out(self.privacy, self.question), f"must be 1 under the model '{self.privacy.model}' here"),
             (bool(self.sources), "must be 1 where there are sources: their people report once"),
             (published, "must be 1 under the published calibration: no paper shares a promise out"),
         ):

@@ -11,10 +11,8 @@ from privateer.accounting.allotment import Allotment, allot
 from privateer.accounting.events import Event, Parallel, Repeated
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism
-from privateer.mechanisms.central_sums import CentralSums
-from privateer.mechanisms.vector_noise import CentralVectors
-from privateer.questions import KeyedMeans, Question
-from privateer.trust import Promise, Trust, honest_people, trust_of
+from privateer.questions import Question
+from privateer.trust import Promise, Trust, honest_people, noiseless, trust_of
 
 _OTHER_DIGITS: Final = 1 + 1e-6
 """Delta may be so much above its promise: other machines' last digits."""
@@ -141,8 +139,7 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
 
 def nobody_asked(privacy: Promise, question: Question) -> Terms:
     """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
-    keyed = isinstance(question, KeyedMeans)
-    mechanism = CentralSums(question.layout) if keyed else CentralVectors(question.ball, 0.0)  # type: ignore[union-attr]
+    mechanism = noiseless(privacy, question)
     return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
 
 

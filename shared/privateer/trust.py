@@ -13,13 +13,15 @@ from privateer.accounting.allotment import Allotment
 from privateer.accounting.events import Event
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
+from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import KeyedMeans, Question, VectorSum
+from privateer.questions import KeyedHits, KeyedMeans, Question, VectorSum
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -60,11 +62,14 @@ class Serving:
         Mechanisms that may serve it, by calibration; empty: there is no such calibration.
     calibrate
         Chooses among them.
+    shares_out
+        Whether it can keep a report within an `Allotment`, so that several reports of a person share a promise.
     """
 
     tight: tuple[type[Mechanism], ...]
     published: tuple[type[Mechanism], ...]
     calibrate: Calibrate
+    shares_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,14 @@ def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: 
     return symbol if symbol.error < gaussian.error else gaussian
 
 
+def _local_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    return NamedSymbol.calibrated(question, privacy.bound)
+
+
+def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+
+
 def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
 
@@ -178,6 +191,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
+                KeyedHits: Serving((NamedSymbol,), (), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
             },
             example={"epsilon": 4.0},
@@ -198,7 +212,8 @@ TRUST: Final[dict[str, Trust]] = {
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
-                KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
+                KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means, shares_out=True),
+                KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -215,7 +230,8 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
             event=lambda mechanism, _: mechanism.released,
             serves={
-                KeyedMeans: Serving((CentralSums,), (), _central_means),
+                KeyedMeans: Serving((CentralSums,), (), _central_means, shares_out=True),
+                KeyedHits: Serving((CellPairs,), (), lambda p, _h, q, _s: CellPairs.calibrated(q, p.bound)),
                 VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -233,6 +249,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda _mechanism, _honest: None,
             serves={
                 KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                KeyedHits: Serving((CellPairs,), (), lambda _p, _h, question, _s: CellPairs(question.layout)),
                 VectorSum: Serving(
                     (CentralVectors,), (), lambda _p, _h, question, _s: CentralVectors(question.ball, 0.0)
                 ),
@@ -256,6 +273,12 @@ def trust_of(model: str) -> Trust:
     return TRUST[model]
 
 
+def noiseless(privacy: Promise, question: Question) -> AnyMechanism:
+    """Return a mechanism for a question that nobody is asked, whatever is promised."""
+    row = next(row for row in TRUST.values() if not row.promises)
+    return row.serves[type(question)].calibrate(privacy, 0, question, None)
+
+
 def honest_people(privacy: Promise, fewest: int) -> int:
     """Return how many people of a batch of ``fewest`` or more the promise counts on; 0 where it counts on none.
 
@@ -266,6 +289,12 @@ def honest_people(privacy: Promise, fewest: int) -> int:
     count = math.floor(privacy.honest_fraction * fewest)
     step = int(10 ** max(0, len(str(count)) - 3))
     return count // step * step
+
+
+def shares_out(privacy: Promise, question: type[Question]) -> bool:
+    """Whether several reports of a person may share a promise, or need not since one of them is made or none promised."""
+    row = trust_of(privacy.model)
+    return row.draws_one or not row.promises or row.serves[question].shares_out
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:
