@@ -96,7 +96,8 @@ class VectorSums:
     reports
         Number of people in it.
     sums
-        Shape (coordinates,): unbiased for the sum of the people's clipped vectors.
+        Shape (classes * coordinates,): unbiased for the sum of the people's clipped vectors, class by class. There is one
+        class, unless the mechanism has more.
     noise
         Variance of what was added to each coordinate of ``sums``, averaged over coordinates.
     """
@@ -123,7 +124,7 @@ class CellSums:
     counts: NDArray[np.float64]
 
 
-S = TypeVar("S", KeyedSums, CellSums)
+S = TypeVar("S", KeyedSums, CellSums, VectorSums)
 
 
 def merged(left: S, right: S) -> S:
@@ -131,5 +132,7 @@ def merged(left: S, right: S) -> S:
     reports = left.reports + right.reports
     if isinstance(left, CellSums) and isinstance(right, CellSums):
         return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)
+    if isinstance(left, VectorSums) and isinstance(right, VectorSums):
+        return replace(left, reports=reports, sums=left.sums + right.sums, noise=left.noise + right.noise)
     sums, counts, hits = left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
     return replace(left, reports=reports, sums=sums, counts=counts, hits=hits)

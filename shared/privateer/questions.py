@@ -36,10 +36,14 @@ class VectorSum:
         Where the vectors lie.
     seed
         Public seed of the round, 64 bits.
+    classes
+        Public classes of people, told by the coins of a report (`privateer.coins.classes_of`): the sum of each class is
+        wanted, where reports carry coins and are added up by themselves.
     """
 
     ball: Ball
     seed: int = 0
+    classes: int = 1
 
 
 Question: TypeAlias = KeyedMeans | VectorSum

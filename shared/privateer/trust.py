@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import Event
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
@@ -131,7 +132,7 @@ def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanis
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
     if privacy.calibration == "published":
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
-    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed)
+    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
         return symbol
     gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "tight")
@@ -143,6 +144,10 @@ def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans) -> AnyM
 
 
 def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum) -> AnyMechanism:
+    """One amplified symbol for a ball in L2, of which bits would hide a whole box; bits for a box."""
+    if question.ball.norm == "l2" and privacy.calibration == "tight":
+        local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+        return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
     make = BitVectors.published if privacy.calibration == "published" else BitVectors.calibrated
     return make(question.ball, privacy.bound, privacy.delta, honest)
 
@@ -192,7 +197,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
-                VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
+                VectorSum: Serving((BitVectors, VectorSymbol), (BitVectors,), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -285,10 +290,10 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
         most = f"{PUBLISHED_EPSILON_MAX:g}"
         raise _refused("epsilon", f"must be at most {most} in the published theorem", "lower it, or use 'tight'")
     if row.batched and all(kind.pure for kind in mechanisms):
-        _check_amplified(privacy)
+        check_amplified(privacy)
 
 
-def _check_amplified(privacy: Promise) -> None:
+def check_amplified(privacy: Promise) -> None:
     """Refuse a promise of a batch whose reports are private by themselves, too."""
     if privacy.local_epsilon_max < privacy.bound:
         raise _refused("local_epsilon_max", "must be at least epsilon", "raise it")
