@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.algorithms.linear.reports import MATRIX, PRODUCT, Asks, matrix_of
+from privateer.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
 from privateer.contributions import VectorSums
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
 
@@ -23,13 +23,10 @@ class JointLearner(Rounds):
     symmetric normal matrix with entries of standard deviation tau sqrt(t)).
     """
 
-    def asks(self, _state: LinearState) -> Asks:
-        """Return the joint report."""
-        return "joint"
-
-    def whitening(self, _state: LinearState, _asks: Asks) -> Array:
+    def matrices(self, _state: LinearState) -> tuple[Array, Array]:
         """Return what makes rows at most 1 long."""
-        return np.eye(self.design.dimension) / self.design.length
+        scaled = np.eye(self.design.dimension) / self.design.length
+        return scaled, scaled
 
     def known(self, state: LinearState) -> tuple[Array, Array]:
         """Return estimates, and the covariance that noise in the products gives them, in the rows' own lengths."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from privateer.algorithms.linear.design import prior_moments
 from privateer.algorithms.linear.links import LINKS
 from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.algorithms.linear.reports import Asks
 from privateer.algorithms.linear.spec import LinearSpec
 from privateer.contributions import VectorSums
 from privateer.result import Result
@@ -27,8 +26,8 @@ class LinearState:
 
     Attributes
     ----------
-    heard, told
-        People whose reports opened, and those of them who told second moments.
+    heard
+        People whose reports opened.
     information
         Shape (arms, d, d): what has been learned of every arm's parameter, as `posterior` takes it; of joint reports
         the noisy second moments.
@@ -40,7 +39,6 @@ class LinearState:
     """
 
     heard: int
-    told: int
     information: Array
     scores: Array
     moments: Array
@@ -62,52 +60,44 @@ class Rounds(ABC):
     def start(self, _seed: int) -> LinearState:
         """Return the state before any report."""
         arms, d = self.spec.arm_count, self.design.dimension
-        return LinearState(0, 0, np.zeros((arms, d, d)), np.zeros((arms, d)), np.zeros((d, d)), 0.0)
-
-    @abstractmethod
-    def asks(self, state: LinearState) -> Asks:
-        """Return what the next round asks."""
+        return LinearState(0, np.zeros((arms, d, d)), np.zeros((arms, d)), np.zeros((d, d)), 0.0)
 
     @abstractmethod
     def known(self, state: LinearState) -> tuple[Array, Array]:
         """Return means (arms, d) and covariances (arms, d, d) of parameters."""
 
     @abstractmethod
-    def whitening(self, state: LinearState, asks: Asks) -> Array:
-        """Return what a round multiplies rows with, (d, d)."""
+    def matrices(self, state: LinearState) -> tuple[Array, Array]:
+        """Return what rows are multiplied with for directions, and for second moments, (d, d) each."""
 
     @abstractmethod
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
         """Return the state after a round's release."""
 
-    def batch(self, state: LinearState, _asks: Asks) -> int:
-        """Return the people of the next round; 0: it is over."""
-        return self.spec.turn("", state.heard).batch
-
     def next(self, state: LinearState, version: int, seed: int) -> Step:
         """Return the next round: what did not open takes nobody's place."""
-        asks = self.asks(state)
-        batch = self.batch(state, asks)
-        return Step(state, self.policy(state, version, seed, asks, batch), batch, state.heard)
+        batch = self.spec.turn("", state.heard).batch
+        return Step(state, self.policy(state, version, seed, batch), batch, state.heard)
 
     def last(self, state: LinearState, version: int, seed: int) -> Step:
         """Return the step that asks nobody: everybody gets the arm with the largest mean."""
-        return Step(state, self.policy(state, version, seed, self.asks(state), 0), 0, state.heard)
+        return Step(state, self.policy(state, version, seed, 0), 0, state.heard)
 
-    def policy(self, state: LinearState, version: int, seed: int, asks: Asks, batch: int) -> LinearPolicy:
+    def policy(self, state: LinearState, version: int, seed: int, batch: int) -> LinearPolicy:
         """Return the policy of a round of ``batch`` people."""
         spec, (means, covariances) = self.spec, self.known(state)
-        question = spec.question_of(asks, seed)
+        question, (whitening, telling) = spec.asked(seed), self.matrices(state)
         return LinearPolicy(
             version=version,
             design=self.design,
             link=spec.algorithm.link,
-            asks=asks,
             means=means,
             factors=np.linalg.cholesky(covariances),
-            whitening=self.whitening(state, asks),
+            whitening=whitening,
+            telling=telling,
             exploration=spec.algorithm.exploration if batch else 0.0,
             playable=np.array(spec.playable),
+            share=spec.share,
             seed=seed,
             fresh_coins=spec.fresh_coins,
             terms=calibrate(spec.privacy, batch, question) if batch else nobody_asked(spec.privacy, question),
@@ -122,7 +112,7 @@ class Rounds(ABC):
     def begun(self, state: LinearState, before: LinearSpec) -> LinearState:
         """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""
         must_agree(before, self.spec, _THE_SAME)
-        return replace(state, heard=0, told=0)
+        return replace(state, heard=0)
 
     def miss(self, state: LinearState, _policy: LinearPolicy, *, again: bool) -> LinearState:
         """Return the state as it is: other people report in the next round."""
@@ -138,12 +128,9 @@ class Rounds(ABC):
         return None
 
     def bulk(self, first: Step) -> list[Bulk]:
-        """Return the largest rounds of everything that is asked."""
-        largest, made = self.spec.largest_batch(), []
-        for asks in self.spec.questions:
-            mechanism = calibrate(self.spec.privacy, first.batch, self.spec.question_of(asks, 0)).mechanism
-            made.append(Bulk(largest, mechanism.messages, mechanism.report_size))
-        return made
+        """Return what the largest round carries at most."""
+        mechanism: Any = first.policy.terms.mechanism
+        return [Bulk(self.spec.largest_batch(), mechanism.messages, mechanism.report_size)]
 
     def figures(self, state: LinearState) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
@@ -153,7 +140,7 @@ class Rounds(ABC):
     def describe(self, state: LinearState) -> dict[str, Any]:
         """Describe a state as JSON."""
         uncertainty = round(self.figures(state)["uncertainty"], 4)
-        return {"heard": state.heard, "told_second_moments": state.told, "uncertainty": uncertainty}
+        return {"heard": state.heard, "uncertainty": uncertainty}
 
     def centre(self) -> Array:
         """Return the prior's mean of any arm's parameter, (d,)."""

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from privateer.algorithms.linear.design import Design
 from privateer.algorithms.linear.links import LINKS, Link
-from privateer.algorithms.linear.reports import Asks, in_blocks, joint, moments, residuals
+from privateer.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
 from privateer.algorithms.linear.spec import LinearSpec
 from privateer.coins import classes_of, mix
 from privateer.contributions import BoundedVectors
@@ -41,18 +41,20 @@ class LinearPolicy(OfItsRound):
         How an encoded context becomes a row x.
     link
         The name of the rewards' link.
-    asks
-        What people are asked.
     means
         Shape (arms, d): means of the arms' parameters, theta_k.
     factors
         Shape (arms, d, d): L_k, with L_k L_k^T the covariance of what is known of theta_k.
     whitening
-        Shape (d, d): what makes a row's direction say as much in each coordinate.
+        Shape (d, d): what rows are multiplied with before a direction is taken of them.
+    telling
+        Shape (d, d): what rows are multiplied with before second moments are taken of them.
     exploration
         alpha; 0: everybody gets the arm with the largest mean.
     playable
         Shape (arms,): which arms are not retired.
+    share
+        Share of a report that is second moments of contexts, of its squared length; 1: a joint report.
     seed
         What the coins of a choice mean.
     fresh_coins
@@ -69,12 +71,13 @@ class LinearPolicy(OfItsRound):
     version: int
     design: Design
     link: str
-    asks: Asks
     means: Array
     factors: Array
     whitening: Array
+    telling: Array
     exploration: float
     playable: NDArray[np.bool_]
+    share: float
     seed: int
     fresh_coins: bool
     terms: Terms
@@ -105,7 +108,8 @@ class LinearPolicy(OfItsRound):
 
     def _is_shaped(self, spec: LinearSpec) -> bool:
         arms, d = spec.arm_count, spec.design.dimension
-        shapes = ((self.means, (arms, d)), (self.factors, (arms, d, d)), (self.whitening, (d, d)))
+        square = (d, d)
+        shapes = ((self.means, (arms, d)), (self.factors, (arms, *square)), (self.whitening, square), (self.telling, square))
         shaped = all(one.shape == shape and one.dtype == np.float64 for one, shape in shapes)
         return shaped and all(bool((np.abs(one) <= _LARGEST).all()) for one, _ in shapes)
 
@@ -115,9 +119,9 @@ class LinearPolicy(OfItsRound):
         return same and 0 <= self.seed < 1 << 63 and self.fresh_coins == spec.fresh_coins
 
     def _asks_no_more(self, spec: LinearSpec) -> bool:
-        """Whether the mechanism is of the ball that is asked, and tells no other classes than those of the coins."""
-        asked = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball(self.asks)
-        return asked and self.classes in (1, spec.question_of(self.asks, self.seed).classes)
+        """Whether the mechanism is of the spec's ball, and tells no other classes than those of the coins."""
+        asked = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball
+        return asked and self.classes in (1, spec.asked(self.seed).classes) and self.share == spec.share
 
     def decide(self, contexts: Array, coins: Coins) -> Arms:
         """Decide for n people with contexts (n, columns) in [0, 1] and coins (n,).
@@ -186,16 +190,15 @@ class LinearPolicy(OfItsRound):
         rewards
             Shape (n,), in [0, 1].
         """
-        rows = self.design.rows(contexts)
-        whitened = rows @ self.whitening
-        if self.asks == "moments":
-            return BoundedVectors(coins, moments(whitened))
-        arms = decisions.arms
-        if self.asks == "joint":
-            vectors = joint(whitened, rewards)
-        else:
-            vectors = residuals(whitened, self.expected(rows, arms), rewards)
-        return BoundedVectors(coins, in_blocks(vectors, arms, len(self.means)))
+        rows, arms = self.design.rows(contexts), decisions.arms
+        if self.share == 1:
+            vectors = in_blocks(joint(rows @ self.telling, rewards), arms, len(self.means))
+            return BoundedVectors(coins, vectors)
+        own = residuals(rows @ self.whitening, self.expected(rows, arms), rewards)
+        vectors = in_blocks(own, arms, len(self.means))
+        if self.share:
+            vectors = beside(vectors, moments(rows @ self.telling), self.share)
+        return BoundedVectors(coins, vectors)
 
     def shown(self, spec: LinearSpec, decisions: Arms) -> str:
         """Return the name of the first person's arm."""
@@ -213,7 +216,6 @@ class LinearPolicy(OfItsRound):
             "algorithm": "linear",
             "version": self.version,
             "link": self.link,
-            "asks": self.asks,
             "arms": {
                 arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
                 for arm, mean in zip(spec.options, self.means, strict=True)

@@ -1,23 +1,20 @@
 """What a person tells about a context: vectors of length 1 at most."""
 
 import math
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Asks: TypeAlias = Literal["residual", "moments", "joint"]
-"""A residual times a whitened direction; second moments of contexts; or these and products with the reward, by arm."""
 MATRIX: Final = math.sqrt(1 / 3)
 PRODUCT: Final = math.sqrt(2 / 3)
 """Parts of a joint report: the matrix is scaled by 1 / sqrt 2 of the products, and both have length 1 together."""
 
 
-def coordinates(asks: Asks, arms: int, dimension: int) -> int:
-    """Return the number of coordinates of a report."""
-    pairs = dimension * (dimension + 1) // 2
-    return {"residual": arms * dimension, "moments": pairs, "joint": arms * (pairs + dimension)}[asks]
+def pairs(dimension: int) -> int:
+    """Return the number of second moments of so many coordinates."""
+    return dimension * (dimension + 1) // 2
 
 
 def residuals(whitened: Array, means: Array, rewards: Array) -> Array:
@@ -55,6 +52,11 @@ def joint(whitened: Array, rewards: Array) -> Array:
     """Return second moments, and products of rows (n, d) with rewards in [0, 1]; (n, d (d + 1) / 2 + d)."""
     products = (2 * rewards - 1)[:, None] * whitened
     return np.concatenate([MATRIX * moments(whitened), PRODUCT * products], axis=1)
+
+
+def beside(vectors: Array, told: Array, share: float) -> Array:
+    """Return both of two vectors, of length 1 at most together; ``told`` has a share of the squared length."""
+    return np.concatenate([math.sqrt(1 - share) * vectors, math.sqrt(share) * told], axis=1)
 
 
 def in_blocks(vectors: Array, arms: NDArray[np.int64], count: int) -> Array:

