@@ -1,7 +1,7 @@
 """What people contribute before it is randomized, which never leaves a device; and what is released about many."""
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,8 +96,8 @@ class VectorSums:
     reports
         Number of people in it.
     sums
-        Shape (classes * coordinates,): unbiased for the sum of the people's clipped vectors, class by class. There is one
-        class, unless the mechanism has more.
+        Shape (classes * coordinates,): unbiased for the sum of the people's clipped vectors, class by class; most
+        mechanisms have one class.
     noise
         Variance of what was added to each coordinate of ``sums``, averaged over coordinates.
     """
@@ -125,14 +125,14 @@ class CellSums:
 
 
 S = TypeVar("S", KeyedSums, CellSums, VectorSums)
+_ADDITIVE: Final[dict[type[Any], tuple[str, ...]]] = {
+    KeyedSums: ("reports", "sums", "counts", "hits"),
+    CellSums: ("reports", "rewards", "counts"),
+    VectorSums: ("reports", "sums", "noise"),
+}
 
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
-    reports = left.reports + right.reports
-    if isinstance(left, CellSums) and isinstance(right, CellSums):
-        return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)
-    if isinstance(left, VectorSums) and isinstance(right, VectorSums):
-        return replace(left, reports=reports, sums=left.sums + right.sums, noise=left.noise + right.noise)
-    sums, counts, hits = left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
-    return replace(left, reports=reports, sums=sums, counts=counts, hits=hits)
+    added: dict[str, Any] = {name: getattr(left, name) + getattr(right, name) for name in _ADDITIVE[type(left)]}
+    return replace(left, **added)

@@ -8,6 +8,7 @@ import pkgutil
 from functools import lru_cache
 from importlib import import_module
 
+import msgspec
 import numpy as np
 import pytest
 

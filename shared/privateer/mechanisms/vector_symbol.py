@@ -262,7 +262,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             "1-of-16": cls(sphere, 4.0, 16, 1, 6),
             "7-of-12": cls(sphere, 2.0, 12, 7, 6),
             "2-of-4-max": cls(box, 3.0, 4, 2, 7),
-            "of-classes": cls(sphere, 4.0, 8, 2, 6, 3),
+            "of-classes": cls(sphere, 1.0, 2, 1, 6, 2),
         }
 
     def weaker(self, factor: float) -> Self:

@@ -18,10 +18,9 @@ Array = NDArray[np.float64]
 _WIDE: Final = 2.0
 """Squared length to which whitened rows are cut when they tell second moments, by their dimension."""
 _SURE: Final = 0.01
-_ASSUMED: Final = float(__import__("os").environ.get("ASS","0.1"))
+"""The least doubt about slopes."""
+_ASSUMED: Final = 0.1
 """Variance of a second moment of whitened rows, before anybody tells."""
-_VARIANCE: Final = 0.6
-"""Variance of a residual's factor, at most about so much."""
 
 
 class ResidualLearner(Rounds):
@@ -37,8 +36,7 @@ class ResidualLearner(Rounds):
 
     def doubt(self, state: LinearState) -> float:
         """Return the square of how far slopes may be off, relative to what they are: as far as second moments are."""
-        import os
-        return min(float(os.environ.get("DMAX","1")), max(_SURE, self.design.dimension / (state.precision + 1 / _ASSUMED)))
+        return min(1.0, max(_SURE, self.design.dimension / (state.precision + 1 / _ASSUMED)))
 
     def posterior(self, state: LinearState) -> Posterior:
         """Return what is known of parameters."""
@@ -77,7 +75,7 @@ class ResidualLearner(Rounds):
         means = sums.reshape(classes, arms, d) / (people * math.sqrt(share))
         covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
         expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
-        variance = release.noise / (share * people**2) + _VARIANCE / (d * people) + self.doubt(state) * expected
+        variance = release.noise / (share * people**2) + found.spreads / (d * people) + self.doubt(state) * expected
         precision = 1 / variance
         before = policy.means - self.centre()
         observed = means - found.offsets + np.einsum("ckij,kj->cki", found.matrices, before)

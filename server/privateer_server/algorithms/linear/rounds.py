@@ -92,7 +92,7 @@ class Rounds(ABC):
             design=self.design,
             link=spec.algorithm.link,
             means=means,
-            factors=np.linalg.cholesky(covariances),
+            factors=np.asarray(np.linalg.cholesky(covariances), np.float64),
             whitening=whitening,
             telling=telling,
             exploration=spec.algorithm.exploration if batch else 0.0,
@@ -106,8 +106,7 @@ class Rounds(ABC):
     def changed(self, state: LinearState, before: LinearSpec) -> LinearState:
         """Return the state with so many more arms at the end, of which nothing is known."""
         added = self.spec.arm_count - before.arm_count
-        wider = {name: _wider(getattr(state, name), added) for name in ("information", "scores")}
-        return replace(state, **wider)
+        return replace(state, information=_wider(state.information, added), scores=_wider(state.scores, added))
 
     def begun(self, state: LinearState, before: LinearSpec) -> LinearState:
         """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""

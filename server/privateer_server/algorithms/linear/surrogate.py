@@ -1,4 +1,4 @@
-"""People drawn with the second moments that are known of contexts: what a policy would release of them costs nothing."""
+"""People drawn with the second moments that are known of contexts: what they would tell costs nothing."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -28,10 +28,13 @@ class Slopes:
         mean that the policy has.
     offsets
         Shape (classes, arms, d): that mean vector if the policy's means are true, since residuals are clipped.
+    spreads
+        Shape (classes, arms): variance of a person's vector, all coordinates of the block together.
     """
 
     matrices: Array
     offsets: Array
+    spreads: Array
 
 
 def root(moments: Array, power: float) -> Array:
@@ -53,8 +56,8 @@ def people(design: Design, moments: Array, rng: np.random.Generator) -> Array:
 def slopes(policy: LinearPolicy, moments: Array) -> Slopes:
     """Return the slopes of a policy, over people with these second moments and coins of all classes.
 
-    With m the expected reward of the arm played, omega its weight, l' the link's derivative and w the whitened direction,
-    the matrix of an arm is the mean of omega l' w x^T over those who play it.
+    With omega the weight of the expected reward m of the arm played, l' the link's derivative and w the whitened
+    direction, the matrix of an arm is the mean of omega l' w x^T over those who play it.
     """
     rng = np.random.default_rng([policy.seed, policy.version])
     rows = people(policy.design, moments, rng)
@@ -69,10 +72,12 @@ def slopes(policy: LinearPolicy, moments: Array) -> Slopes:
     own = classes_of(coins, policy.seed, classes) if classes > 1 else np.zeros(len(rows), np.int64)
     d = rows.shape[1]
     matrices, offsets = np.zeros((classes, count, d, d)), np.zeros((classes, count, d))
+    spreads, squares = np.zeros((classes, count)), np.square(weights(means)) * means * (1 - means)
     for one in range(classes):
         of_class = max(1, int((own == one).sum()))
         for arm in range(count):
             those = np.flatnonzero((own == one) & (arms == arm))
             matrices[one, arm] = told[those].T @ tilted[those] / of_class
             offsets[one, arm] = missed[those] @ told[those] / of_class
-    return Slopes(matrices, offsets)
+            spreads[one, arm] = squares[those].sum() / of_class
+    return Slopes(matrices, offsets, spreads)

@@ -89,7 +89,7 @@ def _coordinates(block: Block, columns: Array) -> Array:
 def prior_moments(design: Design) -> Array:
     """Return what is assumed of the second moments (d, d) of rows before anybody reports.
 
-    Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels are equally likely.
+    Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels are as likely.
     """
     middles, spreads = [np.ones(1)], [np.zeros((1, 1))]
     for block in design.blocks:

@@ -108,8 +108,8 @@ class LinearPolicy(OfItsRound):
 
     def _is_shaped(self, spec: LinearSpec) -> bool:
         arms, d = spec.arm_count, spec.design.dimension
-        square = (d, d)
-        shapes = ((self.means, (arms, d)), (self.factors, (arms, *square)), (self.whitening, square), (self.telling, square))
+        shapes = [(self.means, (arms, d)), (self.factors, (arms, d, d))]
+        shapes += [(self.whitening, (d, d)), (self.telling, (d, d))]
         shaped = all(one.shape == shape and one.dtype == np.float64 for one, shape in shapes)
         return shaped and all(bool((np.abs(one) <= _LARGEST).all()) for one, _ in shapes)
 
@@ -221,5 +221,3 @@ class LinearPolicy(OfItsRound):
                 for arm, mean in zip(spec.options, self.means, strict=True)
             },
         }
-
-

@@ -16,8 +16,9 @@ from privateer.trust import check_amplified
 from privateer.vectors import Ball
 
 COORDINATES_MAX: Final = 1 << 16
-_CURATED: Final = float(__import__("os").environ.get("CUR", ".3"))
-_BATCHED: Final = float(__import__("os").environ.get("BAT", ".1"))
+_CURATED: Final = 0.3
+_BATCHED: Final = 0.1
+"""Shares of second moments where noise is a curator's or a batch's."""
 _BYTES: Final = 4
 """Bytes of a coordinate, where a report has them all."""
 
@@ -104,7 +105,7 @@ class LinearSpec(ArmsSpec):
 
     @property
     def fresh_coins(self) -> bool:
-        """Whether reports have coins of their own, since somebody may see the arms that those of the choices explain."""
+        """Whether reports have coins of their own, since those of a choice say something about a person's arm."""
         return self.privacy.arm_in_key
 
     @property
@@ -125,7 +126,9 @@ class LinearSpec(ArmsSpec):
     def instances(cls) -> dict[str, Self]:
         """Return small instances by name, under every trust model."""
         promises = {str(one["model"]): one for one in example_promises()}
-        made = {name: cls._instance(promise, {}) for name, promise in promises.items()}
+        # Reports of small epsilons are made of few directions.
+        least = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
+        made = {name: cls._instance({**promise, **least.get(name, {})}, {}) for name, promise in promises.items()}
         published = {"model": "local", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"}
         made["joint"] = cls._instance(published, {"report": "joint"})
         return made
