@@ -86,6 +86,7 @@ class Rounds(ABC):
     def policy(self, state: LinearState, version: int, seed: int, batch: int) -> LinearPolicy:
         """Return the policy of a round of ``batch`` people."""
         spec, (means, covariances) = self.spec, self.known(state)
+        played = np.flatnonzero(spec.playable)
         question, (whitening, telling) = spec.asked(seed), self.matrices(state)
         return LinearPolicy(
             version=version,
@@ -97,6 +98,7 @@ class Rounds(ABC):
             telling=telling,
             exploration=spec.algorithm.exploration if batch else 0.0,
             playable=np.array(spec.playable),
+            favours=int(played[version % len(played)]) if spec.favours else -1,
             share=spec.share,
             seed=seed,
             fresh_coins=spec.fresh_coins,

@@ -53,6 +53,8 @@ class LinearPolicy(OfItsRound):
         alpha; 0: everybody gets the arm with the largest mean.
     playable
         Shape (arms,): which arms are not retired.
+    favours
+        The arm at which everybody has the largest coin; -1: that of a public class, which coins decide.
     share
         Share of a report that is second moments of contexts, of its squared length; 1: a joint report.
     seed
@@ -77,6 +79,7 @@ class LinearPolicy(OfItsRound):
     telling: Array
     exploration: float
     playable: NDArray[np.bool_]
+    favours: int
     share: float
     seed: int
     fresh_coins: bool
@@ -116,7 +119,12 @@ class LinearPolicy(OfItsRound):
     def _agrees(self, spec: LinearSpec) -> bool:
         same = self.design == spec.design and self.link == spec.algorithm.link
         same = same and self.playable.tolist() == list(spec.playable) and 0 <= self.exploration <= 1
+        same = same and (self._favours_one if spec.favours else self.favours == -1)
         return same and 0 <= self.seed < 1 << 63 and self.fresh_coins == spec.fresh_coins
+
+    @property
+    def _favours_one(self) -> bool:
+        return 0 <= self.favours < len(self.playable) and bool(self.playable[self.favours])
 
     def _asks_no_more(self, spec: LinearSpec) -> bool:
         """Whether the mechanism is of the spec's ball, and tells no other classes than those of the coins."""
@@ -159,7 +167,7 @@ class LinearPolicy(OfItsRound):
         bits = mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM)) >> np.uint64(11)
         normals = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
         played = np.flatnonzero(self.playable)
-        own = played[classes_of(coins, self.seed, len(played))]
+        own = played[classes_of(coins, self.seed, len(played))] if self.favours < 0 else self.favours
         largest = played[normals[:, played].argmax(axis=1)]
         people = np.arange(len(coins))
         own_values = normals[people, own]

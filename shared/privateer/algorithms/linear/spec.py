@@ -109,6 +109,11 @@ class LinearSpec(ArmsSpec):
         return self.privacy.arm_in_key
 
     @property
+    def favours(self) -> bool:
+        """Whether a round favours one arm: no coin in a report may say which arm was favoured for a person."""
+        return self.fresh_coins and self.privacy.trust.batched
+
+    @property
     def ball(self) -> Ball:
         """Return where people's vectors lie."""
         return Ball("l2", 1.0, self._coordinates)
