@@ -46,4 +46,11 @@ class VectorSum:
     classes: int = 1
 
 
+class DirectedSum(VectorSum):
+    """The sum of vectors in an L2 ball, few coordinates of which are large at a time: a direction says most of one.
+
+    Where batches are shuffled, everybody's one symbol is amplified, as bits in every coordinate would hide a whole box.
+    """
+
+
 Question: TypeAlias = KeyedMeans | VectorSum

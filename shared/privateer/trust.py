@@ -19,7 +19,7 @@ from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import KeyedMeans, Question, VectorSum
+from privateer.questions import DirectedSum, KeyedMeans, Question, VectorSum
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -144,12 +144,13 @@ def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans) -> AnyM
 
 
 def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum) -> AnyMechanism:
-    """One amplified symbol for a ball in L2, of which bits would hide a whole box; bits for a box."""
-    if question.ball.norm == "l2" and privacy.calibration == "tight":
-        local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
-        return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
     make = BitVectors.published if privacy.calibration == "published" else BitVectors.calibrated
     return make(question.ball, privacy.bound, privacy.delta, honest)
+
+
+def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum) -> AnyMechanism:
+    local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+    return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
 
 
 def _central_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
@@ -158,6 +159,10 @@ def _central_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechani
 
 def _central_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+
+
+def _exact_vectors(_: Promise, _honest: int, question: VectorSum) -> AnyMechanism:
+    return CentralVectors(question.ball, 0.0)
 
 
 TRUST: Final[dict[str, Trust]] = {
@@ -177,6 +182,7 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
+                DirectedSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
             },
             example={"epsilon": 4.0},
         ),
@@ -197,7 +203,8 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
-                VectorSum: Serving((BitVectors, VectorSymbol), (BitVectors,), _shuffled_vectors),
+                VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
+                DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -215,6 +222,7 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((CentralSums,), (), _central_means),
                 VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
+                DirectedSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -231,7 +239,8 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda _mechanism, _honest: None,
             serves={
                 KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question: CentralSums(question.layout)),
-                VectorSum: Serving((CentralVectors,), (), lambda _p, _h, question: CentralVectors(question.ball, 0.0)),
+                VectorSum: Serving((CentralVectors,), (), _exact_vectors),
+                DirectedSum: Serving((CentralVectors,), (), _exact_vectors),
             },
             example={},
         ),
@@ -283,17 +292,17 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
         raise _refused("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
     if privacy.calibration == "published" and privacy.delta == 0 and not all(kind.pure for kind in mechanisms):
         raise _refused("delta", "must be above 0: the published noise is normal", "1e-6 is usual")
-    least = row.delta_least if privacy.delta > 0 or row.batched or question is VectorSum else 0.0
+    least = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
     if privacy.delta < least:
         raise _refused("delta", f"must be at least {least:g} under the model '{row.name}'", "1e-6 is usual")
     if BitVectors in mechanisms and privacy.calibration == "published" and privacy.bound > PUBLISHED_EPSILON_MAX:
         most = f"{PUBLISHED_EPSILON_MAX:g}"
         raise _refused("epsilon", f"must be at most {most} in the published theorem", "lower it, or use 'tight'")
     if row.batched and all(kind.pure for kind in mechanisms):
-        check_amplified(privacy)
+        _check_amplified(privacy)
 
 
-def check_amplified(privacy: Promise) -> None:
+def _check_amplified(privacy: Promise) -> None:
     """Refuse a promise of a batch whose reports are private by themselves, too."""
     if privacy.local_epsilon_max < privacy.bound:
         raise _refused("local_epsilon_max", "must be at least epsilon", "raise it")

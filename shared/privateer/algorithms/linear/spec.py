@@ -9,10 +9,9 @@ from privateer.algorithms.linear.design import Design
 from privateer.algorithms.linear.links import LINKS
 from privateer.algorithms.linear.reports import pairs
 from privateer.errors import SpecError
-from privateer.questions import Question, VectorSum
+from privateer.questions import DirectedSum, Question
 from privateer.sections import Section, parse_section
 from privateer.spec import ArmsSpec, example_promises
-from privateer.trust import check_amplified
 from privateer.vectors import Ball
 
 COORDINATES_MAX: Final = 1 << 16
@@ -53,7 +52,7 @@ class LinearTable(Section):
 class LinearSpec(ArmsSpec):
     """An experiment with linear or generalized linear rewards."""
 
-    question: ClassVar[type[Question]] = VectorSum
+    question: ClassVar[type[Question]] = DirectedSum
 
     algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
 
@@ -65,16 +64,8 @@ class LinearSpec(ArmsSpec):
         if self.privacy.calibration == "published" and self.algorithm.report != "joint":
             detail = "the published report is the joint one"
             raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")
-        if self.privacy.trust.batched:
-            self._check_batches()
         self._check_size()
         return self
-
-    def _check_batches(self) -> None:
-        if self.privacy.calibration == "published":
-            detail = "paper 2 has no such form under this trust model"
-            raise SpecError(detail, field="privacy.calibration", remedy="use 'tight'")
-        check_amplified(self.privacy)
 
     def _check_size(self) -> None:
         most = self._coordinates
@@ -118,12 +109,12 @@ class LinearSpec(ArmsSpec):
         """Return where people's vectors lie."""
         return Ball("l2", 1.0, self._coordinates)
 
-    def asked(self, seed: int) -> VectorSum:
+    def asked(self, seed: int) -> DirectedSum:
         """Return what a round asks; sums by class are wanted where coins of choices are in reports."""
         by_class = self.share < 1 and not self.fresh_coins
-        return VectorSum(self.ball, seed, sum(self.playable) if by_class else 1)
+        return DirectedSum(self.ball, seed, sum(self.playable) if by_class else 1)
 
-    def usual_question(self) -> VectorSum:
+    def usual_question(self) -> DirectedSum:
         """Return a question as the first round asks it, without its public coins."""
         return self.asked(0)
 
