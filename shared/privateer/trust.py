@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from privateer.accounting.allotment import Allotment
+from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import Event
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
@@ -21,7 +22,7 @@ from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import KeyedHits, KeyedMeans, Question, VectorSum
+from privateer.questions import DirectedSum, KeyedHits, KeyedMeans, Question, VectorSum
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -143,7 +144,7 @@ def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: 
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
     if privacy.calibration == "published":
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
-    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed)
+    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
         return symbol
     gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "tight")
@@ -167,12 +168,21 @@ def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share
     return make(question.ball, privacy.bound, privacy.delta, honest)
 
 
+def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+    return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
+
+
 def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 
 
 def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+
+
+def _exact_vectors(_: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    return CentralVectors(question.ball, 0.0)
 
 
 TRUST: Final[dict[str, Trust]] = {
@@ -193,6 +203,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
                 KeyedHits: Serving((NamedSymbol,), (), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
+                DirectedSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
             },
             example={"epsilon": 4.0},
         ),
@@ -215,6 +226,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means, shares_out=True),
                 KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
+                DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -233,6 +245,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((CentralSums,), (), _central_means, shares_out=True),
                 KeyedHits: Serving((CellPairs,), (), lambda p, _h, q, _s: CellPairs.calibrated(q, p.bound)),
                 VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
+                DirectedSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -250,9 +263,8 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
                 KeyedHits: Serving((CellPairs,), (), lambda _p, _h, question, _s: CellPairs(question.layout)),
-                VectorSum: Serving(
-                    (CentralVectors,), (), lambda _p, _h, question, _s: CentralVectors(question.ball, 0.0)
-                ),
+                VectorSum: Serving((CentralVectors,), (), _exact_vectors),
+                DirectedSum: Serving((CentralVectors,), (), _exact_vectors),
             },
             example={},
         ),
@@ -292,7 +304,7 @@ def honest_people(privacy: Promise, fewest: int) -> int:
 
 
 def shares_out(privacy: Promise, question: type[Question]) -> bool:
-    """Whether several reports of a person may share a promise, or need not since one of them is made or none promised."""
+    """Whether several reports of a person may share a promise; or need not, as one is made alone, or none promised."""
     row = trust_of(privacy.model)
     return row.draws_one or not row.promises or row.serves[question].shares_out
 
@@ -316,7 +328,7 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
         raise _refused("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
     if privacy.calibration == "published" and privacy.delta == 0 and not all(kind.pure for kind in mechanisms):
         raise _refused("delta", "must be above 0: the published noise is normal", "1e-6 is usual")
-    least = row.delta_least if privacy.delta > 0 or row.batched or question is VectorSum else 0.0
+    least = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
     if privacy.delta < least:
         raise _refused("delta", f"must be at least {least:g} under the model '{row.name}'", "1e-6 is usual")
     if BitVectors in mechanisms and privacy.calibration == "published" and privacy.bound > PUBLISHED_EPSILON_MAX:

@@ -8,6 +8,7 @@ from privateer.sections import parse_section
 from privateer.spec import Spec
 from privateer_lab.environments.adult import AdultSection
 from privateer_lab.environments.classified import CsvSection
+from privateer_lab.environments.disjoint import DisjointSection
 from privateer_lab.environments.effects import EffectsSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
@@ -25,6 +26,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
+    "disjoint": DisjointSection,
 }
 
 
