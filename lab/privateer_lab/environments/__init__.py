@@ -7,6 +7,7 @@ from privateer.errors import SpecError
 from privateer.sections import parse_section
 from privateer.spec import Spec
 from privateer_lab.environments.adult import AdultSection
+from privateer_lab.environments.bernoulli import BernoulliSection
 from privateer_lab.environments.classified import CsvSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
@@ -23,6 +24,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
+    "bernoulli": BernoulliSection,
 }
 
 

@@ -12,6 +12,7 @@ from privateer.spec import Spec
 ALGORITHMS: Final = (
     "partition",
     "phased",
+    "bandit",
 )
 
 

@@ -1,0 +1,80 @@
+"""Arms of fixed mean rewards, whoever comes: people have no context, or one that does not matter."""
+
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from privateer.errors import SpecError
+from privateer.policy import Policy
+from privateer.spec import ArmsSpec
+from privateer_lab.environments.environment import Array
+from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
+
+
+class RiseDrift(Drift):
+    """In every other phase all arms have so much higher mean rewards: the gaps stay, and other phases say the less.
+
+    An arm that is played more in good phases seems better than it is (Zimmert and Seldin 2021, Section 6).
+    """
+
+    name: Literal["rise"]
+    by: float = Field(ge=-1, le=1, allow_inf_nan=False)
+
+    def cycle(self, _arms: int) -> int:
+        """Return two."""
+        return 2
+
+    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return means as they were, or higher, shape (n, arms)."""
+        return np.clip(first(contexts) + self.by * (phases % 2)[:, None], 0.0, 1.0)
+
+
+class BernoulliSection(SyntheticSection):
+    """Rewards 0 or 1; one arm, in the middle of the list, is better than all others, which are alike.
+
+    Attributes
+    ----------
+    best, gap
+        The mean reward of the best arm, and what others lack of it.
+    """
+
+    name: Literal["bernoulli"] = "bernoulli"
+    best: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
+    gap: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
+    drift: Annotated[SwapDrift | RiseDrift, Field(discriminator="name")] | None = None  # type: ignore[assignment]
+
+    @model_validator(mode="after")
+    def _means_are_probabilities(self) -> "BernoulliSection":
+        if self.gap > self.best:
+            raise SpecError("must be at most best: means are probabilities", field="gap", remedy="lower it")
+        return self
+
+    def means(self, contexts: Array, arms: int) -> Array:
+        """Return the mean of every arm, the same for everybody, shape (n, K)."""
+        means = np.where(np.arange(arms) == arms // 2, self.best, self.best - self.gap)
+        return np.broadcast_to(means, (len(contexts), arms))
+
+    def environment(self, spec: ArmsSpec, seed: int) -> "Bernoulli":
+        """Make the environment, which is the same for every seed."""
+        super().environment(spec, seed)
+        return Bernoulli(self, spec.arm_count, len(spec.features))
+
+
+class Bernoulli(Synthetic):
+    """People among whom one arm is the best for all."""
+
+    def averages(self, low: Array, high: Array, phase: int) -> tuple[Array, float]:
+        """Return the mean reward of every arm over the people in a box, (arms,), and of each person's best arm."""
+        place = ((low + high) / 2)[None, :]
+        means = self.means(np.column_stack([place, [phase]]) if self.period else place)[0]
+        return means, float(means.max())
+
+    def facts(self, policy: Policy) -> dict[str, float]:
+        """Return the share of people who get the best arm by a policy, if everybody has the same context."""
+        people, rng = 1000, np.random.default_rng(0)
+        contexts = self.contexts(0, people, rng)
+        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
+        arms = policy.decide(contexts[:, : self._features], coins).arms
+        return {"best_share": float(np.mean(arms == self.means(contexts)[0].argmax()))}
