@@ -20,11 +20,11 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "peaks": PeaksSection,
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,
+    "bernoulli": BernoulliSection,
     "mixed": MixedSection,
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
-    "bernoulli": BernoulliSection,
 }
 
 

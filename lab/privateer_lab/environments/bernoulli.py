@@ -1,7 +1,7 @@
-"""Arms of fixed mean rewards, whoever comes: people have no context, or one that does not matter."""
+"""Arms of the same mean rewards for everybody: people without context."""
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -58,23 +58,20 @@ class BernoulliSection(SyntheticSection):
 
     def environment(self, spec: ArmsSpec, seed: int) -> "Bernoulli":
         """Make the environment, which is the same for every seed."""
+        if spec.features:
+            detail = f"population {self.name!r} has people without context"
+            raise SpecError(detail, field="context.features", remedy="choose another population")
         super().environment(spec, seed)
-        return Bernoulli(self, spec.arm_count, len(spec.features))
+        return Bernoulli(self, spec.arm_count, 0)
 
 
 class Bernoulli(Synthetic):
     """People among whom one arm is the best for all."""
 
-    def averages(self, low: Array, high: Array, phase: int) -> tuple[Array, float]:
-        """Return the mean reward of every arm over the people in a box, (arms,), and of each person's best arm."""
-        place = ((low + high) / 2)[None, :]
-        means = self.means(np.column_stack([place, [phase]]) if self.period else place)[0]
-        return means, float(means.max())
-
     def facts(self, policy: Policy) -> dict[str, float]:
-        """Return the share of people who get the best arm by a policy, if everybody has the same context."""
+        """Return the share of people who get by a policy what is the best arm in the first phase."""
         people, rng = 1000, np.random.default_rng(0)
-        contexts = self.contexts(0, people, rng)
         coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        arms = policy.decide(contexts[:, : self._features], coins).arms
-        return {"best_share": float(np.mean(arms == self.means(contexts)[0].argmax()))}
+        arms = policy.decide(np.zeros((people, 0)), coins).arms
+        best = self.means(self.contexts(0, 1, rng))[0].argmax()
+        return {"best_share": float(np.mean(arms == best))}

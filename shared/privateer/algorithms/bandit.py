@@ -25,6 +25,7 @@ from privateer.questions import KeyedMeans, Question, VectorSum
 from privateer.sections import Section, parse_section
 from privateer.spec import ARMS_MIN, ArmsSpec, ArmsTable, example_promises
 from privateer.terms import Terms
+from privateer.trust import check_promise
 from privateer.vectors import Ball
 
 ARMS_MAX: Final = 256
@@ -89,6 +90,12 @@ class BanditSpec(ArmsSpec):
         return context
 
     @model_validator(mode="after")
+    def _can_be_promised(self) -> Self:
+        """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
+        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else KeyedMeans)
+        return self
+
+    @model_validator(mode="after")
     def _as_published(self) -> Self:
         if self.privacy.calibration != "published":
             return self
@@ -98,17 +105,10 @@ class BanditSpec(ArmsSpec):
         if self.algorithm.objective == "regret" and self.algorithm.host != "tsallis-inf":
             detail = "must be 'tsallis-inf' in the published theorem"
             raise SpecError(detail, field="algorithm.host", remedy="set it, or use 'tight'")
-        if self.experiment.retired:
-            raise SpecError("not part of the published calibration", field="experiment.retired", remedy="remove it")
         if self.largest_batch() > _PUBLISHED_ROUND_MAX:
             detail = f"rounds have at most {_PUBLISHED_ROUND_MAX} people as published, where each plays the same arm"
             raise SpecError(detail, field="experiment.round_size", remedy="lower it, and leave out round_growth")
         return self
-
-    @property
-    def question(self) -> type[Question]:  # type: ignore[override] # the published reports are of another kind
-        """Which primitive the reports are: as published, one number with normal noise."""
-        return VectorSum if self.privacy.calibration == "published" else KeyedMeans
 
     @property
     def features(self) -> dict[str, Any]:
@@ -267,7 +267,9 @@ class BanditPolicy:
         """Whether reports are about what the spec says."""
         mechanism, published = self.terms.mechanism, spec.privacy.calibration == "published"
         if published:
-            return self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == Ball("max", HALF, 1)
+            return (
+                self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == Ball("max", HALF, 1)
+            )
         if not isinstance(mechanism, KeyedMechanism) or self.fresh_coins != spec.privacy.arm_in_key:
             return False
         expected = (len(self.cells), 1) if self.fresh_coins else (1, spec.arm_count)

@@ -27,10 +27,11 @@ from privateer_server.algorithms.bandit.rules import (
 
 Array = NDArray[np.float64]
 _THE_SAME: Final = ("algorithm", "experiment.arms", "experiment.retired", "reward")
-_DRAWS: Final = 4096
-"""Draws of a batch's Thompson sampling."""
+_DRAWS: Final = 64
+"""Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
+the same for every share, so that a smaller one would tell nothing."""
 _DRAWS_HIDDEN: Final = 8
-"""Where reports hide the arm, what they say of one grows with the square of its share: few arms a round tell more."""
+"""Where reports hide the arm, what they say of it grows with the square of its share."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class BanditLearner:
         """Return the share of a round's people who play each arm; alike before anything is known of one."""
         evidence = state.evidence
         if not evidence.precision[self.playable].all():
-            return self.playable / self.playable.sum()
+            return np.asarray(self.playable / self.playable.sum())
         if self.finds_best:
             return track(evidence, self.playable, self.leader(state), batch)
         if self.spec.algorithm.host == "kl-ucb":
@@ -109,7 +110,8 @@ class BanditLearner:
         if policy.fresh_coins:
             sums[arms] = release.sums[:, 0]
             hits = shares * release.hit_own + (1 - shares) * release.hit_other
-            variance[arms] = release.reports * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits[arms].tolist()]) + noise
+            proxies = [proxy(math.ceil(1000 * hit) / 1000) for hit in hits[arms].tolist()]
+            variance[arms] = release.reports * np.array(proxies) + noise
         else:
             people, sums = release.counts[0].astype(np.float64), release.sums[0]
             variance = people + noise
@@ -121,9 +123,7 @@ class BanditLearner:
 
     def _after(self, state: BanditState, evidence: Evidence, reports: int) -> BanditState:
         stopped = self.finds_best and self.sure(evidence)
-        return replace(
-            state, rounds=state.rounds + 1, heard=state.heard + reports, evidence=evidence, stopped=stopped
-        )
+        return replace(state, rounds=state.rounds + 1, heard=state.heard + reports, evidence=evidence, stopped=stopped)
 
     def sure(self, evidence: Evidence) -> bool:
         """Whether the best arm is known but for the failure that the spec allows."""
@@ -193,6 +193,18 @@ class PublishedBanditLearner(BanditLearner):
     The hosts are Tsallis-INF, whose rate knows nothing of the noise (Theorem 11), and lil'UCB, whose proxy is
     1/4 + sigma^2 (Theorem 12).
     """
+
+    def start(self, seed: int) -> BanditState:
+        """Return the state before any report.
+
+        Raises
+        ------
+        SpecError
+            If an arm is retired.
+        """
+        if self.spec.experiment.retired:
+            raise SpecError("not part of the published calibration", field="experiment.retired", remedy="remove it")
+        return super().start(seed)
 
     def next(self, state: BanditState, version: int, seed: int) -> Step:
         """Return the next round, in which everybody plays the arm that the host names."""

@@ -20,6 +20,8 @@ _TYPICAL: Final = 100.0
 """Precision for which intervals are narrowest: arms a fifth apart take a few times as much."""
 _STEPS: Final = 60
 """Halvings of an interval, after which nothing is left of it."""
+_AT_RANDOM: Final = 0.2
+"""Share of people who play arms at random while the best one is looked for: a fifth saves a tenth of the people."""
 _LIL_EPSILON: Final = 0.01
 _LIL_BETA: Final = 1.0
 """The constants of lil'UCB's analysis (Jamieson et al. 2014, Theorem 2)."""
@@ -182,11 +184,13 @@ def track(evidence: Evidence, playable: NDArray[np.bool_], best: int, batch: int
     """Return shares that lead to the proportions with which the best arm is known soonest (Garivier and Kaufmann 2016).
 
     For normal estimates: with y such that the r_a = y / (d_a - y) have squares of sum 1, arm a gets r_a times the
-    people of the best one, where d_a is the squared gap. Gaps have their own variance added, so that no arm is left
-    out early.
+    people of the best one, where d_a is the squared gap. A gap counts for what it is at least, and some people play
+    arms at random, so that no arm is left out because of a few bad reports.
     """
     variance = 1 / np.maximum(evidence.precision, 1e-12)
-    gaps = (evidence.means[best] - evidence.means) ** 2 + variance + variance[best]
+    both = variance + variance[best]
+    sure = np.maximum(np.abs(evidence.means[best] - evidence.means) - np.sqrt(both), 0.0)
+    gaps = sure**2 + both
     others = playable & (np.arange(len(gaps)) != best)
     low, high = 0.0, float(gaps[others].min())
     for _ in range(_STEPS):
@@ -194,13 +198,13 @@ def track(evidence: Evidence, playable: NDArray[np.bool_], best: int, batch: int
         low, high = (y, high) if ((y / np.maximum(gaps[others] - y, 1e-300)) ** 2).sum() < 1 else (low, y)
     ratios = np.where(others, low / np.maximum(gaps - low, 1e-300), 0.0)
     ratios[best] = 1.0
-    aim = ratios / ratios.sum() * (evidence.people.sum() + batch)
-    behind = np.where(playable, np.maximum(aim - evidence.people, 0.0), 0.0)
+    shares = (1 - _AT_RANDOM) * ratios / ratios.sum() + _AT_RANDOM * playable / playable.sum()
+    behind = np.maximum(shares * (evidence.people.sum() + batch) - evidence.people, 0.0) * playable
     return np.asarray(behind / behind.sum())
 
 
 def lil_ucb(evidence: Evidence, proxy_of_one: float, failure: float) -> tuple[int, bool]:
-    """Return the arm that lil'UCB plays next, and whether it stops there (Jamieson et al. 2014, with theory's constants).
+    """Return the arm that lil'UCB plays next, and whether it stops there (Jamieson et al. 2014, constants of theory).
 
     Each arm must have been played once.
     """
