@@ -118,7 +118,7 @@ def proxy(share: float) -> float:
     t = np.concatenate([-np.geomspace(1e-2, 40, 120)[::-1], np.geomspace(1e-2, 40, 120)])[:, None]
     positive = np.linspace(0.0, 1.0, 41)
     exponent = np.log1p(share * (positive * np.expm1(t) + (1 - positive) * np.expm1(-t)))
-    return float(min(1.0, np.max(2 * (exponent - t * share * (2 * positive - 1)) / t**2)))
+    return float(max(share, np.max(2 * (exponent - t * share * (2 * positive - 1)) / t**2)))
 
 
 def thompson(evidence: Evidence, playable: NDArray[np.bool_], draws: int, seed: int) -> Array:
