@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from privateer.decisions import Arms
 from privateer.errors import SpecError
 from privateer.policy import Policy
 from privateer.spec import ArmsSpec
-from privateer_lab.environments.environment import Array
+from privateer_lab.environments.environment import Array, Played
 from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 
 
@@ -67,6 +68,17 @@ class BernoulliSection(SyntheticSection):
 
 class Bernoulli(Synthetic):
     """People among whom one arm is the best for all."""
+
+    def play(self, decisions: Arms, contexts: Array) -> Played:
+        """Return what people may expect; where means stand still the best arm's sum is that of all who could play it.
+
+        So no last digit makes a constant arm worse than the best one.
+        """
+        if self.period or not len(contexts):
+            return super().play(decisions, contexts)
+        means, people = self.means(contexts[:1])[0], len(contexts)
+        chosen = np.bincount(decisions.arms, minlength=len(means))
+        return Played(people, float(chosen @ means), float(people * means.max()), people * means)
 
     def facts(self, policy: Policy) -> dict[str, float]:
         """Return the share of people who get by a policy what is the best arm in the first phase."""

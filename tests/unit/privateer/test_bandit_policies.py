@@ -1,4 +1,4 @@
-"""Specs of bandits without context refuse what they cannot do; policies choose by coins, and count late reports right."""
+"""Bandits without context: specs refuse what cannot be; policies choose by coins, and count late reports right."""
 
 from dataclasses import replace
 
