@@ -7,6 +7,7 @@ from privateer.errors import SpecError
 from privateer.sections import parse_section
 from privateer.spec import Spec
 from privateer_lab.environments.adult import AdultSection
+from privateer_lab.environments.bernoulli import BernoulliSection
 from privateer_lab.environments.classified import CsvSection
 from privateer_lab.environments.disjoint import DisjointSection
 from privateer_lab.environments.effects import EffectsSection
@@ -21,6 +22,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "peaks": PeaksSection,
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,
+    "bernoulli": BernoulliSection,
     "mixed": MixedSection,
     "effects": EffectsSection,
     "csv": CsvSection,
