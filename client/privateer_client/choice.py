@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import msgspec
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.codec import decode, encode
-from privateer.decisions import Arms, Decisions, Plays
+from privateer.decisions import Arms, Decisions, Plays, Points
 from privateer.errors import InputError
 from privateer.spec import Spec
 from privateer_client.participation import Participation
@@ -51,6 +51,8 @@ class Choice:
         Seconds from the choice to the report.
     due
         When the report on it may be made, in seconds since 1970; infinite: when an outcome is told.
+    points
+        The points of an arm that has such, shape (k, d); else empty.
     """
 
     decided: int
@@ -66,6 +68,7 @@ class Choice:
     rewards: NDArray[np.float64]
     window: float
     due: float
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def made(
@@ -86,6 +89,7 @@ class Choice:
             arms=decisions.arms if isinstance(decisions, Arms) else none,
             actions=decisions.actions if isinstance(decisions, Plays) else none,
             times=decisions.times if isinstance(decisions, Plays) else none,
+            points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
             name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
@@ -95,6 +99,8 @@ class Choice:
     @property
     def decisions(self) -> Decisions:
         """What was decided."""
+        if len(self.points):
+            return Points(self.arms, self.points[None])
         return Arms(self.arms) if len(self.arms) else Plays(self.actions, self.times)
 
     @property
@@ -107,6 +113,8 @@ class Choice:
         """What the application was given."""
         if self.is_common:
             return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
+        if isinstance(decided := self.decisions, Points):
+            return decided.shown
         return self.name.rstrip(b"\0").decode()
 
     def told(self, rewards: NDArray[np.float64], now: float) -> "Choice":

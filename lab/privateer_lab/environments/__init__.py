@@ -11,6 +11,7 @@ from privateer_lab.environments.classified import CsvSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.linear import LinearSection
+from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
@@ -23,6 +24,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
+    "losses": LossesSection,
 }
 
 

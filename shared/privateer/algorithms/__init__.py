@@ -10,6 +10,7 @@ from privateer.sections import parse_section, toml_tables
 from privateer.spec import Spec
 
 ALGORITHMS: Final = (
+    "convex",
     "partition",
     "phased",
 )
