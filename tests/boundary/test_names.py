@@ -19,8 +19,8 @@ ABOUT_PAPERS = "lab/privateer_lab/reproductions/"
 """Reproductions of papers are about their algorithms and models."""
 FAMILIES = {"phased": ("phase", "phases"), "partition": ("partitions",)}
 """Words that mean an algorithm although they are not its name, but in the lab, where environments have phases, too."""
-HOMONYMS = re.compile(r"\.r?partition\(|argpartition")
-"""What Python and numpy call so."""
+HOMONYMS = re.compile(r"\.r?partition\(|argpartition|convex (in|hull|bandits)")
+"""What Python and numpy call so, geometry, and a family of problems."""
 OTHER_MEANINGS = {
     ("shared/privateer/wire/publication.py", "shuffle"),  # which endpoint takes a round's reports, for the shuffler
     ("shared/privateer/serving/process.py", "none"),

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from privateer.algorithms.convex import ConvexPolicy, ConvexSpec, Domain
 from privateer.contributions import KeyedSums, KeyedValues, VectorSums
 from privateer.mechanisms import AnyMechanism, VectorMechanism
-from privateer.questions import VectorSum
 from privateer.result import Result
 from privateer.terms import Terms, calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
@@ -133,7 +132,9 @@ class ConvexLearner:
             near = self.domain.radius * math.log(max(3, horizon)) / horizon
             rho = near if self.published else max(near, _CLEAR * self.rule.deviation / lipschitz)
         elif mu:
-            rho = ((d * self._deviation(terms)) ** 2 * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
+            rho = ((d * self._deviation(terms)) ** 2 * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (
+                1 / 3
+            )
         else:
             rho = math.sqrt(reach * d * self._deviation(terms) / (3 * lipschitz)) * horizon**-0.25
         return min(rho, self.domain.radius / 2)
@@ -273,8 +274,8 @@ def _barrier_hessian(domain: Domain, point: Array) -> Array:
     if domain.shape == "box":
         left = domain.radius**2 - point**2
         return np.asarray(np.diag(2 / left + 4 * point**2 / left**2))
-    left = domain.radius**2 - float(point @ point)
-    return np.asarray(2 / left * np.eye(len(point)) + 4 / left**2 * np.outer(point, point))
+    inside = domain.radius**2 - float(point @ point)
+    return np.asarray(2 / inside * np.eye(len(point)) + 4 / inside**2 * np.outer(point, point))
 
 
 def _radial(pulls: Array, curved: float, weight: float, radius: float) -> Array:

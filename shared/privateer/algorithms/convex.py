@@ -213,21 +213,18 @@ class ConvexSpec(Spec):
         """Return small instances by name, under every trust model and calibration."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         two = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
+        one = {"feedback": "one-point", "lipschitz": 2.0, "strong_convexity": 1.0}
         made = {name: cls._instance(promise, two) for name, promise in promises.items()}
-        one = {"feedback": "one-point", "lipschitz": 2.0}
-        for name, spec in list(made.items()):
-            if spec.privacy.arm_in_key:
-                made[f"{name}-hidden"] = cls._instance(promises[name] | {"arms": "hidden"}, one, "box")
-        ellipsoid = one | {"estimator": "ellipsoid", "strong_convexity": 1.0}
-        made["local-ellipsoid"] = cls._instance(promises["local"], ellipsoid, "box")
+        made["local-ellipsoid"] = cls._instance(promises["local"], one | {"estimator": "ellipsoid"}, "box")
+        made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one)
         published = promises["local"] | {"delta": 1e-6, "calibration": "published"}
-        return made | {"published": cls._instance(published, two), "published-one": cls._instance(published, ellipsoid)}
+        return made | {"published": cls._instance(published, two)}
 
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any], shape: str = "ball") -> Self:
         data = {
             "experiment": {"name": "test", "horizon": 4000, "round_size": 1000},
-            "domain": {"shape": shape, "dimension": 3},
+            "domain": {"shape": shape, "dimension": 2},
             "privacy": dict(privacy),
             "algorithm": {"name": "convex", **algorithm},
         }
@@ -311,8 +308,9 @@ class ConvexPolicy(OfItsRound):
         if isinstance(asked, VectorSum):
             return getattr(mechanism, "ball", None) == asked.ball
         layout = getattr(mechanism, "layout", None)
-        own = layout is not None and layout.seed == asked.layout.seed
-        return own and np.array_equal(layout.thresholds, asked.layout.thresholds)
+        if not isinstance(layout, Layout):
+            return False
+        return layout.seed == asked.layout.seed and np.array_equal(layout.thresholds, asked.layout.thresholds)
 
     def decide(self, _contexts: Array, coins: NDArray[np.uint32]) -> Points:
         """Decide by coins, whatever the contexts are: arm 2 i + 1 is the positive side of axis i, and 2 i the other."""
