@@ -243,6 +243,10 @@ class ConvexPolicy(OfItsRound):
         Shape (d,).
     axes
         Shape (d, d), float64: rows are ways from the centre to a point, to both sides; 0 in a round that asks nobody.
+    points
+        How many a person gets: 1, or the 2 at both sides.
+    span, lipschitz
+        From the lowest reward to the highest, and the most that rewards change per unit of distance.
     seed
         What the coins of a choice mean.
     fresh_coins
