@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.convex import ConvexPolicy, ConvexSpec, Domain
-from privateer.contributions import CellSums, KeyedSums, KeyedValues
-from privateer.mechanisms import KeyedMechanism
-from privateer.mechanisms.laplace_cells import UNIT, LaplaceCells
+from privateer.contributions import KeyedSums, KeyedValues, VectorSums
+from privateer.mechanisms import AnyMechanism, VectorMechanism
 from privateer.result import Result
 from privateer.terms import Terms, calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
@@ -96,7 +95,7 @@ class ConvexLearner:
         apart = self.spec.privacy.arm_in_key
         return ConvexPolicy(version, centre, axes, rule.points, span, rule.lipschitz, seed, apart, terms)
 
-    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | CellSums) -> ConvexState:
+    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
         """Return the state after a round's release."""
         gradient, people = self._gradient(policy, release), release.reports
         after = replace(state, heard=state.heard + people, learned=state.learned + people)
@@ -107,7 +106,7 @@ class ConvexLearner:
         rho = float(np.linalg.norm(policy.axes[0]))
         return replace(after, point=self.domain.projected(policy.centre + step * gradient, rho))
 
-    def _gradient(self, policy: ConvexPolicy, release: KeyedSums | CellSums) -> Array:
+    def _gradient(self, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> Array:
         """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
 
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
@@ -120,7 +119,7 @@ class ConvexLearner:
     def _deviation(self, terms: Terms) -> float:
         """L: of what one person's reward is released as, in rewards; published, with the bound of Theorem 3's proof."""
         half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
-        power = _power(cast(KeyedMechanism, terms.mechanism), terms.batch)
+        power = _power(terms.mechanism, terms.batch)
         if not self.published:
             return half * math.sqrt(power)
         return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
@@ -152,7 +151,7 @@ class ConvexLearner:
         if self.published and self.rule.points == 2:
             return people / math.sqrt(horizon)
         if self.rule.points == 2:
-            slope = self.rule.lipschitz * math.sqrt(_power(cast(KeyedMechanism, policy.terms.mechanism), people))
+            slope = self.rule.lipschitz * math.sqrt(_power(policy.terms.mechanism, people))
         else:
             slope = self._deviation(policy.terms) / float(np.linalg.norm(policy.axes[0]))
         square, reach = (d * slope) ** 2, self.domain.reach
@@ -242,29 +241,29 @@ def _frame(seed: int, dimension: int) -> Array:
     return np.asarray((q * np.sign(np.diag(r))).T)
 
 
-def _means(release: KeyedSums | CellSums, axes: int) -> Array:
+def _means(release: KeyedSums | VectorSums, axes: int) -> Array:
     """Return the mean score along every axis, shape (axes,).
 
     Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many. Where
     all people have the first axis, the estimate is ``axes`` times theirs, and nothing is known of the others.
     """
-    if isinstance(release, CellSums):
-        return np.append(axes * (2 * release.rewards.ravel() / release.reports - 1), np.zeros(axes - 1))
+    if isinstance(release, VectorSums):
+        return np.append(axes * release.sums / release.reports, np.zeros(axes - 1))
     keys, groups = release.sums.shape
     people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
     return np.asarray((release.sums / release.gain / people).ravel())
 
 
-def _power(mechanism: KeyedMechanism, people: int) -> float:
+def _power(mechanism: AnyMechanism, people: int) -> float:
     """Return the mean square of one person's released score, of all axes together; 1 or more.
 
     What noise there is stands in any release, even in one of nobody.
     """
-    if isinstance(mechanism, LaplaceCells):
-        return 1 + 2 * (2 * mechanism.scale / UNIT) ** 2
+    if isinstance(mechanism, VectorMechanism):
+        return 1 + mechanism.spread(people)[0] * people
     none = np.zeros(0, np.int64)
     nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
-    release = mechanism.simulate(nobody, np.random.default_rng(0))
+    release = cast(KeyedSums, mechanism.simulate(nobody, np.random.default_rng(0)))
     keys = mechanism.layout.keys
     hits = release.hit_own + (keys - 1) * release.hit_other
     return (hits + release.sums.size * release.noise / people) / release.gain**2

@@ -15,16 +15,18 @@ from pydantic import Field, model_validator
 
 from privateer.algorithms import Algorithm
 from privateer.coins import UNIT, Layout
-from privateer.contributions import KeyedValues
+from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.decisions import Arms, Points
 from privateer.draw import Draw
 from privateer.errors import InputError, Malformed, SpecError
 from privateer.numbers import is_number, scaled_reward
 from privateer.policy import OfItsRound
-from privateer.questions import KeyedMeans, Question
+from privateer.questions import KeyedMeans, Question, VectorSum
 from privateer.sections import Section, parse_section
 from privateer.spec import ExperimentTable, Reward, Spec, example_promises
 from privateer.terms import Terms
+from privateer.trust import check_promise
+from privateer.vectors import Ball
 
 Array = NDArray[np.float64]
 DIMENSION_MAX: Final = 64
@@ -142,8 +144,18 @@ class ConvexSpec(Spec):
     algorithm: ConvexSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
+    def _can_be_promised(self) -> Self:
+        """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
+        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else KeyedMeans)
+        return self
+
+    @model_validator(mode="after")
     def _possible(self) -> Self:
         experiment, privacy = self.experiment, self.privacy
+        if privacy.calibration == "published" and (privacy.trust.batched or privacy.trust.curated):
+            _refuse(
+                "privacy.calibration", f"there is no 'published' form under the model '{privacy.model}'", "use 'tight'"
+            )
         if experiment.conversion_window:
             _refuse("experiment.conversion_window", "a round takes reports on its own points alone", "remove it")
         if experiment.round_size > experiment.horizon:
@@ -178,21 +190,22 @@ class ConvexSpec(Spec):
         """Return the people of the first round; there are no cohorts but the experiment's own people."""
         return 0 if cohort else self.batch(0)
 
-    def usual_question(self) -> KeyedMeans:
+    def usual_question(self) -> Question:
         """Return a question as the first round asks it, without its public coins."""
         return self.asked(0)
 
-    def asked(self, seed: int) -> KeyedMeans:
+    def asked(self, seed: int) -> Question:
         """Return what a round asks: the mean score of every direction, of which a person contributes to one.
 
         The direction is where arms are: in the key if others see what people get and a report must not tell, else in
-        the coins. As published a round has one direction alone.
+        the coins. As published everybody has the direction of the round, and reports the score itself.
         """
+        if self.privacy.calibration == "published":
+            return VectorSum(Ball("max", 1.0, 1), seed)
         if self.privacy.arm_in_key:
             keys = self.domain.dimension
             return KeyedMeans(Layout(seed, np.zeros((keys, 0), np.uint32)), 1.0, 1 / keys)
-        published = self.privacy.calibration == "published"
-        return KeyedMeans(even(seed, 1 if published else self.domain.dimension))
+        return KeyedMeans(even(seed, self.domain.dimension))
 
     def concerns(self) -> list[str]:
         """Say where a round is so large that its step is longer than the set."""
@@ -210,7 +223,7 @@ class ConvexSpec(Spec):
         made = {name: cls._instance(promise, two) for name, promise in promises.items()}
         made["local-ellipsoid"] = cls._instance(promises["local"], one | {"estimator": "ellipsoid"}, "box")
         made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one)
-        published = promises["local"] | {"calibration": "published"}
+        published = promises["local"] | {"delta": 1e-5, "calibration": "published"}
         return made | {"published": cls._instance(published, two)}
 
     @classmethod
@@ -302,6 +315,8 @@ class ConvexPolicy(OfItsRound):
         mechanism, asked = self.terms.mechanism, spec.asked(self.seed)
         if self.fresh_coins != spec.privacy.arm_in_key:
             return False
+        if isinstance(asked, VectorSum):
+            return getattr(mechanism, "ball", None) == asked.ball
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):
             return False
@@ -322,8 +337,10 @@ class ConvexPolicy(OfItsRound):
         side = (hashes >> _SIDE & np.uint64(1)).astype(np.int64)
         return 2 * self.choice.group(hashes, key) + side
 
-    def contribute(self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
-        """Return everybody's score along their axis, between -1 and 1, as a value in [0, 1].
+    def contribute(
+        self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array
+    ) -> KeyedValues | BoundedVectors:
+        """Return everybody's score along their axis, between -1 and 1; unless published, as a value in [0, 1].
 
         Of one point it is the reward from the middle of its range, with the sign of its side; of two the slope between
         them, clipped to the Lipschitz constant and divided by it.
@@ -335,6 +352,8 @@ class ConvexPolicy(OfItsRound):
         """
         axis, sign = decisions.arms >> 1, 2.0 * (decisions.arms & 1) - 1
         scores = sign * (self._slopes(axis, rewards) if self.points == 2 else 2 * rewards - 1)
+        if self.common:
+            return BoundedVectors(coins, scores[:, None])
         values, none = (scores + 1) / 2, np.zeros_like(axis)
         return KeyedValues(coins, axis, none, values) if self.fresh_coins else KeyedValues(coins, none, axis, values)
 

@@ -34,6 +34,7 @@ def tables(**changes):
         ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
         ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),
         ({"experiment": {"conversion_window": 60.0}}, "experiment.conversion_window", "its own points"),
+        ({"privacy": {"calibration": "published"}}, "privacy.delta", "above 0"),
         (
             {"privacy": {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "min_batch": 2000}},
             "privacy.min_batch",
