@@ -93,7 +93,7 @@ class ConvexLearner:
     def _policy(self, version: int, centre: Array, axes: Array, seed: int, terms: Terms) -> ConvexPolicy:
         span, rule = 2 * self.spec.reward.half_range, self.rule
         apart = self.spec.privacy.arm_in_key
-        return ConvexPolicy(version, centre, axes, rule.points, span, rule.lipschitz, seed, apart, terms)
+        return ConvexPolicy(version, centre, axes, rule.points, span, rule.slope, seed, apart, terms)
 
     def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
         """Return the state after a round's release."""
@@ -112,7 +112,7 @@ class ConvexLearner:
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
         """
         lengths = np.linalg.norm(policy.axes, axis=1)
-        scale = self.rule.lipschitz * lengths if policy.points == 2 else self.spec.reward.half_range
+        scale = self.rule.slope * lengths if policy.points == 2 else self.spec.reward.half_range
         means = _means(release, self.domain.dimension) * scale
         return np.asarray(np.linalg.inv(policy.axes) @ means)
 
@@ -127,7 +127,7 @@ class ConvexLearner:
     def _rho(self, terms: Terms) -> float:
         """Return the distance of points from the centre, at most half the set's radius."""
         d, horizon = self.domain.dimension, self.spec.experiment.horizon
-        lipschitz, mu, reach = self.rule.lipschitz, self.rule.strong_convexity, self.domain.reach
+        lipschitz, mu, reach = self.rule.slope, self.rule.strong_convexity, self.domain.reach
         if self.rule.points == 2:
             near = self.domain.radius * math.log(max(3, horizon)) / horizon
             rho = near if self.published else max(near, _CLEAR * self.rule.deviation / lipschitz)
@@ -151,7 +151,7 @@ class ConvexLearner:
         if self.published and self.rule.points == 2:
             return people / math.sqrt(horizon)
         if self.rule.points == 2:
-            slope = self.rule.lipschitz * math.sqrt(_power(policy.terms.mechanism, people))
+            slope = self.rule.slope * math.sqrt(_power(policy.terms.mechanism, people))
         else:
             slope = self._deviation(policy.terms) / float(np.linalg.norm(policy.axes[0]))
         square, reach = (d * slope) ** 2, self.domain.reach

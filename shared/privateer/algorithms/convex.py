@@ -101,7 +101,8 @@ class ConvexSection(Section):
         Of ``one-point``. ``sphere``: points are at one distance from the centre (Flaxman, Kalai and McMahan 2005).
         ``ellipsoid``: on an ellipsoid that fits the set and shrinks (Hazan and Levy 2014), for strongly convex losses.
     lipschitz
-        The most that a person's reward changes per unit of distance; a device clips to it.
+        The most that a person's reward changes per unit of distance, which ``ellipsoid`` does not need. A device clips
+        to it where feedback is ``two-point``.
     strong_convexity
         Losses have at least this curvature; 0: they are convex.
     deviation
@@ -111,7 +112,7 @@ class ConvexSection(Section):
     name: Literal["convex"]
     feedback: Literal["one-point", "two-point"]
     estimator: Literal["sphere", "ellipsoid"] = "sphere"
-    lipschitz: float = Field(ge=1 / _UNIT_MAX, le=_UNIT_MAX, allow_inf_nan=False)
+    lipschitz: float | None = Field(default=None, ge=1 / _UNIT_MAX, le=_UNIT_MAX, allow_inf_nan=False)
     strong_convexity: float = Field(default=0.0, ge=0, le=_UNIT_MAX, allow_inf_nan=False)
     deviation: float = Field(default=0.0, ge=0, le=_UNIT_MAX, allow_inf_nan=False)
 
@@ -123,9 +124,17 @@ class ConvexSection(Section):
             _refuse(
                 "algorithm.estimator", "'ellipsoid' needs algorithm.strong_convexity above 0", "set it, or use 'sphere'"
             )
+        if (self.lipschitz is None) != (self.estimator == "ellipsoid"):
+            detail = "does nothing where estimator is 'ellipsoid'" if self.lipschitz else "missing"
+            _refuse("algorithm.lipschitz", detail, "remove it" if self.lipschitz else "add it")
         if self.feedback == "one-point" and self.deviation:
             _refuse("algorithm.deviation", "does nothing where feedback is 'one-point'", "remove it")
         return self
+
+    @property
+    def slope(self) -> float:
+        """The Lipschitz constant; 0 where none is given."""
+        return self.lipschitz or 0.0
 
     @property
     def points(self) -> int:
@@ -164,7 +173,7 @@ class ConvexSpec(Spec):
             _refuse("experiment.round_growth", "needs algorithm.strong_convexity above 0", "set that, or remove this")
         if privacy.trust.batched and privacy.min_batch > experiment.round_size:
             _refuse("privacy.min_batch", "must be at most experiment.round_size", "lower it, or raise that")
-        if self.algorithm.deviation >= self.algorithm.lipschitz * self.domain.radius / 4:
+        if self.algorithm.deviation > self.algorithm.slope * self.domain.radius / 4:
             _refuse("algorithm.deviation", "hides every difference within the set", "lower it, or use 'one-point'")
         return self
 
@@ -219,10 +228,10 @@ class ConvexSpec(Spec):
         """Return small instances by name, under every trust model and calibration."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         two = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
-        one = {"feedback": "one-point", "lipschitz": 2.0, "strong_convexity": 1.0}
+        one = {"feedback": "one-point", "strong_convexity": 1.0}
         made = {name: cls._instance(promise, two) for name, promise in promises.items()}
         made["local-ellipsoid"] = cls._instance(promises["local"], one | {"estimator": "ellipsoid"}, "box")
-        made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one)
+        made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one | {"lipschitz": 2.0})
         published = promises["local"] | {"delta": 1e-5, "calibration": "published"}
         return made | {"published": cls._instance(published, two)}
 
@@ -259,7 +268,7 @@ class ConvexPolicy(OfItsRound):
     points
         How many a person gets: 1, or the 2 at both sides.
     span, lipschitz
-        From the lowest reward to the highest, and the most that rewards change per unit of distance.
+        From the lowest reward to the highest, and the most that rewards change per unit of distance (0: not used).
     seed
         What the coins of a choice mean.
     fresh_coins
@@ -308,7 +317,7 @@ class ConvexPolicy(OfItsRound):
         reach = np.concatenate([self.centre[None], self.centre + self.axes, self.centre - self.axes])
         ways, least = np.abs(self.axes).sum(axis=1), _SHORTEST * spec.domain.radius
         away = bool((ways >= least).all()) if self.terms.batch else not self.axes.any()
-        told = (self.points, self.lipschitz) == (spec.algorithm.points, spec.algorithm.lipschitz)
+        told = (self.points, self.lipschitz) == (spec.algorithm.points, spec.algorithm.slope)
         return spec.domain.holds(reach) and away and told and self.span == 2 * spec.reward.half_range
 
     def _asks(self, spec: ConvexSpec) -> bool:

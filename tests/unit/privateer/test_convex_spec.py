@@ -8,6 +8,7 @@ from privateer.algorithms.convex import ConvexSpec, Domain
 from privateer.errors import SpecError
 
 ONE = {"feedback": "one-point", "strong_convexity": 0.0}
+SHRINKING = {"feedback": "one-point", "estimator": "ellipsoid"}
 
 
 def tables(**changes):
@@ -28,8 +29,10 @@ def tables(**changes):
         ({"algorithm": {"estimator": "simplex"}}, "algorithm.estimator", "'sphere' or 'ellipsoid'"),
         ({"algorithm": {"estimator": "ellipsoid"}}, "algorithm.estimator", "two-point"),
         ({"algorithm": {"estimator": "ellipsoid", **ONE}}, "algorithm.estimator", "strong_convexity"),
+        ({"algorithm": SHRINKING}, "algorithm.lipschitz", "does nothing"),
+        ({"algorithm": {"lipschitz": None}}, "algorithm.lipschitz", "missing"),
         ({"algorithm": {"lipschitz": float("inf")}}, "algorithm.lipschitz", ""),
-        ({"algorithm": {"deviation": 0.5}}, "algorithm.deviation", "hides every difference"),
+        ({"algorithm": {"deviation": 0.6}}, "algorithm.deviation", "hides every difference"),
         ({"algorithm": {"deviation": 0.1, **ONE}}, "algorithm.deviation", "does nothing"),
         ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
         ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),

@@ -53,7 +53,7 @@ def test_the_noise_is_what_the_learner_expects(name):
     """
     spec = SPECS[name]
     terms, people = Schedule(spec).open(0).policy.terms, spec.experiment.round_size
-    scale = (2 * spec.algorithm.lipschitz) ** 2 / people
+    scale = (2 * spec.algorithm.slope) ** 2 / people
     found = float(np.square(estimates(spec, 200)).sum(axis=1).mean() - np.square(TRUTH).sum())
     expected = scale * _power(terms.mechanism, people)
     assert found < 1.2 * expected
