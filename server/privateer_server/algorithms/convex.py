@@ -132,9 +132,8 @@ class ConvexLearner:
             near = self.domain.radius * math.log(max(3, horizon)) / horizon
             rho = near if self.published else max(near, _CLEAR * self.rule.deviation / lipschitz)
         elif mu:
-            rho = ((d * self._deviation(terms)) ** 2 * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (
-                1 / 3
-            )
+            square = (d * self._deviation(terms)) ** 2
+            rho = (square * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
         else:
             rho = math.sqrt(reach * d * self._deviation(terms) / (3 * lipschitz)) * horizon**-0.25
         return min(rho, self.domain.radius / 2)
@@ -162,8 +161,9 @@ class ConvexLearner:
     def _eta(self, learned: int, terms: Terms) -> float:
         """Return Hazan and Levy's step.
 
-        Published, their constant one for smoothness mu; else the step at which, after t people, what the ellipsoid
-        costs and what noise costs add up to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)), V = (d L)^2.
+        Published, theirs, which does not change, for losses of smoothness mu; else the step at which, after t people,
+        what the ellipsoid costs and what noise costs add up to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)), with
+        V = (d L)^2.
         """
         d, horizon = self.domain.dimension, self.spec.experiment.horizon
         square = (d * self._deviation(terms)) ** 2

@@ -6,7 +6,6 @@ Here are its spec and its policy. Rewards are concave: a reward is what is left 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -121,9 +120,8 @@ class ConvexSection(Section):
         if self.feedback == "two-point" and self.estimator != "sphere":
             _refuse("algorithm.estimator", "must be 'sphere' where feedback is 'two-point'", "remove it")
         if self.estimator == "ellipsoid" and not self.strong_convexity:
-            _refuse(
-                "algorithm.estimator", "'ellipsoid' needs algorithm.strong_convexity above 0", "set it, or use 'sphere'"
-            )
+            detail = "'ellipsoid' needs algorithm.strong_convexity above 0"
+            _refuse("algorithm.estimator", detail, "set that, or use 'sphere'")
         if (self.lipschitz is None) != (self.estimator == "ellipsoid"):
             detail = "does nothing where estimator is 'ellipsoid'" if self.lipschitz else "missing"
             _refuse("algorithm.lipschitz", detail, "remove it" if self.lipschitz else "add it")
@@ -162,9 +160,8 @@ class ConvexSpec(Spec):
     def _possible(self) -> Self:
         experiment, privacy = self.experiment, self.privacy
         if privacy.calibration == "published" and (privacy.trust.batched or privacy.trust.curated):
-            _refuse(
-                "privacy.calibration", f"there is no 'published' form under the model '{privacy.model}'", "use 'tight'"
-            )
+            detail = f"there is no 'published' form under the model '{privacy.model}'"
+            _refuse("privacy.calibration", detail, "use 'tight'")
         if experiment.conversion_window:
             _refuse("experiment.conversion_window", "a round takes reports on its own points alone", "remove it")
         if experiment.round_size > experiment.horizon:
@@ -288,16 +285,6 @@ class ConvexPolicy(OfItsRound):
     cohort: ClassVar[str] = ""
     draw: ClassVar[Draw | None] = None
 
-    @property
-    def common(self) -> bool:
-        """Whether everybody gets the points of the first axis."""
-        return self.terms.calibration == "published"
-
-    @cached_property
-    def choice(self) -> Layout:
-        """What the coins of a choice mean: the group is the axis."""
-        return even(self.seed, len(self.axes))
-
     def check(self, spec: ConvexSpec) -> None:
         """Refuse a policy that no learner makes.
 
@@ -339,12 +326,12 @@ class ConvexPolicy(OfItsRound):
         return Points(arms, np.stack([self.centre + way for way in sides], axis=1))
 
     def _arms(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
-        if self.common:
+        if self.terms.calibration == "published":
             return np.ones(len(coins), np.int64)
-        key = np.zeros(1, np.int64)
-        hashes = self.choice.hashes(coins, key)
+        choice, key = even(self.seed, len(self.axes)), np.zeros(1, np.int64)
+        hashes = choice.hashes(coins, key)
         side = (hashes >> _SIDE & np.uint64(1)).astype(np.int64)
-        return 2 * self.choice.group(hashes, key) + side
+        return 2 * choice.group(hashes, key) + side
 
     def contribute(
         self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array
@@ -361,7 +348,7 @@ class ConvexPolicy(OfItsRound):
         """
         axis, sign = decisions.arms >> 1, 2.0 * (decisions.arms & 1) - 1
         scores = sign * (self._slopes(axis, rewards) if self.points == 2 else 2 * rewards - 1)
-        if self.common:
+        if self.terms.calibration == "published":
             return BoundedVectors(coins, scores[:, None])
         values, none = (scores + 1) / 2, np.zeros_like(axis)
         return KeyedValues(coins, axis, none, values) if self.fresh_coins else KeyedValues(coins, none, axis, values)
