@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import msgspec
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.codec import decode, encode
-from privateer.decisions import Arms, Decisions, Plays
+from privateer.decisions import Arms, Decisions, Plays, Points
 from privateer.errors import InputError
 from privateer.spec import ExperimentTable, Spec
 from privateer_client.participation import Participation
@@ -52,6 +52,8 @@ class Choice:
         When the report on it may be made, in seconds since 1970; infinite: when an outcome is told.
     period
         Number of the period of reports in which the person chose; 0 where they report once.
+    points
+        The points of an arm that has such, shape (k, d); else empty.
     """
 
     decided: int
@@ -68,6 +70,7 @@ class Choice:
     window: float
     due: float
     period: int = 0
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def made(
@@ -88,6 +91,7 @@ class Choice:
             arms=decisions.arms if isinstance(decisions, Arms) else none,
             actions=decisions.actions if isinstance(decisions, Plays) else none,
             times=decisions.times if isinstance(decisions, Plays) else none,
+            points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
             name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
@@ -98,6 +102,8 @@ class Choice:
     @property
     def decisions(self) -> Decisions:
         """What was decided."""
+        if len(self.points):
+            return Points(self.arms, self.points[None])
         return Arms(self.arms) if len(self.arms) else Plays(self.actions, self.times)
 
     @property
@@ -110,6 +116,8 @@ class Choice:
         """What the application was given."""
         if self.is_common:
             return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
+        if isinstance(decided := self.decisions, Points):
+            return decided.shown
         return self.name.rstrip(b"\0").decode()
 
     def told(self, rewards: NDArray[np.float64], now: float) -> "Choice":

@@ -69,7 +69,8 @@ class Session(Generic[Reported]):
 
         Returns
         -------
-        The name of an arm, or how often each action is played: a mapping {row: times}.
+        The name of an arm; how often each action is played, a mapping {row: times}; or a point as a list of
+        coordinates, or two in a mapping {name: point}.
 
         Raises
         ------
@@ -120,8 +121,8 @@ class Session(Generic[Reported]):
         Parameters
         ----------
         reward
-            A number, or for actions the person's average reward of each: a mapping {row: average}. The device clips
-            rewards to the experiment's bounds.
+            A number; for actions the person's average reward of each, a mapping {row: average}; for two points their
+            rewards, a mapping {name: reward}. The device clips rewards to the experiment's bounds.
 
         Returns
         -------

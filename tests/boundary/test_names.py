@@ -19,8 +19,12 @@ ABOUT_PAPERS = "lab/privateer_lab/reproductions/"
 """Reproductions of papers are about their algorithms and models."""
 FAMILIES = {"phased": ("phase", "phases"), "partition": ("partitions",)}
 """Words that mean an algorithm although they are not its name, but in the lab, where environments have phases, too."""
-HOMONYMS = re.compile(r"\.r?partition\(|argpartition|(?<=partition )bandit|(?<=classification )bandit")
-"""What Python and numpy call so, and words that papers have for something else."""
+HOMONYMS = re.compile(
+    r"\.r?partition\(|argpartition|(?<=partition )bandit|(?<=classification )bandit|convex (in|hull|bandits)"
+)
+    r"\.r?partition\(|argpartition|(?<=partition )bandit|(?<=classification )bandit|convex (in|hull|bandits)"
+)
+"""What Python and numpy call so, and words that mean something else to papers and in geometry."""
 ADJECTIVES = ("linear",)
 """Names that are words of mathematics, too: they mean an algorithm where they are strings or modules."""
 NAMESAKES = re.compile(r"lab/privateer_lab/(environments/(linear|__init__)|baselines/__init__)\.py")

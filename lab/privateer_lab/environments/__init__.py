@@ -14,6 +14,7 @@ from privateer_lab.environments.effects import EffectsSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.linear import LinearSection
+from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
@@ -29,6 +30,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "adult": AdultSection,
     "linear": LinearSection,
     "disjoint": DisjointSection,
+    "losses": LossesSection,
 }
 
 

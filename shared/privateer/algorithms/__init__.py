@@ -11,6 +11,7 @@ from privateer.spec import Spec
 
 ALGORITHMS: Final = (
     "bandit",
+    "convex",
     "linear",
     "partition",
     "phased",
