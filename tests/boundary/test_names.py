@@ -22,8 +22,6 @@ FAMILIES = {"phased": ("phase", "phases"), "partition": ("partitions",)}
 HOMONYMS = re.compile(
     r"\.r?partition\(|argpartition|(?<=partition )bandit|(?<=classification )bandit|convex (in|hull|bandits)"
 )
-    r"\.r?partition\(|argpartition|(?<=partition )bandit|(?<=classification )bandit|convex (in|hull|bandits)"
-)
 """What Python and numpy call so, and words that mean something else to papers and in geometry."""
 ADJECTIVES = ("linear",)
 """Names that are words of mathematics, too: they mean an algorithm where they are strings or modules."""
