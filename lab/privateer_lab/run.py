@@ -15,7 +15,7 @@ from privateer.spec import Spec
 from privateer.terms import Terms
 from privateer.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
-from privateer_lab.devices import arms_before, scaled, scaled_rewards
+from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.environments import Played, environment_for
 from privateer_lab.judgement import Judgement, compares
 from privateer_lab.noise import SeededNoise
@@ -178,7 +178,7 @@ class Simulation:
 
     def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
         self.people += people
-        self.score.add(played, played.expected if isinstance(decisions, Plays) else float(rewards.sum()))
+        self.score.add(played, played.expected if isinstance(decisions, Plays) else received(rewards))
 
     def finish(self) -> bool:
         """Play the last policy to the horizon; tell whether anything was left to choose."""

@@ -21,9 +21,9 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,
     "mixed": MixedSection,
+    "effects": EffectsSection,
     "csv": CsvSection,
     "adult": AdultSection,
-    "effects": EffectsSection,
     "linear": LinearSection,
 }
 

@@ -1,6 +1,6 @@
 """People on whom arms have stated effects, by the level of a feature or along a number."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,21 @@ class Curve(Section):
     height: Rate = 0.3
 
 
+class Guardrail(Section):
+    """A fact of yes or no beside the reward, independent of it.
+
+    Attributes
+    ----------
+    base
+        Share of people who say yes under the first arm.
+    effects
+        What each arm adds to it; 0 for arms that are not named.
+    """
+
+    base: Rate
+    effects: dict[str, Effect] = Field(default_factory=dict)
+
+
 class EffectsSection(EnvironmentSection):
     """Mean rewards: a base rate, and what each arm but the first adds to it.
 
@@ -48,6 +63,8 @@ class EffectsSection(EnvironmentSection):
         What each arm adds: one number, or one for each level of ``by`` in order. 0 for arms that are not named.
     curve
         Added to the effects of all arms but the first.
+    guardrails
+        What else people are asked; all that the spec names.
     """
 
     name: Literal["effects"] = "effects"
@@ -56,6 +73,7 @@ class EffectsSection(EnvironmentSection):
     by: str | None = None
     effects: dict[str, Effect | tuple[Effect, ...]] = Field(default_factory=dict)
     curve: Curve | None = None
+    guardrails: dict[str, Guardrail] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _levels_have_a_feature(self) -> Self:
@@ -68,6 +86,9 @@ class EffectsSection(EnvironmentSection):
         for arm in self.effects:
             if arm not in spec.options[1:]:
                 raise SpecError("must be arms but the first", field="population.effects", remedy="see experiment.arms")
+        if set(self.guardrails) != (asked := set(getattr(spec.algorithm, "guardrails", ()))):
+            wanted = ", ".join(sorted(asked)) or "none"
+            raise SpecError(f"must be those of the spec: {wanted}", field="population.guardrails", remedy="name them")
         return Effects(self, spec)
 
 
@@ -80,6 +101,8 @@ class Effects(Environment):
         self._shares = {name: self._levels(name, section) for name in self._features}
         self._by, self._along = self._place(section.by), self._place(section.curve.along if section.curve else None)
         self._height = section.curve.height if section.curve else 0.0
+        named = [section.guardrails[name] for name in getattr(spec.algorithm, "guardrails", ())]
+        self._guardrails = [np.array([one.base + one.effects.get(arm, 0.0) for arm in spec.options]) for one in named]
         self._effects = [self._of_arm(section.effects.get(arm, 0.0)) for arm in spec.options[1:]]
 
     def _place(self, name: str | None) -> int | None:
@@ -110,6 +133,14 @@ class Effects(Environment):
         if levels is None or len(effect) != len(levels):
             raise SpecError("must be one for each level", field="population.effects", remedy="give one number, or all")
         return np.array(effect)
+
+    def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
+        """Draw rewards, (n,); with guardrails (n, 1 + guardrails), their answers after the reward."""
+        rewards = super().rewards(contexts, decisions, rng)
+        if not self._guardrails:
+            return rewards
+        answers = [rng.random(len(rewards)) < likely[decisions.arms] for likely in self._guardrails]
+        return np.column_stack([rewards, *answers]).astype(np.float64)
 
     def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
         """Draw features, and last how far the horizon is; shape (n, d + 1)."""

@@ -22,7 +22,7 @@ from privateer.sampling.response import RandomizedResponse
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
 _BLOCK: Final = 1 << 18
 """(report, key) pairs decoded at a time; keeps the working set in the processor's cache."""
-_NAMED: Final = 1.3
+NAMED: Final = 1.3
 """Keys are named up to so many times e^epsilon of them: beyond, fewer buckets tell more of each key."""
 _ONE: Final = 1.3
 """Local epsilon below which one bucket tells most."""
@@ -97,10 +97,15 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         H = (e^epsilon - 1) / 2; naming keys has q^2 / (q / J + 2 o), and tells their shares of people as well.
         """
         keys = question.layout.keys
-        if keys <= _NAMED * math.exp(epsilon):
+        if cls.names(keys, epsilon):
             return cls(question.layout, epsilon, max(1, keys))
         best = round(math.expm1(epsilon) / 2)
         return cls(question.layout, epsilon, 1 if epsilon < _ONE else min(max(1, best), keys))
+
+    @classmethod
+    def names(cls, keys: int, epsilon: float) -> bool:
+        """Whether reports of a local epsilon name so many keys."""
+        return keys <= NAMED * math.exp(epsilon)
 
     @classmethod
     def amplified(cls, question: KeyedHits, epsilon: float, delta: float, honest: int, limit: float) -> Self:

@@ -26,8 +26,8 @@ def planned_epochs(spec: TrialSpec) -> list[Planned]:
 def _planned(spec: TrialSpec, people: int) -> Planned:
     mechanism: Any = calibrate(spec.privacy, people, spec.usual_question()).mechanism
     if isinstance(mechanism, CellPairs):
-        return Planned(people, noise=mechanism.noise)
-    keep, other = mechanism.response.gain, mechanism.response.other
+        return Planned(people, noise=spec.answers * mechanism.noise)
+    keep, other = mechanism.response.gain, spec.answers * mechanism.response.other
     if spec.names_arms:
         return Planned(people, keep, noise=people * other * (1 - other))
     return Planned(people, keep, other, hit=1 / mechanism.buckets)

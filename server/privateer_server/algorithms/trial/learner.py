@@ -65,6 +65,7 @@ class TrialLearner:
             np.zeros(shares.shape, bool),
             count(self.design.people, self.spec.arm_count),
             draw_line(self.design) if self.spec.algorithm.intervals == "strict" else None,
+            (begin(self.design),) * len(self.spec.algorithm.guardrails),
             np.zeros((0, size, treatments, 3)),
             np.zeros((0, treatments, 3)),
         )
@@ -124,6 +125,7 @@ class TrialLearner:
             dropped=dropped,
             ratio=state.ratio.extended(epoch.people, *excess_of(policy, release)),
             line=line,
+            guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(state.guardrails)),
             path=np.concatenate([state.path, found.intervals[None]]),
             average_path=np.concatenate([state.average_path, found.average_intervals[None]]),
             stopped=stops(found, self.spec),

@@ -10,19 +10,32 @@ from privateer_server.algorithms.trial.evidence import Epoch
 Array = NDArray[np.float64]
 
 
-def epoch_of(policy: TrialPolicy, release: CellHits) -> Epoch:
-    """Return what a round adds to the evidence.
+def epoch_of(policy: TrialPolicy, release: CellHits, guardrail: int | None = None) -> Epoch:
+    """Return what a round adds to the evidence, about rewards or about a guardrail.
 
     Where reports name the arm, other people hit an arm as often whatever its share. What they are expected to add is
     subtracted, and how much that varies is noise: as of a curator's pairs, so that everything after is the same.
     """
     people, shares = float(release.reports), policy.choice.shares
+    positive, hits = _cells(policy, release, guardrail)
+    # Of every answer to guardrails there is as much noise.
+    other, noise = policy.answers * release.other, policy.answers * release.noise
     if not policy.fresh_coins:
-        return Epoch(people, release.positive, release.hits, release.gain, release.other, release.noise, shares)
-    false = people * release.other
-    positive, hits = (cells.reshape(shares.shape) for cells in (release.positive, release.hits))
-    noise = release.noise + false * (1 - release.other)
-    return Epoch(people, positive - false, hits - 2 * false, release.gain, 0.0, noise, shares)
+        return Epoch(people, positive, hits, release.gain, other, noise, shares)
+    false = people * other
+    return Epoch(people, positive - false, hits - 2 * false, release.gain, 0.0, noise + false * (1 - other), shares)
+
+
+def _cells(policy: TrialPolicy, release: CellHits, guardrail: int | None) -> tuple[Array, Array]:
+    """Return hits that are positive, of the reward or a guardrail, and all hits; shape (segments, arms) each."""
+    segments, arms = policy.choice.shares.shape
+    order = (segments, arms, policy.answers) if policy.fresh_coins else (segments, policy.answers, arms)
+    axis = 2 if policy.fresh_coins else 1
+    positive, hits = release.positive.reshape(order), release.hits.reshape(order)
+    if guardrail is not None:
+        yes = np.flatnonzero(np.arange(policy.answers) >> guardrail & 1)
+        positive = np.take(hits, yes, axis=axis)
+    return positive.sum(axis=axis), hits.sum(axis=axis)
 
 
 def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:

@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from privateer.algorithms.trial import TrialSpec
+from privateer.algorithms.trial.segments import EVERYBODY
 from privateer.result import Cell, Estimate, Result, Table
-from privateer_server.algorithms.trial.effects import Reason
+from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.state import TrialState
 
@@ -28,6 +29,7 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     averages = ((0, a, name) for a, name in spec.average_effects())
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
+    tables += _guardrails(state, spec)
     best = spec.options[_overall(found)] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
 
@@ -80,6 +82,22 @@ def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
         for a, _ in spec.average_effects()
     )
     return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable"), rows)]
+
+
+def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return effects on guardrails, in shares of people who say yes."""
+    tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
+    for name, evidence in zip(spec.algorithm.guardrails, state.guardrails, strict=True):
+        one, rows = effects(evidence), []
+        for k, a, _ in spec.effects():
+            figures = [_rounded(part[k, a - 1]) for part in (one.estimate, one.low, one.high)]
+            rows.append((spec.segment_names[k], spec.options[a], *figures, bool(one.decided[k, a - 1])))
+        average = average_effects(evidence)
+        for a, _ in spec.average_effects():
+            figures = [_rounded(part[a - 1]) for part in (average.estimate, average.low, average.high)]
+            rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))
+        tables.append(Table(f"guardrail: {name}", columns, tuple(rows)))
+    return tables
 
 
 def _recommendations(found: Findings, spec: TrialSpec) -> Table:

@@ -32,6 +32,8 @@ class TrialState:
         People of each arm beside what their shares say.
     line
         What strict intervals are made of; None if the spec has others.
+    guardrails
+        The same evidence about each guardrail.
     path, average_path
         Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
         where nothing is said.
@@ -46,6 +48,7 @@ class TrialState:
     dropped: NDArray[np.bool_]
     ratio: Ratio
     line: Line | None
+    guardrails: tuple[Evidence, ...]
     path: Array
     average_path: Array
     stopped: str = ""

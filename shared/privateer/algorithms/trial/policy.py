@@ -1,6 +1,6 @@
 """The policy of a trial: which arm the coins give in each segment, and what a person then tells."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, cast
 
@@ -9,20 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.ages import age_of
+from privateer.algorithms.trial.sections import REWARD
 from privateer.algorithms.trial.segments import Segmentation
 from privateer.algorithms.trial.spec import TrialSpec
 from privateer.coins import UNIT, SlotLayout
 from privateer.contributions import CellHits, KeyedValues
 from privateer.decisions import Arms
 from privateer.draw import Draw
-from privateer.errors import Malformed
+from privateer.errors import InputError, Malformed
 from privateer.mechanisms import HitsMechanism, Mechanism
 from privateer.mechanisms.named_symbol import HitTotal
-from privateer.numbers import scaled_reward
+from privateer.numbers import is_number, scaled_reward
 from privateer.policy import Counted
 from privateer.terms import Terms
 
 Array = NDArray[np.float64]
+_YES: Final = 0.5
+"""Answers from here on are yes."""
 _ROUNDED: Final = 2 / UNIT
 """What rounding to units of coins may take from a share."""
 
@@ -78,7 +81,8 @@ class TrialPolicy:
         """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
         if earlier.version == self.version or self.fresh_coins:
             return Counted()
-        return ByChoices(earlier.choice)
+        repeated = np.repeat(earlier.choice.thresholds, self.answers, axis=0)
+        return ByChoices(replace(earlier.choice, thresholds=repeated))
 
     def followed(self, decided: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
         """Return the policy with the shares of arms that the people of a round had, whichever policies decided."""
@@ -143,12 +147,35 @@ class TrialPolicy:
         decisions
             What `decide` returned.
         rewards
-            Shape (n,), in [0, 1].
+            Shape (n,), in [0, 1]; with guardrails (n, 1 + guardrails), answers after the reward.
+
+        Raises
+        ------
+        InputError
+            If the shape is another.
         """
         where = self.segments.locate(contexts)
+        groups, cells = decisions.arms, where
         if self.fresh_coins:
-            return KeyedValues(coins, where * self.choice.groups + decisions.arms, np.zeros_like(where), rewards)
-        return KeyedValues(coins, where, decisions.arms, rewards)
+            groups, cells = np.zeros_like(where), where * self.choice.groups + decisions.arms
+        values, answers = self._told(rewards)
+        return KeyedValues(coins, cells * self.answers + answers, groups, values)
+
+    @property
+    def answers(self) -> int:
+        """How many answers guardrails have together."""
+        cells = self.choice.keys * (self.choice.groups if self.fresh_coins else 1)
+        return self.mechanism.layout.keys // max(1, cells)
+
+    def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""
+        guardrails = max(1, self.answers).bit_length() - 1
+        columns = rewards.reshape(len(rewards), -1)
+        if columns.shape[1] != 1 + guardrails:
+            detail = f"must be a reward and {guardrails} answers"
+            raise InputError(detail, field="rewards", remedy="report what algorithm.guardrails names")
+        answers = (columns[:, 1:] >= _YES).astype(np.int64) @ (1 << np.arange(guardrails))
+        return columns[:, 0], answers
 
     def groups(self, contexts: Array) -> NDArray[np.int64]:
         """Return the segment of each of n people, (n,)."""
@@ -166,9 +193,22 @@ class TrialPolicy:
         return spec.experiment.arms[int(decisions.arms[0])]
 
     def read(self, spec: TrialSpec, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = scaled_reward(reward, spec.reward)
-        return np.array([value]), clipped
+        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped.
+
+        With guardrails it is a mapping of "reward" and their names; of a number alone all answers are no.
+        """
+        names = spec.algorithm.guardrails
+        if not names:
+            value, clipped = scaled_reward(reward, spec.reward)
+            return np.array([value]), clipped
+        told = reward if isinstance(reward, Mapping) else {REWARD: reward, **dict.fromkeys(names, False)}
+        if set(told) != {REWARD, *names}:
+            detail = f"must have {', '.join([REWARD, *names])}"
+            raise InputError(detail, field="reward", remedy="report each of them")
+        value, clipped = scaled_reward(told[REWARD], spec.reward)
+        if not all(is_number(told[name]) or isinstance(told[name], bool | np.bool_) for name in names):
+            raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
+        return np.array([[value, *(float(told[name] >= _YES) for name in names)]]), clipped
 
     def describe(self, spec: TrialSpec) -> dict[str, Any]:
         """Describe the policy: the share of every arm in every segment."""

@@ -12,6 +12,8 @@ GROWTH: Final = 1.5
 """By how much the people at a look exceed those at the look before."""
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
+REWARD: Final = "reward"
+"""What an application calls the outcome where it reports guardrails beside it."""
 WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
 """What an ``alpha`` in words means, as a share of the largest: from the test alone to the least regret."""
 
@@ -48,6 +50,8 @@ class TrialSection(Section):
         find it with this power is refused. None: whatever comes.
     rate
         Expected mean reward, on the scale from 0 for the lowest reward to 1 for the highest: what a plan reckons with.
+    guardrails
+        Up to two facts of yes or no that are watched beside the reward: an application reports them with it.
     stop
         What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
         matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
@@ -66,6 +70,7 @@ class TrialSection(Section):
     effect: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     rate: float = Field(default=0.5, gt=0, lt=1)
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
+    guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
 
     @model_validator(mode="after")
@@ -75,8 +80,12 @@ class TrialSection(Section):
         if self.intervals == "strict" and self.allocation != "fixed":
             detail = "is two or three times too wide where shares adapt"
             raise SpecError(detail, field="algorithm.intervals", remedy='set algorithm.allocation = "fixed"')
-        if len(set(self.stop)) != len(self.stop):
-            raise SpecError("must be distinct", field="algorithm.stop", remedy="name each once")
+        for field in ("stop", "guardrails"):
+            if len(set(getattr(self, field))) != len(getattr(self, field)):
+                raise SpecError("must be distinct", field=f"algorithm.{field}", remedy="name each once")
+        if REWARD in self.guardrails:
+            detail = f"{REWARD!r} is what the outcome itself is called"
+            raise SpecError(detail, field="algorithm.guardrails", remedy="choose another name")
         return self
 
 

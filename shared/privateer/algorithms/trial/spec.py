@@ -1,5 +1,6 @@
 """The spec of a trial, and everything that it refuses."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, Self
 
@@ -13,6 +14,7 @@ from privateer.algorithms.trial.segments import EVERYBODY, Segmentation, crossed
 from privateer.coins import UNIT, SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
+from privateer.mechanisms.named_symbol import NAMED, NamedSymbol
 from privateer.questions import KeyedHits, Question
 from privateer.sections import parse_section
 from privateer.spec import ArmsSpec, ArmsTable, example_promises
@@ -39,6 +41,7 @@ class TrialSpec(ArmsSpec):
         self._check_alpha()
         self._check_arm_shares()
         self._check_looks()
+        self._check_guardrails()
         return self
 
     def _check_growth(self) -> None:
@@ -126,6 +129,25 @@ class TrialSpec(ArmsSpec):
             raise SpecError(
                 detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"
             )
+
+    def _check_guardrails(self) -> None:
+        """Refuse guardrails for which an epsilon has nothing left: reports must name segments by all answers."""
+        section, keys = self.algorithm, self.segment_count * self.answers
+        if not section.guardrails:
+            return
+        if section.intervals == "strict":
+            detail = "have no strict intervals"
+            raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
+        if not self.names_arms and not self.privacy.trust.batched and not NamedSymbol.names(keys, self.privacy.bound):
+            least = math.log(keys / NAMED)
+            detail = f"leave no budget: at epsilon {self.privacy.bound:g} no report can name one of {keys} answers"
+            remedy = f"raise privacy.epsilon to {least:.2f}, or have fewer of them or fewer segments"
+            raise SpecError(detail, field="algorithm.guardrails", remedy=remedy)
+
+    @property
+    def answers(self) -> int:
+        """How many answers guardrails have together."""
+        return int(2 ** len(self.algorithm.guardrails))
 
     @property
     def alpha_most(self) -> float:
@@ -224,11 +246,14 @@ class TrialSpec(ArmsSpec):
 
     def asked(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose choices follow a layout."""
-        return self.named_cells(layout) if self.names_arms else KeyedHits(layout)
+        if self.names_arms:
+            return self.named_cells(layout)
+        return KeyedHits(SlotLayout(layout.seed, np.repeat(layout.thresholds, self.answers, axis=0)))
 
     def named_cells(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose reports name segment and arm."""
-        return KeyedHits(SlotLayout(layout.seed, np.zeros((layout.keys * self.arm_count, 0), np.uint32)))
+        keys = layout.keys * self.arm_count * self.answers
+        return KeyedHits(SlotLayout(layout.seed, np.zeros((keys, 0), np.uint32)))
 
     @property
     def smallest(self) -> float | None:
