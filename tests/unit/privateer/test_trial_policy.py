@@ -7,7 +7,11 @@ import pytest
 
 from privateer.algorithms.trial import TrialPolicy, TrialSpec
 from privateer.coins import SlotLayout
-from privateer.errors import Malformed
+from privateer.errors import InputError, Malformed, SpecError
+from privateer.sections import parse_section
+from privateer_server.algorithms.trial.evidence import begin
+from privateer_server.algorithms.trial.learner import TrialLearner
+from privateer_server.algorithms.trial.release import epoch_of
 from privateer_server.schedule import Schedule
 from tests.support.statistics import centred
 
@@ -90,3 +94,59 @@ def test_shares_of_several_policies_are_mixed_by_their_reports(policy) -> None:
     late = replace(late, version=2)
     mixed = late.followed([(early, 0.25), (late, 0.75)]).choice.shares
     assert mixed[0] == pytest.approx([0.2, 0.4, 0.4], abs=1e-4)
+
+
+GUARDED = {
+    "none": {},
+    "central": {"epsilon": 1.0},
+    "shuffle": {"epsilon": 1.0, "delta": 1e-6},
+    "local": {"epsilon": 3.0},
+}
+
+
+def guarded(model: str) -> TrialSpec:
+    spec = SPECS["none"].model_dump(exclude_none=True)
+    spec["privacy"] = {"model": model, **GUARDED[model]}
+    spec["algorithm"] |= {"guardrails": ["refund", "call"], "allocation": "fixed"}
+    return TrialSpec.model_validate(spec)
+
+
+@pytest.mark.parametrize("model", GUARDED)
+def test_answers_to_guardrails_are_in_the_key(model: str) -> None:
+    """Hits of a guardrail are those of people who said yes, whatever their reward."""
+    spec = guarded(model)
+    policy = Schedule(spec).open(5).policy
+    policy.check(spec)
+    contexts = np.full((len(COINS), 2), 0.6)
+    decided = policy.decide(contexts, COINS)
+    rewards = np.column_stack([np.zeros(len(COINS)), np.ones(len(COINS)), COINS % 2])
+    made = policy.contribute(contexts, COINS, decided, rewards)
+    release = policy.mechanism.simulate(made, np.random.default_rng(1))
+    for guardrail, (least, most) in {None: (0.0, 0.1), 0: (0.9, 1.0), 1: (0.4, 0.6)}.items():
+        sums = begin(TrialLearner(spec).design).add(epoch_of(policy, release, guardrail)).stable
+        people, keep = sums.people[2, 0], sums.keep[2, 0] / sums.people[2, 0]
+        rate = ((sums.num - sums.den / 2).sum(axis=-1)[2, 0] / (2 * keep * people)) + 0.5
+        assert least - 0.05 < rate < most + 0.05, (guardrail, rate)
+
+
+def test_what_is_told_beside_the_reward_is_read_or_refused() -> None:
+    spec = guarded("none")
+    policy = Schedule(spec).open(5).policy
+    assert policy.read(spec, {"reward": 0.25, "refund": True, "call": 0})[0].tolist() == [[0.25, 1.0, 0.0]]
+    assert policy.read(spec, 0.25)[0].tolist() == [[0.25, 0.0, 0.0]]
+    for bad in (
+        {"reward": 1.0},
+        {"reward": 1.0, "refund": "0.123", "call": False},
+        {"reward": None, "refund": 1, "call": 1},
+    ):
+        with pytest.raises(InputError) as refused:
+            policy.read(spec, bad)
+        assert "0.123" not in str(refused.value)
+
+
+def test_guardrails_that_leave_no_budget_are_refused() -> None:
+    data = guarded("local").model_dump(exclude_none=True)
+    data["privacy"]["epsilon"] = 1.0
+    with pytest.raises(SpecError, match="leave no budget") as refused:
+        parse_section(TrialSpec, data)
+    assert refused.value.field == "algorithm.guardrails"

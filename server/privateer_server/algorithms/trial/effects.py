@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.boundaries import critical_values, information, p_values
-from privateer_server.algorithms.trial.evidence import Evidence, rates
+from privateer_server.algorithms.trial.evidence import Evidence, rates, scaled_variance
 from privateer_server.algorithms.trial.fieller import fieller
 from privateer_server.algorithms.trial.multiplicity import benjamini_hochberg, holm
 from privateer_server.algorithms.trial.power import POWER, drift_of
@@ -167,7 +167,7 @@ def average_effects(evidence: Evidence) -> AverageEffects:
 def _scale(evidence: Evidence, asked: Shares | None, critical: float) -> _Scale:
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = rates(sums)
-    top, variance = rate / q * sums.difference, np.square(rate / q) * sums.variance
+    top, variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
     counts = np.zeros_like(top)
     if design.counted:
         shares = counted_shares(sums)

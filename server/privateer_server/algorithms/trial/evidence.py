@@ -213,11 +213,17 @@ def average(sums: Sums, design: Design) -> Average:
     contribution = rate / q * sums.difference
     estimate = contribution.sum(axis=0)
     noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
-    variance = (np.square(rate / q) * sums.variance + noise).sum(axis=0)
+    variance = (scaled_variance(sums, rate / q) + noise).sum(axis=0)
     if design.counted:
         between = (contribution / q * sums.difference).sum(axis=0) - np.square(estimate)
         variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
     return Average(estimate, np.asarray(variance), np.asarray(sums.ready.all(axis=0)))
+
+
+def scaled_variance(sums: Sums, factor: Array) -> Array:
+    """Variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
+    known = np.isfinite(sums.variance)
+    return np.where(known, np.square(factor) * np.where(known, sums.variance, 0.0), np.inf)
 
 
 def rates(sums: Sums) -> tuple[Array, Array, Array, Array]:

@@ -93,3 +93,22 @@ def test_evidence_of_a_round_stands_in_the_result() -> None:
     shares = step.policy.choice.shares
     assert shares[0, 1] > shares[0, 0]
     assert (shares >= spec.floor - 1e-3).all()
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_segment_that_nobody_has_is_said_to_be_too_small(name: str) -> None:
+    spec = SPECS[name]
+    schedule, rng = Schedule(spec), np.random.default_rng(5)
+    step = schedule.open(5)
+    contexts, coins = np.full((step.batch, 2), 0.1), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    decided = step.policy.decide(contexts, coins)
+    rewards = (rng.random(step.batch) < MEANS[0, decided.arms]).astype(float)
+    release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
+    step = schedule.close(step, release, 6)
+    result = schedule.result(step)
+    assert result is not None
+    table = next(table for table in result.tables if table.title.startswith("effects"))
+    notes = {(row[0], row[1]): row[-1] for row in table.rows}
+    if TrialLearner(spec).design.counted:
+        assert all("too" in str(note) for (segment, _), note in notes.items() if segment == "x1>=0.75")
+    assert schedule.follow(step.state, 9, 9, asks=False).batch == 0
