@@ -9,10 +9,9 @@ import numpy as np
 from privateer.algorithms.trial import TrialSpec
 from privateer.algorithms.trial.segments import EVERYBODY
 from privateer.result import Cell, Estimate, Result, Table
-from privateer_server.algorithms.trial.boundaries import information
 from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
-from privateer_server.algorithms.trial.stagewise import stagewise
+from privateer_server.algorithms.trial.stagewise import stopped_effect
 from privateer_server.algorithms.trial.state import TrialState
 
 _WORDS: Final = {
@@ -31,7 +30,7 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     averages = ((0, a, name) for a, name in spec.average_effects())
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
-    tables += [*_stopped(state, found, spec), *_gain(state, spec), *_guardrails(state, spec)]
+    tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
     best = spec.options[found.constant] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
 
@@ -91,17 +90,6 @@ def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
     return [Table("gain of choosing by segment", columns, ((spec.options[state.held.constant], *figures, people),))]
 
 
-def _stopped(state: TrialState, found: Findings, spec: TrialSpec) -> list[Table]:
-    """Return the estimate of the only effect there is when it stopped the trial, without the bias of stopping."""
-    if state.stopped != "decided" or found.decided.size > 1 or state.line is not None:
-        return []
-    times = information(state.evidence.people, state.evidence.design.people)
-    score, value = float(state.evidence.scores[-1, 0, 0]), float(found.intervals[0, 0, 0])
-    one, unit = stagewise(times, spec.algorithm.level, score, value / score), 2 * spec.reward.half_range
-    row = (spec.options[1], *(_rounded(unit * part) for part in (one.estimate, one.low, one.high)))
-    return [Table("stage-wise, for the effect that ended the trial", ("arm", "effect", "low", "high"), (row,))]
-
-
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     """Return effects on guardrails, in shares of people who say yes."""
     tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
@@ -116,6 +104,16 @@ def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
             rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))
         tables.append(Table(f"guardrail: {name}", columns, tuple(rows)))
     return tables
+
+
+def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return the one effect whose decision ended the trial, without the bias of stopping; nothing of several."""
+    if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
+        return []
+    one, unit = stopped_effect(state.evidence), 2 * spec.reward.half_range
+    figures = [_rounded(unit * part) for part in (one.estimate, one.low, one.high)]
+    columns = ("arm", "effect", "low", "high")
+    return [Table("at the stop, without its bias", columns, ((spec.options[1], *figures),))]
 
 
 def _recommendations(found: Findings, spec: TrialSpec) -> Table:
