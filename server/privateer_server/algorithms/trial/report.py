@@ -30,16 +30,9 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     averages = ((0, a, name) for a, name in spec.average_effects())
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
-    tables += [*_guardrails(state, spec), *_at_the_stop(state, spec)]
-    best = spec.options[_overall(found)] if over else None
+    tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
+    best = spec.options[found.constant] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
-
-
-def _overall(found: Findings) -> int:
-    """Return the arm that is best for everybody, where all get the same."""
-    assert found.effects is not None
-    source = found.effects.contribution.sum(axis=0) if found.average is None else found.average.estimate
-    return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
 
 
 def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range: float) -> list[Estimate]:
@@ -83,6 +76,18 @@ def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
         for a, _ in spec.average_effects()
     )
     return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable"), rows)]
+
+
+def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return what choosing by segment gains over one arm for all, by people who came after both were chosen."""
+    found = state.held.gain() if state.held else None
+    if found is None or state.held is None:
+        return []
+    unit = 2 * spec.reward.half_range
+    figures = [_rounded(unit * value) for value in found]
+    columns = ("one arm for all", "gain", "low", "high", "people")
+    people = int(state.held.evidence.people[-1])
+    return [Table("gain of choosing by segment", columns, ((spec.options[state.held.constant], *figures, people),))]
 
 
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
