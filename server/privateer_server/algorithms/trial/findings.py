@@ -63,6 +63,13 @@ class Findings:
         return cls(found, average, decided, best, _sure(found, best))
 
     @property
+    def constant(self) -> int:
+        """The arm that is best if everybody gets the same."""
+        assert self.effects is not None
+        source = self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate
+        return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
+
+    @property
     def intervals(self) -> Array:
         """Estimates and interval ends, (J, K, 3); nan where nothing is said."""
         if self.effects is None:

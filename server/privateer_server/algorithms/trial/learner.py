@@ -15,9 +15,10 @@ from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.allocation import allocated
 from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import begin
+from privateer_server.algorithms.trial.evidence import Evidence, begin
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.foresight import check_effect, foreseen
+from privateer_server.algorithms.trial.gain import CHOSEN_AFTER, Held, hold
 from privateer_server.algorithms.trial.line import draw_line
 from privateer_server.algorithms.trial.ratio import count
 from privateer_server.algorithms.trial.release import epoch_of, excess_of
@@ -66,6 +67,7 @@ class TrialLearner:
             count(self.design.people, self.spec.arm_count),
             draw_line(self.design) if self.spec.algorithm.intervals == "strict" else None,
             (begin(self.design),) * len(self.spec.algorithm.guardrails),
+            None,
             np.zeros((0, size, treatments, 3)),
             np.zeros((0, treatments, 3)),
         )
@@ -126,10 +128,17 @@ class TrialLearner:
             ratio=state.ratio.extended(epoch.people, *excess_of(policy, release)),
             line=line,
             guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(state.guardrails)),
+            held=state.held.add(epoch) if state.held else self._held(evidence, found),
             path=np.concatenate([state.path, found.intervals[None]]),
             average_path=np.concatenate([state.average_path, found.average_intervals[None]]),
             stopped=stops(found, self.spec),
         )
+
+    def _held(self, evidence: Evidence, found: Findings) -> Held | None:
+        """Choose what to hold choosing by segment against, if it is time and there are segments."""
+        people = float(evidence.people[-1])
+        early = people < CHOSEN_AFTER * self.design.people
+        return None if early or self.spec.segment_count == 1 else hold(self.design, people, found.best, found.constant)
 
     def _found(self, state: TrialState) -> Findings:
         return Findings.of(state.evidence, state.line, self.spec)

@@ -11,6 +11,7 @@ from privateer.algorithms.trial.segments import EVERYBODY
 from privateer.result import Cell, Estimate, Result, Table
 from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.stagewise import stopped_effect
 from privateer_server.algorithms.trial.state import TrialState
 
 _WORDS: Final = {
@@ -29,16 +30,9 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     averages = ((0, a, name) for a, name in spec.average_effects())
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
-    tables += _guardrails(state, spec)
-    best = spec.options[_overall(found)] if over else None
+    tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
+    best = spec.options[found.constant] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
-
-
-def _overall(found: Findings) -> int:
-    """Return the arm that is best for everybody, where all get the same."""
-    assert found.effects is not None
-    source = found.effects.contribution.sum(axis=0) if found.average is None else found.average.estimate
-    return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
 
 
 def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range: float) -> list[Estimate]:
@@ -84,6 +78,18 @@ def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
     return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable"), rows)]
 
 
+def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return what choosing by segment gains over one arm for all, by people who came after both were chosen."""
+    found = state.held.gain() if state.held else None
+    if found is None or state.held is None:
+        return []
+    unit = 2 * spec.reward.half_range
+    figures = [_rounded(unit * value) for value in found]
+    columns = ("one arm for all", "gain", "low", "high", "people")
+    people = int(state.held.evidence.people[-1])
+    return [Table("gain of choosing by segment", columns, ((spec.options[state.held.constant], *figures, people),))]
+
+
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     """Return effects on guardrails, in shares of people who say yes."""
     tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
@@ -98,6 +104,16 @@ def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
             rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))
         tables.append(Table(f"guardrail: {name}", columns, tuple(rows)))
     return tables
+
+
+def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return the one effect whose decision ended the trial, without the bias of stopping; nothing of several."""
+    if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
+        return []
+    one, unit = stopped_effect(state.evidence), 2 * spec.reward.half_range
+    figures = [_rounded(unit * part) for part in (one.estimate, one.low, one.high)]
+    columns = ("arm", "effect", "low", "high")
+    return [Table("at the stop, without its bias", columns, ((spec.options[1], *figures),))]
 
 
 def _recommendations(found: Findings, spec: TrialSpec) -> Table:

@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.boundaries import stretches
+from privateer_server.algorithms.trial.boundaries import information, stretches
+from privateer_server.algorithms.trial.evidence import Evidence, rates
 
 Array = NDArray[np.float64]
 
@@ -23,6 +24,15 @@ class Stopped:
     estimate: float
     low: float
     high: float
+
+
+def stopped_effect(evidence: Evidence) -> Stopped:
+    """Return the effect of a trial of one treatment in one segment, which a rule about it ended at its last look."""
+    sums, design = evidence.stable, evidence.design
+    rate, q, o, _ = (part[0, 0] for part in rates(sums))
+    gain = rate / (rate - 2 * o) if design.counted else 1 / (q * design.segments[0])
+    times, score = information(evidence.people, design.people), float(evidence.scores[-1, 0, 0])
+    return stagewise(times, design.alpha, score, float(gain * np.sqrt(sums.variance[0, 0])))
 
 
 def stagewise(times: tuple[float, ...], alpha: float, score: float, deviation: float) -> Stopped:

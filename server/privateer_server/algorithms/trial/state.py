@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.evidence import Evidence
+from privateer_server.algorithms.trial.gain import Held
 from privateer_server.algorithms.trial.line import Line
 from privateer_server.algorithms.trial.ratio import Ratio
 
@@ -34,6 +35,8 @@ class TrialState:
         What strict intervals are made of; None if the spec has others.
     guardrails
         The same evidence about each guardrail.
+    held
+        What choosing by segment is held against; None until it is chosen.
     path, average_path
         Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
         where nothing is said.
@@ -49,6 +52,7 @@ class TrialState:
     ratio: Ratio
     line: Line | None
     guardrails: tuple[Evidence, ...]
+    held: Held | None
     path: Array
     average_path: Array
     stopped: str = ""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_lab.reproductions.paper_4_trials import SETTINGS, Setting, Trials, by_trial, central, named
+from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.detectable import Planned, detectable, looks_of, people_needed
 from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
@@ -14,6 +15,7 @@ from privateer_server.algorithms.trial.fieller import fieller
 from privateer_server.algorithms.trial.multiplicity import benjamini_hochberg, holm
 from privateer_server.algorithms.trial.power import growing
 from privateer_server.algorithms.trial.shares import Shares
+from privateer_server.algorithms.trial.stagewise import stopped_effect
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
@@ -58,6 +60,16 @@ def test_shares_that_were_asked_widen_an_interval_and_unknown_ones_take_it_away(
     assert (unknown.reason == Reason.SHARE).all()
     assert np.isinf(unknown.low).all()
     assert np.isfinite(unknown.contribution_low).all()
+
+
+@pytest.mark.parametrize("name", ["local 1", "shuffle 1"])
+def test_the_effect_that_ended_a_trial_is_in_units_of_rewards(name: str) -> None:
+    trials = Trials(SETTINGS[name], np.ones(1), np.array([[0.3, 0.4]]), 1e5, 1)
+    evidence = looked_at(trials, 8, TIMES[:1])[-1]
+    found, whole = stopped_effect(evidence), effects(evidence)
+    assert found.estimate == pytest.approx(float(whole.estimate[0, 0]), abs=1e-6)  # nobody looked before
+    half = 1.96 / critical_values(TIMES[:1], 0.05)[0] * float(whole.high[0, 0] - whole.low[0, 0]) / 2
+    assert found.high - found.estimate == pytest.approx(half, rel=1e-3)
 
 
 def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
