@@ -31,6 +31,8 @@ REPORTS_MAX: Final = 1000
 PERIOD_MIN: Final = 3600
 """The shortest period of reports, in seconds: a device keeps its number, which must not tell a finer time."""
 _PEOPLE_MAX: Final = 10_000_000_000
+_GRAINS: Final = 100
+"""Parts of a conversion window."""
 
 
 class Reward(Range):
@@ -177,6 +179,11 @@ class ExperimentTable(Section):
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
     reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
     report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
+
+    @property
+    def window_grain(self) -> float:
+        """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
+        return max(1.0, self.conversion_window / _GRAINS)
 
 
 class Algorithm(Section):
