@@ -43,7 +43,7 @@ class Reports:
         paid = self._account.payment(self.address.identity)
         return paid is None or paid.version < opened.round.version
 
-    def is_drawn(self, followed: Participation, now: float) -> bool:
+    def is_the_time(self, followed: Participation, now: float) -> bool:
         """Find out whether the device reports this time: where it reports one time of several, it has drawn which."""
         table = followed.spec.experiment
         if table.reports_per_person == followed.spec.reports:

@@ -184,7 +184,7 @@ class Session(Generic[Reported]):
         return (
             reports.asks(followed)
             and (is_for_later or reports.is_new(followed))
-            and reports.is_drawn(followed, self._now)
+            and reports.is_the_time(followed, self._now)
         )
 
     @property

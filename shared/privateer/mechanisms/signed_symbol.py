@@ -275,7 +275,7 @@ def _best(
             return epsilon
         if allotment is None:
             return amplified_local_epsilon(epsilon, delta, symbols, honest, limit)
-        return allotted_local_epsilon(allotment, symbols, honest, limit)
+        return allotted_local_epsilon(allotment, symbols, honest, limit, proved=False)
 
     best, chosen = 0.0, (epsilon, 1, False)
     for elsewhere in (False, True) if undecided < 1 else (False,):
@@ -288,4 +288,7 @@ def _best(
             if value < previous:
                 break
             previous = value
+    if honest and allotment:
+        _, buckets, elsewhere = chosen
+        chosen = (allotted_local_epsilon(allotment, 2 * buckets + elsewhere, honest, limit), buckets, elsewhere)
     return chosen

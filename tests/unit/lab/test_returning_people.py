@@ -11,6 +11,7 @@ from privateer_lab.plan import variants
 from privateer_lab.returning import ReturningSimulation
 from privateer_lab.simulation import simulate_once, simulation
 from privateer_lab.specs import load_spec
+from privateer_lab.summary import warnings
 from tests.support.phases import small_spec
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.test_cli import SPEC, run
@@ -52,6 +53,9 @@ def test_everybody_comes_back_and_is_in_no_round_twice(model, times):
 def test_a_round_of_more_people_than_come_back_has_others():
     spec = make_spec(PEOPLE | CENTRAL | {"experiment.reports_per_person": 20})
     assert len(simulation(spec, 0)._people) == 100
+    (said,) = warnings(spec, [], {})
+    assert "the horizon is that of 60 people, and rounds have up to 100" in said
+    assert warnings(make_spec(BACK | CENTRAL), [], {}) == []
 
 
 def test_a_run_says_what_is_promised(capsys):
