@@ -69,6 +69,15 @@ class Space:
         """Tell which columns may be halved again after levels that halved ``axes``; shape (columns,)."""
         return np.asarray(np.bincount(np.asarray(axes, np.int64), minlength=len(self.halvings)) < self.halvings)
 
+    def columns_of_levels(self, most: int) -> list[int]:
+        """Return the columns of levels, block by block, as long as these make ``most`` bins or fewer."""
+        columns: list[int] = []
+        for part in self.parts:
+            more = range(part.columns.start, part.columns.stop)
+            if part.block.codes and not part.block.flags and 2 ** (len(columns) + len(more)) <= most:
+                columns += more
+        return columns
+
     def in_turn(self) -> NDArray[np.int64]:
         """Return the column that each of `DEPTH_MAX` levels halves if columns take turns while they may."""
         turns: list[int] = []
