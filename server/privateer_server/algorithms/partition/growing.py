@@ -77,8 +77,9 @@ class Growing(Knowing):
 
     def _by_levels(self, state: PartitionState) -> PartitionState:
         """Halve bins until each holds one level of the features whose levels the tree begins with."""
-        for column in self._first_columns:
-            ready = self._smoothness(state).halves(*self._corners(state))[:, column] > 0
+        for level, column in enumerate(self._first_columns):
+            whole = self._smoothness(state).halves(*self._corners(state))[:, column] > 0
+            ready = whole & (state.depths == level)
             state = self._cut(replace(state, axes=np.append(state.axes, column)), ready)
         return self._computed(state)
 
