@@ -26,6 +26,7 @@ ROW = """        Trust(
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
                 VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
+                DirectedSum: Serving((VectorSymbol,), (), _stricter_vectors),
             },
         ),
 """
