@@ -27,6 +27,7 @@ ROW = """        Trust(
                 KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
                 KeyedHits: Serving((NamedSymbol,), (), _stricter_hits),
                 VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
+                DirectedSum: Serving((VectorSymbol,), (), _stricter_vectors),
             },
         ),
 """

@@ -19,6 +19,8 @@ _WIDE: Final = 2.0
 """Squared length to which whitened rows are cut when they tell second moments, by their dimension."""
 _SURE: Final = 0.01
 """The least doubt about slopes."""
+_LEAST: Final = 1e-3
+"""Variance of what people say of an arm, if none would be seen to play it."""
 _ASSUMED: Final = 0.1
 """Variance of a second moment of whitened rows, before anybody tells."""
 
@@ -75,7 +77,9 @@ class ResidualLearner(Rounds):
         means = sums.reshape(classes, arms, d) / (people * math.sqrt(share))
         covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
         expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
-        variance = release.noise / (share * people**2) + found.spreads / (d * people) + self.doubt(state) * expected
+        variance = (
+            release.noise / (share * people**2) + (found.spreads + _LEAST) / (d * people) + self.doubt(state) * expected
+        )
         precision = 1 / variance
         before = policy.means - self.centre()
         observed = means - found.offsets + np.einsum("ckij,kj->cki", found.matrices, before)
