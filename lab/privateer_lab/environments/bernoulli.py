@@ -14,18 +14,26 @@ from privateer_lab.environments.environment import Array, Played
 from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 
 
-class TurnDrift(Drift):
-    """After the first phase arms have the mean rewards in the opposite order, for good.
+class RiseDrift(Drift):
+    """After the first phase the arm opposite the best one in the list becomes better than that, for good.
 
-    Whoever takes rewards for independent draws was sure of an arm by then, and hardly tries the others.
+    Nothing that is played often changes, so whoever takes rewards for independent draws notices late.
+
+    Attributes
+    ----------
+    by
+        How much better it becomes.
     """
 
-    name: Literal["turn"]
+    name: Literal["rise"]
+    by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
 
     def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return means as they were, or turned, shape (n, arms)."""
-        began = first(contexts)
-        return np.where((phases > 0)[:, None], began[:, ::-1], began)
+        """Return means as they were, or with the risen arm's, shape (n, arms)."""
+        means = np.array(first(contexts))
+        risen = means.shape[1] - 1 - means.argmax(axis=1, keepdims=True)
+        higher = np.minimum(means.max(axis=1, keepdims=True) + self.by, 1.0)
+        return np.where((phases[:, None] > 0) & (np.arange(means.shape[1]) == risen), higher, means)
 
 
 class BernoulliSection(SyntheticSection):
@@ -40,7 +48,7 @@ class BernoulliSection(SyntheticSection):
     name: Literal["bernoulli"] = "bernoulli"
     best: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
     gap: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
-    drift: Annotated[SwapDrift | TurnDrift, Field(discriminator="name")] | None = None  # type: ignore[assignment]
+    drift: Annotated[SwapDrift | RiseDrift, Field(discriminator="name")] | None = None  # type: ignore[assignment]
 
     @model_validator(mode="after")
     def _means_are_probabilities(self) -> "BernoulliSection":
