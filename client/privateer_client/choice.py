@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from privateer.codec import decode, encode
 from privateer.decisions import Arms, Decisions, Plays
 from privateer.errors import InputError
-from privateer.spec import Spec
+from privateer.spec import ExperimentTable, Spec
 from privateer_client.participation import Participation
 
 _BYTES_MAX: Final = 1 << 20
 _NAME_BYTES: Final = 256
 """Room for the longest name of an arm, so that the size of what is kept does not tell it."""
 _DAY: Final = 86_400.0
-_GRAINS: Final = 100
-"""The end of a window is kept to this share of it."""
 _NEVER: Final = math.inf
 _MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
 """Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
@@ -74,7 +72,7 @@ class Choice:
         """Decide for a person by a publication."""
         spec, decisions = followed.spec, followed.decide(contexts, coins)
         none, window = np.zeros(0, np.int64), spec.experiment.conversion_window
-        shown = followed.policy.shown(spec, decisions)
+        shown = followed.decider.shown(spec, decisions)
         rewards, _ = followed.policy.read(spec, _default(spec, shown))
         return cls(
             decided=followed.round.version,
@@ -89,7 +87,7 @@ class Choice:
             name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
-            due=_end_of(window, now) if window else _NEVER,
+            due=_end_of(spec.experiment, now) if window else _NEVER,
         )
 
     @property
@@ -179,6 +177,6 @@ def _default(spec: Spec, shown: Any) -> Any:
     return dict.fromkeys(shown, value) if isinstance(shown, dict) else value
 
 
-def _end_of(window: float, now: float) -> float:
-    grain = max(1.0, window / _GRAINS)
-    return math.ceil((now + window) / grain) * grain
+def _end_of(experiment: ExperimentTable, now: float) -> float:
+    grain = experiment.window_grain
+    return math.ceil((now + experiment.conversion_window) / grain) * grain

@@ -1,15 +1,17 @@
 """The reports of a device to one experiment: made for the round that is open, and paid for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import TermsRefused
+from privateer.errors import InputError, TermsRefused
 from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client.account import Account, Payment, SealedReport
 from privateer_client.address import Address
 from privateer_client.choice import Choice, meaning
+from privateer_client.features import warn_unfit
 from privateer_client.participation import Participation
 
 
@@ -29,10 +31,11 @@ class Reports:
 
     def asks(self, followed: Participation) -> bool:
         """Find out whether a round asks this device, by the device's own number if the round draws numbers."""
+        return followed.asks and self._is_drawn(followed)
+
+    def _is_drawn(self, followed: Participation) -> bool:
         draw = followed.policy.draw
-        if draw is None or not followed.asks:
-            return followed.asks
-        return draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
+        return draw is None or draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
 
     def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
@@ -45,7 +48,7 @@ class Reports:
             If the ledger does not pay.
         """
         self.check(choice, opened)
-        if not opened.takes(choice.decided) or not self.asks(opened):
+        if not opened.takes(choice.decided) or not self._is_drawn(opened):
             return None
         decided = np.array([choice.decided])
         parts = (choice.contexts, choice.coins, choice.decisions, choice.rewards)
@@ -67,7 +70,7 @@ class Reports:
         _agree(meaning(spec, cohort=cohort), meaning(opened.spec, len(spec.options), cohort))
         if not opened.asks:
             return None
-        played = np.array([opened.spec.options.index(arm)])
+        played = np.array([_place(arm, spec.options)])
         return self._paid(opened, lambda: opened.recorded(contexts, played, rewards)[0])
 
     def check(self, choice: Choice, opened: Participation) -> None:
@@ -101,3 +104,12 @@ def _agree(before: bytes, now: bytes) -> None:
             field="spec",
             remedy="do not report",
         )
+
+
+def _place(arm: Any, options: tuple[str, ...]) -> int:
+    """Return the place of an arm; -1 if the spec does not list it."""
+    if isinstance(arm, str) and arm in options:
+        return options.index(arm)
+    remedy = "see the arms of its spec"
+    warn_unfit(InputError("not an arm of the experiment", field="arm", remedy=remedy))
+    return -1

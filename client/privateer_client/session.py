@@ -74,7 +74,12 @@ class Session(Generic[Reported]):
         Raises
         ------
         InputError
-            If a feature is missing, unknown, of another kind or NaN, or the choice cannot be kept.
+            If a feature is not given, or unknown, or the choice cannot be kept.
+
+        Warns
+        -----
+        UnfitValueWarning
+            If the spec has no place for a value, which then counts as missing.
         """
         kept = self._account.choice(self._identity)
         if kept is None or kept.is_due(self._now):
@@ -102,6 +107,7 @@ class Session(Generic[Reported]):
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
         self._account.forget(self._identity)
         self._choice = None
+        self.asked = self.asked and self._reports.asks(self._participation)
 
     def report(self, reward: Any) -> Reported:
         """Tell what came of the choice.
@@ -150,6 +156,11 @@ class Session(Generic[Reported]):
             If the session is not one of a source, or as `choose` and `report`.
         Unavailable
             If the server does not tell which round is open; nothing was paid or sent.
+
+        Warns
+        -----
+        UnfitValueWarning
+            If the experiment has no such arm: the report then says nothing. Or as `choose`.
         """
         return self._run(self._reporting_past(context, arm, reward))
 
@@ -227,8 +238,6 @@ class Session(Generic[Reported]):
         spec = self._participation.spec
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
-        if arm not in spec.options:
-            raise InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec")
         known, rewards = context_vector(context, spec.features), self._read(reward)
         self._check_unpaid()
         if not self.asked:

@@ -27,6 +27,8 @@ NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 WINDOW_MAX: Final = 365 * 86_400
 """The longest conversion window, in seconds: a year."""
 _PEOPLE_MAX: Final = 10_000_000_000
+_GRAINS: Final = 100
+"""Parts of a conversion window."""
 
 
 class Reward(Range):
@@ -166,6 +168,11 @@ class ExperimentTable(Section):
     name: str = Field(pattern=NAME)
     horizon: int = Field(ge=1, le=_PEOPLE_MAX)
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
+
+    @property
+    def window_grain(self) -> float:
+        """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
+        return max(1.0, self.conversion_window / _GRAINS)
 
 
 class Algorithm(Section):
