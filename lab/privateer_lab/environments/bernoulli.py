@@ -15,21 +15,25 @@ from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, Sy
 
 
 class RiseDrift(Drift):
-    """In every other phase all arms have so much higher mean rewards: the gaps stay, and other phases say the less.
+    """After the first phase the arm opposite the best one in the list becomes better than that, for good.
 
-    An arm that is played more in good phases seems better than it is (Zimmert and Seldin 2021, Section 6).
+    Nothing that is played often changes, so whoever takes rewards for independent draws notices late.
+
+    Attributes
+    ----------
+    by
+        How much better it becomes.
     """
 
     name: Literal["rise"]
-    by: float = Field(ge=-1, le=1, allow_inf_nan=False)
-
-    def cycle(self, _arms: int) -> int:
-        """Return two."""
-        return 2
+    by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
 
     def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return means as they were, or higher, shape (n, arms)."""
-        return np.clip(first(contexts) + self.by * (phases % 2)[:, None], 0.0, 1.0)
+        """Return means as they were, or with the risen arm's, shape (n, arms)."""
+        means = np.array(first(contexts))
+        risen = means.shape[1] - 1 - means.argmax(axis=1, keepdims=True)
+        higher = np.minimum(means.max(axis=1, keepdims=True) + self.by, 1.0)
+        return np.where((phases[:, None] > 0) & (np.arange(means.shape[1]) == risen), higher, means)
 
 
 class BernoulliSection(SyntheticSection):
@@ -63,11 +67,15 @@ class BernoulliSection(SyntheticSection):
             detail = f"population {self.name!r} has people without context"
             raise SpecError(detail, field="context.features", remedy="choose another population")
         super().environment(spec, seed)
-        return Bernoulli(self, spec.arm_count, 0)
+        return Bernoulli(self, spec)
 
 
 class Bernoulli(Synthetic):
     """People among whom one arm is the best for all."""
+
+    def __init__(self, section: BernoulliSection, spec: ArmsSpec) -> None:
+        super().__init__(section, spec.arm_count, 0)
+        self._last = spec.experiment.horizon - 1
 
     def play(self, decisions: Arms, contexts: Array) -> Played:
         """Return what people may expect; where means stand still the best arm's sum is that of all who could play it.
@@ -81,9 +89,9 @@ class Bernoulli(Synthetic):
         return Played(people, float(chosen @ means), float(people * means.max()), people * means)
 
     def facts(self, policy: Policy) -> dict[str, float]:
-        """Return the share of people who get by a policy what is the best arm in the first phase."""
+        """Return the share of people who get by a policy what is the best arm for the last person."""
         people, rng = 1000, np.random.default_rng(0)
         coins = rng.integers(0, 2**32, people, dtype=np.uint32)
         arms = policy.decide(np.zeros((people, 0)), coins).arms
-        best = self.means(self.contexts(0, 1, rng))[0].argmax()
+        best = self.means(self.contexts(self._last, 1, rng))[0].argmax()
         return {"best_share": float(np.mean(arms == best))}
