@@ -130,8 +130,8 @@ def _local_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism
 
 def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
-    if privacy.calibration == "published":
-        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
+    if privacy.calibration == "published" or question.normal:
+        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
     symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
         return symbol

@@ -30,9 +30,7 @@ def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
     factors = np.linalg.cholesky(np.stack([np.cov(rng.normal(size=(d, 4 * d))) for _ in range(arms)]))
     means, square = 0.1 * rng.normal(size=(arms, d)), np.eye(d)
     playable, design = np.ones(arms, bool), Design((NUMBER,) * (d - 1))
-    return LinearPolicy(
-        1, design, "identity", means, factors, square, square, exploration, playable, -1, 0.0, 3, False, terms
-    )
+    return LinearPolicy(1, design, "identity", means, factors, square, square, exploration, playable, -1, 0.0, 3, terms)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +128,6 @@ def test_moments_and_joint_reports_are_at_most_1_long():
         {"favours": 1},
         {"share": 0.5},
         {"link": "logistic"},
-        {"fresh_coins": True},
         {"design": Design((Block(),) * 3)},
         {"playable": np.array([True, False])},
     ],
