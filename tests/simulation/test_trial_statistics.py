@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from privateer_lab.reproductions.paper_4_trials import SETTINGS, Trials, by_trial, central, named, one_bit
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.detectable import Planned, detectable
 from privateer_server.algorithms.trial.effects import effects
 from privateer_server.algorithms.trial.evidence import average
 from privateer_server.algorithms.trial.line import draw_line
+from tests.support.trials import SETTINGS, Trials, by_trial, central, named, one_bit
 
 pytestmark = pytest.mark.nightly
 
