@@ -180,7 +180,7 @@ class Changes:
         if spec.privacy.trust.batched and people > BATCH_MAX:
             detail = f"comes to rounds of {people} people, and devices take part in {BATCH_MAX} at most"
             raise SpecError(detail, field="experiment.horizon", remedy=f"lower it, or {learner.growth[0]}")
-        calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people))
+        calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people), spec.reports)
 
     def _timely(self, experiment: Experiment, plan: Plan, seconds: float | None) -> Plan:
         """Return a plan that is due in so many seconds at the latest: at once where nobody can report."""

@@ -1,7 +1,7 @@
 """What people contribute before it is randomized, which never leaves a device; and what is released about many."""
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,41 @@ class KeyedSums:
     hit_none: float = 0.0
 
 
+@dataclass(frozen=True)
+class CellHits:
+    """Private counts over one round of keyed values: how often each key was named, and how often with value 1.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    positive, hits
+        Shape (keys, groups): hits with value 1, and all hits, of reports whose coins are in the group. A person with
+        the key has a positive hit with probability ``gain * value + other``, and a hit with ``gain + 2 other``.
+    counts
+        Shape (keys, groups), int64: reports whose coins are in the group.
+    gain
+        What debiasing divides by.
+    other
+        Probability of a positive hit for a person with another key, and of a negative one, where keys are named.
+    noise
+        Variance of what a curator added to each of ``positive`` and ``hits - positive``.
+    """
+
+    reports: int
+    positive: NDArray[np.float64]
+    hits: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    gain: float
+    other: float
+    noise: float = 0.0
+
+    @property
+    def sums(self) -> NDArray[np.float64]:
+        """Sum of scores, 1 for a positive hit and -1 for another; shape (keys, groups), as of `KeyedSums`."""
+        return 2 * self.positive - self.hits
+
+
 @dataclass(frozen=True, repr=False)
 class BoundedVectors:
     """One vector per person: the primitive "bounded vectors".
@@ -96,7 +131,8 @@ class VectorSums:
     reports
         Number of people in it.
     sums
-        Shape (coordinates,): unbiased for the sum of the people's clipped vectors.
+        Shape (classes * coordinates,): unbiased for the sum of the people's clipped vectors, class by class; most
+        mechanisms have one class.
     noise
         Variance of what was added to each coordinate of ``sums``, averaged over coordinates.
     """
@@ -123,13 +159,16 @@ class CellSums:
     counts: NDArray[np.float64]
 
 
-S = TypeVar("S", KeyedSums, CellSums)
+S = TypeVar("S", KeyedSums, CellSums, CellHits, VectorSums)
+_ADDITIVE: Final[dict[type[Any], tuple[str, ...]]] = {
+    KeyedSums: ("reports", "sums", "counts", "hits"),
+    CellSums: ("reports", "rewards", "counts"),
+    CellHits: ("reports", "positive", "hits", "counts"),
+    VectorSums: ("reports", "sums", "noise"),
+}
 
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
-    reports = left.reports + right.reports
-    if isinstance(left, CellSums) and isinstance(right, CellSums):
-        return replace(left, reports=reports, rewards=left.rewards + right.rewards, counts=left.counts + right.counts)
-    sums, counts, hits = left.sums + right.sums, left.counts + right.counts, left.hits + right.hits
-    return replace(left, reports=reports, sums=sums, counts=counts, hits=hits)
+    added: dict[str, Any] = {name: getattr(left, name) + getattr(right, name) for name in _ADDITIVE[type(left)]}
+    return replace(left, **added)

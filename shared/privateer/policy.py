@@ -1,6 +1,6 @@
 """What a policy is: public and immutable, decided with and reported by on the device. The algorithms implement it."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -179,6 +179,18 @@ class Recalling(Protocol):
         ...
 
 
+class Comparing(Protocol):
+    """A policy whose experiment estimates differences between arms, among all people or groups of them."""
+
+    def groups(self, contexts: Array) -> NDArray[np.int64]:
+        """Return the group of each of n people, (n,)."""
+        ...
+
+    def comparisons(self, spec: Any) -> Iterator[tuple[str, int | None, int, int]]:
+        """Yield what is compared: an estimate's name, a group or None for all people, an arm, and the other arm."""
+        ...
+
+
 class Boxes(Protocol):
     """A policy that treats everybody in a box of contexts alike, so that people may be simulated box by box."""
 
@@ -215,4 +227,4 @@ class Boxes(Protocol):
         ...
 
 
-__all__ = ["Analyzer", "Boxes", "Counted", "Decisions", "OfAnyRound", "OfItsRound", "Policy", "Recalling"]
+__all__ = ["Analyzer", "Boxes", "Comparing", "Counted", "Decisions", "OfAnyRound", "OfItsRound", "Policy", "Recalling"]

@@ -1,7 +1,7 @@
 """What an experiment has found: estimates with intervals, a recommendation, and whether it stopped by itself."""
 
 import math
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,39 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("an estimate must lie in its interval, and all three numbers must be finite")
 
 
+Cell: TypeAlias = str | bool | int | float | None
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """More that was found, for people: rows of words and figures.
+
+    Attributes
+    ----------
+    title
+        What it is about: 1 to 256 printable characters.
+    columns
+        Their names.
+    rows
+        A cell for each column.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        for name in (self.title, *self.columns):
+            _check_name(name)
+        cells = [cell for row in self.rows for cell in row]
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError("a row must have a cell for each column")
+        if not all(math.isfinite(cell) for cell in cells if isinstance(cell, float)):
+            raise ValueError("figures of a table must be finite")
+        for cell in cells:
+            if isinstance(cell, str):
+                _check_name(cell)
+
+
 class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a learner publishes beside its policy.
 
@@ -48,12 +81,15 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The name of the option that the learner recommends; None as long as it recommends nothing.
     stopped
         Whether the learner has found what it was looking for and asks nobody any more.
+    tables
+        Whatever else the algorithm reports.
     """
 
     estimates: tuple[Estimate, ...]
     confidence: float
     recommended: str | None = None
     stopped: bool = False
+    tables: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         if len({estimate.name for estimate in self.estimates}) < len(self.estimates):

@@ -1,7 +1,7 @@
 """What the batteries run over: instances of mechanisms and algorithms, and mechanisms as algorithms calibrate them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -11,18 +11,20 @@ from numpy.typing import NDArray
 
 from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.coins import UNIT as SHARES
-from privateer.coins import Layout
 from privateer.contributions import BoundedVectors, CellSums, KeyedValues, VectorSums
 from privateer.mechanisms import (
     MECHANISMS,
     BitVectors,
+    CellPairs,
     CentralSums,
     CentralVectors,
     GaussianVectors,
     LaplaceCells,
+    NamedSymbol,
     SignedSymbol,
     VectorSymbol,
 )
+from privateer.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer.mechanisms.laplace_cells import UNIT as CELL_UNIT
 from privateer.spec import Spec
@@ -114,7 +116,7 @@ def calibrated(name: str) -> Subject:
         return Subject(mechanism)
     mixed = 0.7 * mechanism.layout.shares + 0.3 / mechanism.layout.groups
     edges = np.minimum(np.rint(np.cumsum(mixed, axis=1)[:, :-1] * SHARES), SHARES).astype(np.uint32)
-    return Subject(msgspec.structs.replace(mechanism, layout=Layout(mechanism.layout.seed, edges)))
+    return Subject(msgspec.structs.replace(mechanism, layout=replace(mechanism.layout, thresholds=edges)))
 
 
 def subjects() -> dict[str, Callable[[], Subject]]:
@@ -141,8 +143,8 @@ def estimates(release: Any) -> Array:
 def truths(subject: Subject) -> Array:
     """Return what `estimates` estimate: a sum of vectors; or sums over people of a key, by the shares of groups."""
     if not subject.keyed:
-        made = subject.people(np.random.default_rng(0))
-        return np.asarray(subject.mechanism.ball.clip(made.values).sum(axis=0))
+        made, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
+        return np.tile(subject.mechanism.ball.clip(made.values).sum(axis=0) / classes, classes)
     count, value, _ = _people_per_key(subject)
     shares = subject.mechanism.layout.shares
     if isinstance(subject.mechanism, LaplaceCells):
@@ -165,10 +167,12 @@ def _of_symbols(subject: Subject) -> Array:
     count, _, squares = _people_per_key(subject)
     shares, one = subject.mechanism.layout.shares, subject.mechanism
     people, e = len(subject.people(np.random.default_rng(0))), np.exp(one.epsilon)
-    total = e + 2 * one.buckets + one.elsewhere - 1
+    elsewhere = getattr(one, "elsewhere", False)
+    total = e + 2 * one.buckets + elsewhere - 1
     own = (e + 1) / total
-    other = own / one.buckets + 2 / total * (1 - 1 / one.buckets)
-    without = 2 / total if one.elsewhere else 1 / one.buckets
+    together = one.together if isinstance(one, NamedSymbol) else 1 / one.buckets
+    other = own * together + 2 / total * (1 - together)
+    without = 2 / total if elsewhere else 1 / one.buckets
     hits = count * own + (count.sum() - count) * other + (people - count.sum()) * without
     gain = (e - 1) / total
     return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
@@ -190,6 +194,12 @@ def _of_central_sums(subject: Subject) -> Array:
     return np.asarray((shares * squares - shares**2 * squares + noise).ravel())
 
 
+def _of_pairs(subject: Subject) -> Array:
+    one = subject.mechanism
+    noise = 2 * _laplace(one.scale * PAIR_UNIT) / PAIR_UNIT**2 if one.scale else 0.0
+    return np.full(one.layout.keys, noise)
+
+
 def _laplace(scale: float) -> float:
     """Return the variance of discrete Laplace noise."""
     ratio = np.exp(-1 / scale)
@@ -197,9 +207,12 @@ def _laplace(scale: float) -> float:
 
 
 def _of_named_directions(subject: Subject) -> Array:
+    """People are of a class by their coins: their vectors, too, vary where there are several."""
     one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
-    lengths = np.linalg.norm(one.ball.clip(values), axis=1) / one.ball.radius
-    return np.array([sum(one.variance(float(length)) for length in lengths) / one.ball.coordinates])
+    lengths = np.linalg.norm(one.ball.clip(values), axis=1)
+    noise = sum(one.variance(float(length)) for length in lengths / one.ball.radius)
+    assigned = (1 - 1 / one.classes) * float(np.square(lengths).sum())
+    return np.array([(noise + assigned) / (one.classes * one.ball.coordinates)])
 
 
 def _of_noisy_vectors(subject: Subject) -> Array:
@@ -221,6 +234,8 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     SignedSymbol: _of_symbols,
     LaplaceCells: _of_cells,
     CentralSums: _of_central_sums,
+    NamedSymbol: _of_symbols,
+    CellPairs: _of_pairs,
     VectorSymbol: _of_named_directions,
     GaussianVectors: _of_noisy_vectors,
     CentralVectors: _of_noisy_vectors,

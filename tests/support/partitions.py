@@ -67,5 +67,8 @@ def same(left: Any, right: Any) -> bool:
         pairs = ((getattr(left, name), getattr(right, name)) for name in names)
         return type(left) is type(right) and all(same(a, b) for a, b in pairs)
     if isinstance(left, np.ndarray):
-        return left.dtype == right.dtype and left.shape == right.shape and bool((left == right).all())
+        alike = left.dtype == right.dtype and left.shape == right.shape
+        return alike and np.array_equal(left, right, equal_nan=left.dtype.kind == "f")
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)

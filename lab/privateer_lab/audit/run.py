@@ -9,6 +9,7 @@ from privateer_lab.audit.case import Case
 from privateer_lab.audit.channels import channels
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.experiments import experiment_cases
+from privateer_lab.audit.hits import hit_cases
 from privateer_lab.audit.keyed import keyed_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
@@ -54,6 +55,7 @@ def cases(samples: int) -> list[Case]:
     return [
         *wire_cases(samples),
         *keyed_cases(samples),
+        *hit_cases(samples),
         *vector_cases(samples),
         *attacks_of_algorithms(samples),
         *experiment_cases(samples),

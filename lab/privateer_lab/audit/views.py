@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.coins import Layout, bucket, sign
-from privateer.contributions import BoundedVectors, KeyedValues
+from privateer.coins import bucket, sign
+from privateer.contributions import BoundedVectors, CellHits, KeyedValues
 from privateer.mechanisms import Mechanism
+from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import UNIT, LaplaceCells
+from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
@@ -121,6 +123,8 @@ def log_likelihood(mechanism: Mechanism, made: Any, rows: NDArray[Any]) -> Score
     match mechanism:
         case SignedSymbol():
             return _symbol_likelihood(mechanism, made, rows["symbol"])
+        case NamedSymbol():
+            return _named_likelihood(mechanism, made, rows["symbol"])
         case VectorSymbol():
             own = (mechanism.own(made) == rows["symbol"].astype(np.int64)[:, None]).any(axis=1)
             return np.asarray(mechanism.epsilon * own)
@@ -141,6 +145,12 @@ def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, symbols: NDAr
     return np.where(keyed | mechanism.elsewhere, likely, -math.log(response.symbols))
 
 
+def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, symbols: NDArray[np.uint16]) -> Scores:
+    response, truth = mechanism.response, mechanism.truth(made, np.where(made.values > 0, 1, -1))
+    likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
+    return np.where(truth >= 0, likely, -math.log(response.symbols))
+
+
 def _cells(mechanism: LaplaceCells, made: KeyedValues) -> NDArray[np.float64]:
     layout, keyed = mechanism.layout, np.flatnonzero(made.keys >= 0)
     cells = np.zeros((len(made), 2, layout.keys, layout.groups))
@@ -156,13 +166,13 @@ def releases(target: Target) -> Sampler:
     of them is an observation.
     """
     mechanism, people = _widened(target.mechanism)
-    none = {"standard_deviation": 0.0} | ({"scale": 0.0} if isinstance(mechanism, CentralSums) else {})
+    none = {name: 0.0 for name in ("standard_deviation", "scale") if hasattr(mechanism, name)}
     silent: Mechanism = msgspec.structs.replace(mechanism, **none)
     coins = np.arange(people, dtype=np.uint32)
 
     def total(who: int) -> Any:
         made = target.neighbours[who](coins)
-        if isinstance(target.mechanism, CentralSums):
+        if isinstance(target.mechanism, CentralSums | CellPairs):
             own = np.where(made.keys >= 0, made.keys + target.mechanism.layout.keys * np.arange(people), -1)
             made = KeyedValues(made.coins, own, made.groups, made.values)
         # Not parsed: protection is the noise, even if the curator did not hold people to the ball.
@@ -182,23 +192,26 @@ def releases(target: Target) -> Sampler:
 
 def _widened(mechanism: Mechanism) -> tuple[Mechanism, int]:
     """Return the mechanism with keys for several people, and how many."""
-    if not isinstance(mechanism, CentralSums):
+    if not isinstance(mechanism, CentralSums | CellPairs):
         return mechanism, 1
     layout = mechanism.layout
     people = max(1, _NUMBERS_AT_ONCE // max(1, layout.keys * (layout.groups + 1)))
-    wide = Layout(layout.seed, np.tile(layout.thresholds, (people, 1)))
+    wide = replace(layout, thresholds=np.tile(layout.thresholds, (people, 1)))
     return msgspec.structs.replace(mechanism, layout=wide), people
 
 
 def _numbers(release: Any, people: int) -> NDArray[np.float64]:
     """Return everything private in a release, shape (people, numbers)."""
-    parts = [release.sums] + ([release.hits] if hasattr(release, "hits") else [])
+    if isinstance(release, CellHits):
+        parts = [release.positive, release.hits - release.positive]
+    else:
+        parts = [release.sums] + ([release.hits] if hasattr(release, "hits") else [])
     return np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
 
 
 def _noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
     """Return the logarithm of the density of noise (n, numbers), but for a constant."""
-    if isinstance(mechanism, CentralSums) and mechanism.scale:
+    if isinstance(mechanism, CentralSums | CellPairs) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
     assert isinstance(mechanism, CentralSums | CentralVectors)
     unit = mechanism.ball.step if isinstance(mechanism, CentralVectors) else 1.0

@@ -14,7 +14,7 @@ from rich.table import Table
 from privateer.errors import SpecError
 from privateer.spec import BATCH_MAX, Spec
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
-from privateer_lab.output import open_folder, print_json, progress, readable, screen
+from privateer_lab.output import open_folder, print_json, print_rows, progress, readable, screen
 from privateer_lab.plan import (
     EPSILON_MAX,
     EPSILONS,
@@ -24,6 +24,7 @@ from privateer_lab.plan import (
     Found,
     Variant,
     batches,
+    foreseen,
     runs_of,
     stages,
     variants,
@@ -86,7 +87,7 @@ class _Report:
         self.stages = [seeds] if quiet else stages(seeds)
         self.quiet, self.said = quiet, 0
         self.what = "people" if spec.people_key == "horizon" else "choices"
-        self.found, self.batches = Found(wanted), batches(wanted)
+        self.found, self.batches, self.foreseen = Found(wanted), batches(wanted), foreseen(wanted)
 
     def follow(self, runs: Iterator[tuple[int, Run]]) -> None:
         """Take runs until all have come or somebody interrupts, and print a table at each stage."""
@@ -111,7 +112,13 @@ class _Report:
         # Promises may change the sizes of rounds.
         concerns = list(dict.fromkeys(concern for variant in self.wanted for concern in variant.spec.concerns()))
         outcomes = self.found.outcomes()
-        return {"experiment": self.spec.name, "outcomes": outcomes, "batches": self.batches, "warnings": concerns}
+        return {
+            "experiment": self.spec.name,
+            "outcomes": outcomes,
+            "foreseen": self.foreseen,
+            "batches": self.batches,
+            "warnings": concerns,
+        }
 
     def _print(self) -> None:
         """Print a table, and with the first one what its columns mean."""
@@ -176,6 +183,10 @@ def _explain(result: dict[str, Any], what: str) -> None:
         screen.print("The best policy is a constant option, so no policy gains anything above it.")
     else:
         screen.print(_GAIN.format(what=what))
+    for promise in result["foreseen"]:
+        for found in promise["tables"]:
+            rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+            print_rows(f"{promise['model']}, epsilon {promise['epsilon']:g}: {found['title']}", rows)
     for row in result["batches"]:
         screen.print(_batches(row))
     for warning in result["warnings"]:

@@ -15,7 +15,7 @@ from privateer.decisions import Arms, Decisions, Plays
 from privateer.errors import Conflict, InputError, Unavailable
 from privateer.verification import Limits
 from privateer_client.participation import Participation
-from privateer_lab.devices import arms_before, scaled, scaled_rewards
+from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.wire import Wire
 from privateer_lab.score import Score
@@ -184,7 +184,7 @@ class Driver:
         self.result.people += people
         if isinstance(decisions, Plays):
             return part.reports(contexts, coins, decisions, rewards) if part.asks else []
-        self.result.add(environment.play(decisions, raw), float(rewards.sum()))
+        self.result.add(environment.play(decisions, raw), received(rewards))
         values = scaled_rewards(rewards, part.spec)
         if not part.asks:
             return []

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from privateer.errors import SpecError
 from privateer.policy import Policy
-from privateer.result import Result
+from privateer.result import Result, Table
 from privateer.spec import Spec
 
 
@@ -42,6 +42,14 @@ class Bulk(NamedTuple):
     people: int
     messages: int
     size: int
+
+
+class Foreseeing(Protocol):
+    """A learner that knows what it can find before anybody is asked."""
+
+    def foreseen(self) -> tuple[Table, ...]:
+        """Return what can be found."""
+        ...
 
 
 class Learner(Protocol):

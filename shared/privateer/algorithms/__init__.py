@@ -10,9 +10,12 @@ from privateer.sections import parse_section, toml_tables
 from privateer.spec import Spec
 
 ALGORITHMS: Final = (
+    "bandit",
+    "convex",
+    "linear",
     "partition",
     "phased",
-    "bandit",
+    "trial",
 )
 
 

@@ -12,7 +12,7 @@ from privateer.sampling.entropy import NoiseSource
 def binomial(count: int, trials: int, probability: float, noise: NoiseSource) -> NDArray[np.int64]:
     """Draw ``count`` numbers of Bin(trials, probability), shape (count,).
 
-    Fair bits are counted in words, 64 at a time, and exact. For others each trial compares a word with
+    Fair bits are counted in words, 64 at a time, and exact. For others each draw compares a word with
     ``probability`` * 2^64, rounded up. That is exact, too, for a probability of 2^-11 or more. Below, a bit is up to
     2^-64 fairer than claimed, which hides more.
 

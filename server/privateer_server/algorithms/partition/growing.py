@@ -73,23 +73,33 @@ class Growing(Knowing):
             left = self._space.left(state.axes)[columns]
             differ = np.where(left, differences[deepest].mean(axis=0), -1.0)
             state = replace(state, axes=np.append(state.axes, columns[differ.argmax()]))
+        return self._computed(self._cut(state, ready))
+
+    def _by_levels(self, state: PartitionState) -> PartitionState:
+        """Halve bins until each holds one level of the features whose levels the tree begins with."""
+        for level, column in enumerate(self._first_columns):
+            whole = self._smoothness(state).halves(*self._corners(state))[:, column] > 0
+            ready = whole & (state.depths == level)
+            state = self._cut(replace(state, axes=np.append(state.axes, column)), ready)
+        return self._computed(state)
+
+    def _cut(self, state: PartitionState, ready: NDArray[np.bool_]) -> PartitionState:
+        """Halve bins, of which the posterior then knows nothing yet."""
         copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
         below = replace(state, depths=depths, paths=paths)
         mass = state.mass[:, copies] * np.where(fresh, self._expected(below) / self._expected(state)[copies], 1.0)
-        return self._computed(
-            replace(
-                below,
-                active=state.active[copies],
-                precision=state.precision[copies] * ~fresh[:, None],
-                moment=state.moment[copies] * ~fresh[:, None],
-                past_depths=np.append(state.past_depths, state.depths[ready]),
-                past_paths=np.append(state.past_paths, state.paths[ready]),
-                past_precision=np.concatenate([state.past_precision, state.precision[ready]]),
-                past_moment=np.concatenate([state.past_moment, state.moment[ready]]),
-                mass=mass,
-                mass_precision=np.where(fresh, (_HALF_KNOWN * mass) ** -2, state.mass_precision[:, copies]),
-                bank=state.bank.halved(copies, fresh, ready) if state.bank else None,
-            )
+        return replace(
+            below,
+            active=state.active[copies],
+            precision=state.precision[copies] * ~fresh[:, None],
+            moment=state.moment[copies] * ~fresh[:, None],
+            past_depths=np.append(state.past_depths, state.depths[ready]),
+            past_paths=np.append(state.past_paths, state.paths[ready]),
+            past_precision=np.concatenate([state.past_precision, state.precision[ready]]),
+            past_moment=np.concatenate([state.past_moment, state.moment[ready]]),
+            mass=mass,
+            mass_precision=np.where(fresh, (_HALF_KNOWN * mass) ** -2, state.mass_precision[:, copies]),
+            bank=state.bank.halved(copies, fresh, ready) if state.bank else None,
         )
 
     def _expected(self, state: PartitionState) -> Array:

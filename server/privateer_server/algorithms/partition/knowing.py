@@ -10,7 +10,7 @@ from privateer.algorithms.partition import DEPTH_MAX, PartitionSpec, corners
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry
 from privateer_server.algorithms.partition.remembering import Remembering
-from privateer_server.algorithms.partition.screening import said
+from privateer_server.algorithms.partition.screening import new_screening, said
 from privateer_server.algorithms.partition.slabs import slabs_of
 from privateer_server.algorithms.partition.smoothness import Smoothness
 from privateer_server.algorithms.partition.space import Space
@@ -20,6 +20,10 @@ Array = NDArray[np.float64]
 
 _NARROW: Final = 0.25
 """Bins of this width or less are not wide: they are as even as was fitted."""
+_FEW: Final = 0.2
+"""Where the tree began with levels, bins with this share of the people or less are not wide: they serve few."""
+_FIRST_LEVELS: Final = 16
+"""Bins that the tree begins with at most, of levels or sets of levels."""
 _LARGE: Final = 0.0625
 """After a screening bins with a larger share of the people count as wide, whatever their width: they may be few."""
 _TOGETHER: Final = 256
@@ -33,9 +37,13 @@ class Knowing(Remembering):
         super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
         self._space, self._slabs = Space(spec.blocks), slabs_of(spec)
+        screens = new_screening(spec, self._slabs) is not None
+        self._first_columns = [] if screens else self._space.columns_of_levels(_FIRST_LEVELS)
 
     def _wide(self, state: PartitionState) -> NDArray[np.bool_]:
         wide = self._kept(state)[0].widest(*self._corners(state)) > _NARROW
+        if self._first_columns:
+            wide &= state.mass[0] > _FEW
         return np.asarray(wide | self._large(state))
 
     def _large(self, state: PartitionState) -> NDArray[np.bool_]:

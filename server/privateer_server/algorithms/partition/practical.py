@@ -45,11 +45,11 @@ class PartitionLearner(Growing):
     state_type = PartitionState
 
     def start(self, _seed: int) -> PartitionState:
-        """One bin, all arms."""
+        """One bin, or one for each level; all arms."""
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         none = np.zeros(0, np.int64)
         spread = int(np.argmin(np.abs(SPREADS - 0.5)))
-        return PartitionState(
+        state = PartitionState(
             rounds=0,
             seen=0,
             own=0,
@@ -76,6 +76,7 @@ class PartitionLearner(Growing):
             bank=self._new_bank(),
             screening=new_screening(self.spec, self._slabs),
         )
+        return self._by_levels(state)
 
     def rearmed(self, state: PartitionState, added: int) -> PartitionState:
         """Return the state with more arms, of which nothing is known, and without retired ones; evidence stays."""

@@ -147,7 +147,7 @@ def make_policy(
     asked: NDArray[np.bool_] = bins["active"][bins["bins"]]
     reported = Layout(layout.seed, np.zeros((int(asked.sum()), 0), np.uint32)) if in_key else layout
     question, promise = KeyedMeans(reported, *shares), spec.privacy_of(cohort)
-    terms = calibrate(promise, batch, question) if batch else nobody_asked(promise, question)
+    terms = calibrate(promise, batch, question, None, spec.reports) if batch else nobody_asked(promise, question)
     return PartitionPolicy(
         version=version,
         dimension=spec.dimension,

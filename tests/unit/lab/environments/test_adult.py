@@ -8,6 +8,7 @@ import pytest
 
 from privateer.errors import SpecError
 from privateer_lab.environments import environment_for
+from privateer_lab.environments.adult import ADDED
 from tests.support.specs import make_spec
 
 ROW = (
@@ -42,6 +43,24 @@ def test_people_of_the_file(tmp_path):
     assert sorted(people.means(contexts).tolist()) == [[0.1, 1.0], [0.35, 0.0], [0.35, 0.0]]
     guessed = environment_for(adult(path, task="income"), 0)
     assert guessed.means(guessed.contexts(0, 3, np.random.default_rng(0))).sum(axis=0).tolist() == [2, 1]
+
+
+def test_an_offer_adds_what_is_said_by_sex_and_hours(tmp_path):
+    """To nobody does it add more than there is: mean rewards stay within [0, 1]."""
+    rng, rows = np.random.default_rng(3), []
+    for sex in ("Female", "Male"):
+        for hours in rng.integers(20, 60, 400).tolist():
+            row = ROW.format("Cuba", rng.choice(["<=50K", ">50K"], p=[0.7, 0.3]))
+            rows.append(row.replace("Male", sex).replace(" 40,", f" {hours},"))
+    people = environment_for(adult(write(tmp_path, *rows), {"hours": COLUMNS["hours"]}, task="effects"), 0)
+    contexts = people.contexts(0, 800, np.random.default_rng(0))
+    means = people.means(contexts)
+    assert 0 <= means.min() <= means.max() <= 1
+    added = np.zeros((2, 3))
+    cells = contexts[:, -1].astype(int) // 2
+    for place in range(6):
+        added[place // 3, place % 3] = (means[cells == place, 1] - means[cells == place, 0]).mean()
+    assert added == pytest.approx(ADDED)
 
 
 def test_rows_that_cannot_be_used_are_named(tmp_path):

@@ -1,0 +1,102 @@
+"""What an experiment has found, for people who were not there: a Markdown document and a picture."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from privateer.text import printable
+from privateer_lab.output import readable
+from privateer_lab.plots import COLOURS, in_thousands, panels
+
+_TIME: Final = ("people", "effect", "low", "high")
+"""Columns of a table that has estimates with intervals over time; all others name what is estimated."""
+_SHOWN: Final = 8
+"""Curves that one picture has, at most."""
+
+
+def markdown(name: str, result: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> str:
+    """Write a result as Markdown: estimates, tables, and what people were promised.
+
+    Parameters
+    ----------
+    name
+        Of the experiment.
+    result
+        As ``/result`` has it.
+    claims
+        Those of its certificate.
+    """
+    confidence = f"{100 * result['confidence']:g} %"
+    said = [("recommended", result["recommended"]), ("finished", result["stopped"])]
+    promised = [
+        {"against": one["against"], "about": one["about"], "epsilon": one["epsilon"], "delta": one["delta"]}
+        for one in claims
+    ]
+    parts = [
+        f"# {_cell(name)}",
+        _rows([{"": key, " ": value} for key, value in said]),
+        f"## Estimates, with intervals of {confidence} confidence",
+        _rows(result["estimates"]),
+    ]
+    for table in result.get("tables", []):
+        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+        parts += [f"## {_cell(table['title']).capitalize()}", _rows(rows)]
+    parts += [
+        "## Privacy",
+        "Every figure here is a function of what was released under these promises.",
+        _rows(promised),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return "Nothing yet."
+    lines = ["| " + " | ".join(_cell(key) for key in rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    return "\n".join([*lines, *("| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows)])
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else printable(readable(value))
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def draw_effects(title: str, result: Mapping[str, Any]) -> Figure:
+    """Draw estimates with their intervals, and beside them how they came about, if a table has that."""
+    over_time = next((table for table in result.get("tables", []) if set(_TIME) <= set(table["columns"])), None)
+    figure, axes = panels(2 if over_time else 1, title, height=max(3.4, 0.3 * len(result["estimates"])))
+    _draw_estimates(axes[0], result["estimates"])
+    if over_time:
+        _draw_over_time(axes[1], [dict(zip(over_time["columns"], row, strict=True)) for row in over_time["rows"]])
+    return figure
+
+
+def _draw_estimates(axis: Any, estimates: Sequence[Mapping[str, Any]]) -> None:
+    places = range(len(estimates))[::-1]
+    for place, one in zip(places, estimates, strict=True):
+        colour = COLOURS[5] if one["low"] <= 0 <= one["high"] else COLOURS[one["value"] < 0]
+        axis.plot((one["low"], one["high"]), (place, place), color=colour)
+        axis.plot(one["value"], place, "o", color=colour, markersize=4)
+    axis.axvline(0, color=COLOURS[5], linewidth=0.8)
+    axis.set_yticks(list(places), [one["name"] for one in estimates])
+    axis.set_xlabel("effect")
+
+
+def _draw_over_time(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    curves: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["effect"] is not None:
+            name = " ".join(str(value) for key, value in row.items() if key not in _TIME)
+            curves.setdefault(name, []).append(row)
+    for number, (name, points) in enumerate(list(curves.items())[:_SHOWN]):
+        people, colour = [row["people"] for row in points], COLOURS[number % len(COLOURS)]
+        axis.plot(people, [row["effect"] for row in points], "o-", color=colour, markersize=3, label=name)
+        ends = ([row[end] for row in points] for end in ("low", "high"))
+        axis.fill_between(people, *ends, color=colour, alpha=0.12, linewidth=0)
+    axis.axhline(0, color=COLOURS[5], linewidth=0.8)
+    axis.set_xlabel("people")
+    axis.set_ylabel("effect")
+    in_thousands(axis)
+    if curves:
+        axis.legend(fontsize=7)

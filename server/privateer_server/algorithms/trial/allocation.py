@@ -1,0 +1,106 @@
+"""Shares of arms for the next epoch: fixed, elimination, or the probability of being best."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from privateer.algorithms.trial import TrialSpec
+from privateer_server.algorithms.trial.boundaries import critical_values, information
+from privateer_server.algorithms.trial.evidence import Evidence, Sums
+
+Array = NDArray[np.float64]
+
+CLEAR: Final = 3.0
+"""Standard deviations by which an arm must be worse to be dropped."""
+_ERROR: Final = 0.05
+"""Probability of dropping a best arm anywhere, where elimination is proved."""
+_REACH: Final = 8.0
+_POINTS: Final = 321
+
+
+def allocated(evidence: Evidence, dropped: NDArray[np.bool_], spec: TrialSpec) -> tuple[NDArray[np.bool_], Array]:
+    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each, as a spec has it."""
+    rule = spec.algorithm.allocation
+    if rule == "fixed":
+        return dropped, np.tile(evidence.design.arms, (spec.segment_count, 1))
+    if rule == "matching":
+        return dropped, matching(evidence, spec.floor)
+    out = eliminated(evidence, dropped, rule == "proved")
+    return out, elimination(evidence, out, spec.floor)
+
+
+def matching(evidence: Evidence, least: float) -> Array:
+    """Shares (J, K + 1) that are the probabilities of being best, at least ``least`` each; as planned before data."""
+    values, variances = _arms(evidence.precise)
+    known = np.asarray((np.isfinite(variances) & (variances > 0)).all(axis=1))
+    best = _probabilities(np.where(known[:, None], values, 0.0), np.where(known[:, None], variances, 1.0))
+    return floored(np.where(known[:, None], best, evidence.design.arms), least)
+
+
+def eliminated(evidence: Evidence, dropped: NDArray[np.bool_], proved: bool) -> NDArray[np.bool_]:
+    """Arms dropped so far, (J, K + 1), with those now clearly worse than the best of their segment.
+
+    Clearly is three standard deviations; ``proved``: the boundary of a test that keeps every segment's best arm with
+    probability .95 over all looks (by the normal approximation).
+    """
+    sums = evidence.stable if proved else evidence.precise
+    values, variances = _arms(sums)
+    behind = np.where(dropped, -np.inf, values).max(axis=1, keepdims=True) - values
+    leaders = np.where(dropped, -np.inf, values).argmax(axis=1)
+    spread = variances + np.take_along_axis(variances, leaders[:, None], axis=1)
+    clear = behind > _threshold(evidence, proved) * np.sqrt(spread)
+    enough: NDArray[np.bool_] = np.asarray(sums.ready)
+    ready = np.concatenate([np.atleast_2d(enough.any(axis=1)).T, enough], axis=1)
+    return np.asarray(dropped | (clear & ready & np.take_along_axis(ready, leaders[:, None], axis=1)))
+
+
+def elimination(evidence: Evidence, dropped: NDArray[np.bool_], least: float) -> Array:
+    """Equal shares of the arms left, at least ``least`` each; where one is left, all to the best estimate of any."""
+    values, _ = _arms(evidence.precise)
+    left = ~dropped
+    best = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]
+    playing = np.where(left.sum(axis=1, keepdims=True) > 1, left, best).astype(np.float64)
+    return floored(playing / playing.sum(axis=1, keepdims=True), least)
+
+
+def floored(shares: Array, least: float) -> Array:
+    """Shares raised to ``least``, at the cost of what the others have above it; with two arms they are clipped."""
+    above = np.maximum(shares - least, 0.0)
+    rest = max(0.0, 1 - shares.shape[1] * least)
+    total = above.sum(axis=1, keepdims=True)
+    equal = np.full_like(shares, rest / shares.shape[1])
+    return least + np.where(total > 0, above * rest / np.where(total > 0, total, 1.0), equal)
+
+
+def _threshold(evidence: Evidence, proved: bool) -> float:
+    if not proved:
+        return CLEAR
+    segments, arms = len(evidence.design.segments), len(evidence.design.arms)
+    times = information(evidence.people, evidence.design.people)
+    return float(critical_values(times, _ERROR / (segments * arms * (arms - 1) / 2))[-1])
+
+
+def _arms(sums: Sums) -> tuple[Array, Array]:
+    """Values of the arms against the control, and variances that differ by arm, (J, K + 1); infinite if unknown."""
+    parts = sums.variances
+    values = np.concatenate([np.zeros_like(sums.difference[:, :1]), sums.difference], axis=1)
+    return values, np.concatenate([parts[..., 1].mean(axis=1, keepdims=True), parts[..., 0]], axis=1)
+
+
+def _probabilities(values: Array, variances: Array) -> Array:
+    """Probability of each arm to be best, of independent normal values: with two arms Phi(z)."""
+    if values.shape[1] == 2:
+        treated = ndtr((values[:, 1] - values[:, 0]) / np.sqrt(variances.sum(axis=1)))
+        return np.stack([1 - treated, treated], axis=1)
+    deviations = np.sqrt(variances)
+    at = np.linspace(-_REACH, _REACH, _POINTS)
+    weights = np.exp(-np.square(at) / 2)
+    shares = np.empty_like(values)
+    for arm in range(values.shape[1]):
+        points = values[:, arm, None] + deviations[:, arm, None] * at
+        others = [other for other in range(values.shape[1]) if other != arm]
+        below = ndtr((points[:, None] - values[:, others, None]) / deviations[:, others, None])
+        shares[:, arm] = (below.prod(axis=1) * weights).sum(axis=1)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -1,0 +1,260 @@
+"""What a trial's releases add up to: weighted hits of each arm and its control, and the test of every look."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.trial.design import Design
+
+Array = NDArray[np.float64]
+
+_SUCCESSES: Final = 20.0
+"""Successes and failures that both arms need before the normal approximation is used."""
+_NOISES: Final = 10.0
+"""Standard deviations of the noise of an arm's hits that the hits must reach."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A release, and what was public before it.
+
+    Attributes
+    ----------
+    people
+        Reports of the epoch, n.
+    positive, hits
+        Shape (J, K + 1): positive hits W and hits T of each segment and arm; debiased by nothing, noise included.
+    keep, other
+        q and o: a positive hit of a segment's own person has probability q f + o, with f the mean reward, one of
+        anybody else o. 1 and 0 where nobody randomizes. ``other`` is not used where hits are public slots.
+    noise
+        Variance that the release added to positive and to negative hits, each (L).
+    shares
+        Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
+    """
+
+    people: float
+    positive: Array
+    hits: Array
+    keep: float
+    other: float
+    noise: float
+    shares: Array
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Weighted sums over epochs, a contrast (segment, treatment) each. The last axis of four is (treatment, control).
+
+    Attributes
+    ----------
+    num, den, square, noise
+        Shape (J, K, 2): sums of w W, w T, w^2 T and w^2 L, with w = u / pi.
+    people, spread
+        Shape (J, K): sums of u n and u^2 n.
+    keep, other
+        Shape (J, K): sums of u n q and u n o.
+    hits, hits_noise
+        Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
+    """
+
+    num: Array
+    den: Array
+    square: Array
+    noise: Array
+    people: Array
+    spread: Array
+    keep: Array
+    other: Array
+    hits: Array
+    hits_noise: Array
+
+    def add(self, epoch: Epoch, weights: Array) -> "Sums":
+        """Add an epoch with weights u, shape (J, K)."""
+        u, arms = weights, epoch.shares.shape[1]
+        w = u[..., None] / pairs(epoch.shares)
+        n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
+        return Sums(
+            self.num + w * pairs(epoch.positive),
+            self.den + w * pairs(epoch.hits),
+            self.square + np.square(w) * pairs(epoch.hits),
+            self.noise + np.square(w) * epoch.noise,
+            self.people + u * n,
+            self.spread + np.square(u) * n,
+            self.keep + u * n * epoch.keep,
+            self.other + u * n * epoch.other,
+            self.hits + u * hits,
+            self.hits_noise + np.square(u) * 2 * arms * epoch.noise,
+        )
+
+    @property
+    def difference(self) -> Array:
+        """Shape (J, K): share of positive hits under the treatment less that under the control; 0 without hits."""
+        rates = self.num / np.where(self.den > 0, self.den, np.inf)
+        return np.asarray(rates[..., 0] - rates[..., 1])
+
+    @property
+    def middle(self) -> Array:
+        """Shape (J, K): mean of the two shares of positive hits, within [0, 1]."""
+        rates = self.num / np.where(self.den > 0, self.den, np.inf)
+        return np.asarray(np.clip(rates.mean(axis=-1), 0.0, 1.0))
+
+    @property
+    def variances(self) -> Array:
+        """Shape (J, K, 2): of the two shares of positive hits, where both arms are alike; infinite without hits.
+
+        By the middle of both rates, not by each rate, so that an arm seldom played does not misjudge its own variance.
+        """
+        middle = self.middle[..., None]
+        noise = self.noise * (np.square(middle) + np.square(1 - middle))
+        some = self.den > 0
+        terms = np.maximum(middle * (1 - middle) * self.square, 0.0) + noise
+        return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
+
+    @property
+    def variance(self) -> Array:
+        """Shape (J, K): of `difference`."""
+        return np.asarray(self.variances.sum(axis=-1))
+
+    @property
+    def ready(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
+        rare = np.minimum(self.middle, 1 - self.middle)[..., None]
+        seen = np.square(self.den) * rare >= _SUCCESSES * self.square
+        clear = self.den >= _NOISES * np.sqrt(2 * self.noise)
+        return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A trial's releases so far, added up.
+
+    Attributes
+    ----------
+    design
+        What was planned.
+    people
+        Shape (looks,): all reports up to each look.
+    stable
+        With weights u = sqrt(V0/V), V an epoch's variance and V0 the same at planned shares: every epoch adds variance
+        as planned whatever its shares, so that looks correlate as boundaries assume (Lehmacher and Wassmer 1999,
+        variance-stabilising weights of Hadad et al. 2021). For intervals.
+    precise
+        With weights V0/V: the least variance. For allocation, and for curves without intervals.
+    scores
+        Shape (looks, J, K): the difference over its standard deviation at each look; nan where not `ready`.
+    average_scores
+        Shape (looks, K): the same of the average effect over segments; nan until all segments are ready.
+    """
+
+    design: Design
+    people: Array
+    stable: Sums
+    precise: Sums
+    scores: Array
+    average_scores: Array
+
+    def add(self, epoch: Epoch) -> "Evidence":
+        """Add an epoch, which ends with a look."""
+        ratio = _variance(self.design, epoch, self.design.arms[None]) / _variance(self.design, epoch, epoch.shares)
+        stable = self.stable.add(epoch, np.sqrt(ratio))
+        before = self.people[-1] if len(self.people) else 0.0
+        added = replace(
+            self,
+            people=np.append(self.people, before + epoch.people),
+            stable=stable,
+            precise=self.precise.add(epoch, ratio),
+        )
+        return replace(
+            added,
+            scores=np.concatenate([self.scores, scores(stable)[None]]),
+            average_scores=np.concatenate([self.average_scores, added.average.scores[None]]),
+        )
+
+    @property
+    def looks(self) -> int:
+        """Epochs added."""
+        return len(self.people)
+
+    @property
+    def average(self) -> "Average":
+        """The effect over all segments, as each counts among the people."""
+        return average(self.stable, self.design)
+
+
+@dataclass(frozen=True)
+class Average:
+    """Average effects of K treatments, post-stratified: sums of contributions, shape (K,) each.
+
+    Meaningful where hits are counted; otherwise everybody has to be asked, as one segment.
+    """
+
+    estimate: Array
+    variance: Array
+    ready: NDArray[np.bool_]
+
+    @property
+    def scores(self) -> Array:
+        """Shape (K,): estimate over standard deviation, nan where not ready."""
+        usable = self.ready & (self.variance > 0) & np.isfinite(self.variance)
+        return np.where(usable, self.estimate / np.sqrt(np.where(usable, self.variance, 1.0)), np.nan)
+
+
+def average(sums: Sums, design: Design) -> Average:
+    """Add up contributions over segments.
+
+    With v a segment's share of hits, q what is kept and d its difference in positive hits: the average is the sum of
+    contributions c = (v/q) d. Its variance is that of the differences, and of the segments' shares of hits, which are
+    multinomial: (sum c^2/v - average^2)/n. Hits of public slots have no such variance.
+    """
+    rate, q, _, people = rates(sums)
+    contribution = rate / q * sums.difference
+    estimate = contribution.sum(axis=0)
+    noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    variance = (scaled_variance(sums, rate / q) + noise).sum(axis=0)
+    if design.counted:
+        between = (contribution / q * sums.difference).sum(axis=0) - np.square(estimate)
+        variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
+    return Average(estimate, np.asarray(variance), np.asarray(sums.ready.all(axis=0)))
+
+
+def scaled_variance(sums: Sums, factor: Array) -> Array:
+    """Variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
+    known = np.isfinite(sums.variance)
+    return np.where(known, np.square(factor) * np.where(known, sums.variance, 0.0), np.inf)
+
+
+def rates(sums: Sums) -> tuple[Array, Array, Array, Array]:
+    """Hits per person v, the means of q and o, and the people that v is a mean of, each of shape (J, K)."""
+    n = sums.people
+    return sums.hits / n, sums.keep / n, sums.other / n, np.square(n) / sums.spread
+
+
+def scores(sums: Sums) -> Array:
+    """Differences over standard deviations, shape (J, K); nan where not ready."""
+    usable = sums.ready & (sums.variance > 0)
+    return np.where(usable, sums.difference / np.sqrt(np.where(usable, sums.variance, 1.0)), np.nan)
+
+
+def pairs(cells: Array) -> Array:
+    """Cells (J, K + 1) as contrasts (J, K, 2): treatment and control."""
+    return np.stack([cells[:, 1:], np.broadcast_to(cells[:, :1], cells[:, 1:].shape)], axis=-1)
+
+
+def begin(design: Design) -> Evidence:
+    """Evidence of nothing."""
+    contrasts = (len(design.segments), len(design.arms) - 1)
+    both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
+    nothing = Sums(both, both, both, both, one, one, one, one, one, one)
+    return Evidence(design, np.zeros(0), nothing, nothing, np.zeros((0, *contrasts)), np.zeros((0, contrasts[1])))
+
+
+def _variance(design: Design, epoch: Epoch, shares: Array) -> Array:
+    """Of an epoch's sum of W/pi under a treatment less that under the control, up to a constant; shape (J, K)."""
+    p = design.segments[:, None]
+    hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
+    inverse = 1 / pairs(shares)
+    sampling = epoch.people * hit / np.square(epoch.keep) * inverse.sum(axis=-1)
+    return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))

@@ -1,0 +1,167 @@
+"""What a trial publishes: effects with intervals, recommendations, and what they rest on."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from privateer.algorithms.trial import TrialSpec
+from privateer.algorithms.trial.segments import EVERYBODY
+from privateer.result import Cell, Estimate, Result, Table
+from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
+from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.stagewise import stopped_effect
+from privateer_server.algorithms.trial.state import TrialState
+
+_WORDS: Final = {
+    Reason.NONE: "",
+    Reason.FEW: "too few people beside the noise",
+    Reason.SHARE: "too small: its share of people is not told from 0",
+    Reason.SMALL: "too small: effects that matter will not be found",
+    Reason.LOOK: "too few people since the last look",
+}
+_DIGITS: Final = 6
+
+
+def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool) -> Result:
+    """Return the result at the last look; effects in the rewards' own units."""
+    estimates = [*_estimates(state.path[-1], spec.effects(), spec.reward.half_range)]
+    averages = ((0, a, name) for a, name in spec.average_effects())
+    estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
+    tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
+    tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
+    best = spec.options[found.constant] if over else None
+    return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
+
+
+def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range: float) -> list[Estimate]:
+    found = []
+    for k, a, name in named:
+        value, low, high = (2 * half_range * intervals[k, a - 1]).tolist()
+        if math.isfinite(value):
+            found.append(Estimate(name, value, min(low, value), max(high, value)))
+    return found
+
+
+def _effects(found: Findings, spec: TrialSpec) -> Table:
+    columns = ("segment", "arm", "effect", "low", "high", "decided", "p", "detectable", "contribution", "note")
+    one, rows = found.effects, []
+    assert one is not None
+    segments, unit = spec.segment_names, 2 * spec.reward.half_range
+    for k, a, _ in spec.effects():
+        cell = (k, a - 1)
+        figures = [_rounded(unit * part[cell]) for part in (one.estimate, one.low, one.high)]
+        detectable, share = _rounded(unit * one.detectable[cell]), _rounded(unit * one.contribution[cell])
+        note = _WORDS[Reason(int(one.reason[cell]))]
+        decided, p_value = bool(found.decided[cell]), _rounded(one.p_value[cell])
+        names = (segments[k], spec.options[a])
+        rows.append((*names, *figures, decided, p_value, detectable, share, note or None))
+    return Table("effects against the control", columns, tuple(rows))
+
+
+def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
+    one = found.average
+    if one is None:
+        return []
+    unit = 2 * spec.reward.half_range
+    rows = tuple(
+        (
+            spec.options[a],
+            *(_rounded(unit * part[a - 1]) for part in (one.estimate, one.low, one.high)),
+            bool(one.decided[a - 1]),
+            _rounded(one.p_value[a - 1]),
+            _rounded(unit * one.detectable[a - 1]),
+        )
+        for a, _ in spec.average_effects()
+    )
+    return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable"), rows)]
+
+
+def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return what choosing by segment gains over one arm for all, by people who came after both were chosen."""
+    found = state.held.gain() if state.held else None
+    if found is None or state.held is None:
+        return []
+    unit = 2 * spec.reward.half_range
+    figures = [_rounded(unit * value) for value in found]
+    columns = ("one arm for all", "gain", "low", "high", "people")
+    people = int(state.held.evidence.people[-1])
+    return [Table("gain of choosing by segment", columns, ((spec.options[state.held.constant], *figures, people),))]
+
+
+def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return effects on guardrails, in shares of people who say yes."""
+    tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
+    for name, evidence in zip(spec.algorithm.guardrails, state.guardrails, strict=True):
+        one, rows = effects(evidence), []
+        for k, a, _ in spec.effects():
+            figures = [_rounded(part[k, a - 1]) for part in (one.estimate, one.low, one.high)]
+            rows.append((spec.segment_names[k], spec.options[a], *figures, bool(one.decided[k, a - 1])))
+        average = average_effects(evidence)
+        for a, _ in spec.average_effects():
+            figures = [_rounded(part[a - 1]) for part in (average.estimate, average.low, average.high)]
+            rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))
+        tables.append(Table(f"guardrail: {name}", columns, tuple(rows)))
+    return tables
+
+
+def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return the one effect whose decision ended the trial, without the bias of stopping; nothing of several."""
+    if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
+        return []
+    one, unit = stopped_effect(state.evidence), 2 * spec.reward.half_range
+    figures = [_rounded(unit * part) for part in (one.estimate, one.low, one.high)]
+    columns = ("arm", "effect", "low", "high")
+    return [Table("at the stop, without its bias", columns, ((spec.options[1], *figures),))]
+
+
+def _recommendations(found: Findings, spec: TrialSpec) -> Table:
+    rows = zip(spec.segment_names, found.best.tolist(), found.sure.tolist(), strict=True)
+    return Table(
+        "recommendations", ("segment", "arm", "decided"), tuple((name, spec.options[a], sure) for name, a, sure in rows)
+    )
+
+
+def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
+    section, privacy = spec.algorithm, spec.privacy
+    rows: list[tuple[Cell, ...]] = [
+        ("people", state.heard),
+        ("people planned", spec.experiment.horizon),
+        ("looks", state.evidence.looks),
+        ("looks planned", len(spec.looks)),
+        ("ended by", (state.stopped or "its horizon") if over else None),
+        ("method", f"{section.intervals} intervals at level {1 - section.level:g}, decided by {section.correction}"),
+        ("allocation", section.allocation),
+        ("least share of an arm", _rounded(spec.floor)),
+        ("sample ratio", "arms are not heard from as often as they are given" if state.ratio.alert else "as planned"),
+        ("largest z of the sample ratio", _rounded(float(np.abs(state.ratio.scores[-1]).max()))),
+        ("trust model", privacy.model),
+        ("epsilon", privacy.epsilon),
+        ("delta", privacy.delta),
+        ("reports of a person", 1),
+    ]
+    return Table("what it rests on", ("fact", "value"), tuple(rows))
+
+
+def _over_time(state: TrialState, spec: TrialSpec) -> Table:
+    unit, rows, segments, named = 2 * spec.reward.half_range, [], spec.segment_names, list(spec.effects())
+    for people, cells in zip(state.evidence.people.tolist(), state.path, strict=True):
+        for k, a, _ in named:
+            figures = [_rounded(value) for value in (unit * cells[k, a - 1]).tolist()]
+            rows.append((int(people), segments[k], spec.options[a], *figures))
+    return Table("over time", ("people", "segment", "arm", "effect", "low", "high"), tuple(rows))
+
+
+def described(state: TrialState, found: Findings, spec: TrialSpec) -> dict[str, Any]:
+    """Describe a state as JSON, for people."""
+    rows = []
+    for k, a, name in spec.effects():
+        value, low, high = (_rounded(one) for one in found.intervals[k, a - 1].tolist())
+        shown = {"effect": value, "low": low, "high": high} if found.effects else {}
+        rows.append({"name": name, **shown, "decided": bool(found.decided[k, a - 1])})
+    return {"looks": state.evidence.looks, "people": state.heard, "stopped": state.stopped, "effects": rows}
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), _DIGITS) if math.isfinite(value) else None

@@ -1,0 +1,67 @@
+"""Figures of the page on effects that can be computed again are computed again; what it has readers type is there."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privateer.errors import SpecError
+from privateer.spec import Privacy
+from privateer_lab.reproductions.paper_4_frontier import setting_of
+from privateer_lab.reproductions.registry import REPRODUCTIONS
+from privateer_lab.specs import load_spec
+from privateer_server.algorithms.trial.design import Design
+from privateer_server.algorithms.trial.detectable import Planned, people_needed
+from privateer_server.algorithms.trial.power import decision_time, drift_of
+from tests.docs.test_readme import blocks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "effects.md").read_text()
+ROWS = re.findall(r"^\| (\.\d+), (\.\d+), (\d) \| (.*) \|$", PAGE, re.MULTILINE)
+TIMES = tuple((1.5 ** np.arange(-7.0, 1.0)).tolist())
+PROMISES = [
+    {"model": "none"},
+    {"model": "central", "epsilon": 1.0},
+    {"model": "central", "epsilon": 0.1},
+    None,  # shuffled batches take seconds to calibrate
+    {"model": "local", "epsilon": 2.0},
+    {"model": "local", "epsilon": 1.0},
+]
+
+
+def needed(promise: dict[str, object], base: float, effect: float, segments: int) -> float:
+    setting = setting_of(Privacy.model_validate(promise), segments, 1_000)
+    design = Design(0.05, 1e5, np.array([0.5, 0.5]), np.array([1 / segments]), setting.counted)
+    epochs = [Planned(1e5 * size, setting.keep, setting.other, setting.noise) for size in np.diff((0.0, *TIMES))]
+    return float(people_needed(design, epochs, base + effect / 2, effect)[0, 0])
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_people_needed(row: tuple[str, str, str, str]) -> None:
+    base, effect, segments = float(row[0]), float(row[1]), int(row[2])
+    said = [float(figure.replace(",", "")) for figure in row[3].split(" | ")]
+    for figure, promise in zip(said, PROMISES, strict=True):
+        if promise is not None:
+            assert needed(promise, base, effect, segments) == pytest.approx(figure, rel=0.02)
+
+
+def test_all_rows_are_found_and_decision_times_are_right() -> None:
+    assert len(ROWS) == 6
+    drift = drift_of(TIMES, 0.05)
+    assert f"{decision_time(TIMES, 0.05, drift):.0%}".replace("%", " %") in PAGE
+    assert f"{decision_time(TIMES, 0.05, 2 * drift):.0%}".replace("%", " %") in PAGE
+
+
+def test_commands_name_what_there_is() -> None:
+    (commands,) = blocks("sh", PAGE)
+    for name in re.findall(r"reproduce (\S+)", commands):
+        assert name in REPRODUCTIONS
+    for path in re.findall(r"(?:tests|examples)/\S+", commands):
+        assert (ROOT / path).is_file()
+
+
+def test_the_published_calibration_is_refused() -> None:
+    promise = ["privacy.model=central", "privacy.epsilon=1", "privacy.calibration=published"]
+    with pytest.raises(SpecError, match="published"):
+        load_spec(ROOT / "examples" / "trial.toml", promise)

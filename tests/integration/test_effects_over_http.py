@@ -1,0 +1,121 @@
+"""An experiment that estimates effects, over HTTP under shuffle privacy, and what its operator gets to see."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from privateer.result import Result
+from privateer.spec import Spec
+from privateer_lab.cli import app
+from privateer_lab.load import LoadResult, run_load
+from privateer_lab.run import Simulation
+from privateer_lab.services import Services, free_port, running
+from privateer_lab.specs import load_spec
+
+SPEC = Path(__file__).parents[2] / "examples" / "trial.toml"
+PEOPLE = 12_000
+SMALL = [f"experiment.horizon={PEOPLE}", "experiment.round_size=2000", "algorithm.allocation=fixed"]
+EFFECT = ["population.effects={ gentle = 0.2, bold = -0.2 }"]
+TRUE = {"gentle": 0.2, "bold": -0.2}
+
+
+def created(at: Services, spec: Spec) -> None:
+    body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    headers = {"Authorization": f"Bearer {at.token}"}
+    httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).raise_for_status()
+
+
+def driven(at: Services, spec: Spec, people: int) -> LoadResult:
+    keys = {"users": people, "batch": 100, "seed": 1, "sender_key": at.sender_key}
+    return run_load("trial", at.server, at.shuffler, population=spec.population, **keys)
+
+
+def ended(at: Services) -> None:
+    """Batches arrive some time after the shuffler took their last report."""
+    deadline = time.monotonic() + 60
+    while httpx.get(f"{at.server}/experiments/trial").json()["status"] != "finished":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory) -> tuple[dict, str, Path]:
+    """The result, the Markdown report and the picture of an experiment that has ended."""
+    folder = tmp_path_factory.mktemp("effects")
+    spec = load_spec(SPEC, [*SMALL, *EFFECT])
+    with running(folder / "data", free_port(), free_port(), quiet=True) as at:
+        created(at, spec)
+        assert driven(at, spec, PEOPLE).accepted == PEOPLE
+        ended(at)
+        words = ["effects", "trial", "--url", at.server, "--json", "--markdown", str(folder / "report.md")]
+        done = CliRunner().invoke(app, [*words, "--plot", str(folder / "picture")])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.output), (folder / "report.md").read_text(), folder / "picture.png"
+
+
+def test_effects_over_http_are_those_of_the_people(shown) -> None:
+    """False alarms: each of ten intervals misses with probability .05 at most, so four of them with less than .001."""
+    result, _, _ = shown
+    found = {one["name"]: one for one in result["estimates"]}
+    assert len(found) == 10
+    missed = [name for name, one in found.items() if not one["low"] <= TRUE[name.split(":")[0]] <= one["high"]]
+    assert len(missed) < 4, missed
+    assert found["gentle: everybody"]["low"] > 0 > found["bold: everybody"]["high"]
+    assert (result["recommended"], result["stopped"]) == ("gentle", True)
+
+
+def test_the_report_says_what_was_found_and_promised(shown) -> None:
+    result, report, picture = shown
+    for table in result["tables"]:
+        assert table["title"].capitalize() in report
+    assert "gentle: everybody" in report
+    assert "server and shuffler" in report
+    assert picture.stat().st_size > 10_000
+
+
+def kill_in_epochs(at: Services, epochs: tuple[int, ...]) -> None:
+    """Kill the server in these epochs, and start it again."""
+    for epoch in epochs:
+        while httpx.get(f"{at.server}/experiments/trial").json()["version"] < epoch:
+            time.sleep(0.05)
+        at.processes.kill("server")
+        at.processes.start("server")
+        at.processes.wait("server")
+
+
+def in_process(spec: Spec) -> Result:
+    run = Simulation(spec, 2)
+    while run.step.batch:
+        run.close_round()
+    found = run.schedule.result(run.step)
+    assert found is not None
+    return found
+
+
+@pytest.mark.nightly
+def test_a_server_that_is_killed_says_what_one_process_says(tmp_path: Path) -> None:
+    """50,000 people, and the server is killed in three epochs: every report counts once, and effects agree.
+
+    Two estimates of one effect differ by more than both half-widths together with probability below .01.
+    """
+    people = 50_000
+    spec = load_spec(SPEC, [f"experiment.horizon={people}", "algorithm.allocation=fixed"])
+    with running(tmp_path, free_port(), free_port(), quiet=True) as at:
+        created(at, spec)
+        killer = threading.Thread(target=kill_in_epochs, args=(at, (2, 3, 4)))
+        killer.start()
+        result = driven(at, spec, people)
+        killer.join()
+        assert result.accepted + sum(result.refused.values()) == people
+        ended(at)
+        told = httpx.get(f"{at.server}/experiments/trial/result").json()["result"]
+    found = {one.name: one for one in in_process(spec).estimates}
+    assert len(told["estimates"]) == len(found) == 10
+    for one in told["estimates"]:
+        other = found[one["name"]]
+        assert abs(one["value"] - other.value) < (one["high"] - one["low"] + other.high - other.low) / 2

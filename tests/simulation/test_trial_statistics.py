@@ -1,0 +1,142 @@
+"""What intervals of trials promise, on thousands of trials drawn from the exact laws of mechanisms.
+
+Every test says how far chance takes its figure: a range is the promise and four standard errors, so that each alarm is
+false once in 16,000 runs.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from privateer_lab.reproductions.paper_4_trials import SETTINGS, Trials, by_trial, central, named, one_bit
+from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.boundaries import critical_values
+from privateer_server.algorithms.trial.detectable import Planned, detectable
+from privateer_server.algorithms.trial.effects import effects
+from privateer_server.algorithms.trial.evidence import average
+from privateer_server.algorithms.trial.line import draw_line
+
+pytestmark = pytest.mark.nightly
+
+SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
+EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
+TIMES = tuple((1.5 ** np.arange(-9.0, 1.0)).tolist())
+TRIALS = 1_500
+FLOOR = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Shares of segments' effects: called an effect though 0, inside at the end, inside at every look; and averages."""
+
+    false: float
+    end: float
+    always: float
+    average_end: float
+
+
+def play(name: str, base: float, adapt: bool, drift: float = 0.0, effect: np.ndarray = EFFECTS) -> Outcome:
+    """Look at TRIALS trials ten times; every look may stop a trial, so any look's call counts."""
+    means = np.stack([np.full(4, base), base + effect], axis=1)
+    trials = Trials(SETTINGS[name], SEGMENTS, means, 1e5, TRIALS)
+    rng, evidence, shares, before = np.random.default_rng(42), trials.begin(), np.full((4 * TRIALS, 2), 0.5), 0.0
+    truth, always = np.tile(effect, TRIALS), np.ones(4 * TRIALS, bool)
+    for time in TIMES:
+        moved = drift * (time - TIMES[0]) / (1 - TIMES[0])
+        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares, moved))
+        found = effects(evidence)
+        inside = ~((found.low[:, 0] > truth) | (found.high[:, 0] < truth))
+        always &= inside
+        shares, before = matching(evidence, FLOOR) if adapt else shares, time
+    said = np.isfinite(found.estimate[:, 0])
+    averages = average(by_trial(evidence.stable, TRIALS), evidence.design)
+    missed = np.abs(averages.estimate - SEGMENTS @ effect) > critical_values(TIMES, 0.05)[-1] * averages.variance**0.5
+    called = found.p_value[:, 0] <= 0.05
+    return Outcome(called[truth == 0].mean(), inside[said].mean(), always.mean(), 1 - missed.mean())
+
+
+@pytest.mark.parametrize("adapt", [False, True], ids=["fixed", "matching"])
+@pytest.mark.parametrize("base", [0.05, 0.3])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_false_positives_under_optional_stopping(name: str, base: float, adapt: bool) -> None:
+    """6,000 effects of 0: .05, and four standard errors of .0028."""
+    found = play(name, base, adapt, effect=np.zeros(4))
+    assert found.false == pytest.approx(0.05, abs=0.0115)
+
+
+@pytest.mark.parametrize("adapt", [False, True], ids=["fixed", "matching"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_coverage(name: str, adapt: bool) -> None:
+    """6,000 effects, 1,500 averages: standard errors are .0025 to .0028 and .005."""
+    found = play(name, 0.3, adapt)
+    assert 0.94 <= found.end <= 0.972
+    assert found.always == pytest.approx(0.95, abs=0.0115)
+    if SETTINGS[name].counted:
+        assert found.average_end == pytest.approx(0.961, abs=0.02)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_base_rate_that_drifts_from_a_fifth_to_a_half(name: str) -> None:
+    """The same ranges; matched shares follow early effects while the base rate rises."""
+    effect = np.array([0.06, -0.06, 0.0, 0.0])
+    found = play(name, 0.2, True, 0.3, effect)
+    assert found.false == pytest.approx(0.05, abs=0.0165)  # 3,000 effects of 0
+    assert 0.94 <= found.end <= 0.972
+
+
+def test_planted_naive_looks_and_pooled_means_are_caught() -> None:
+    trials = Trials(SETTINGS["none"], SEGMENTS, np.full((4, 2), 0.3), 1e5, TRIALS)
+    rng, before, scores = np.random.default_rng(1), 0.0, []
+    evidence = trials.begin()
+    for time in TIMES:
+        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), np.full((4 * TRIALS, 2), 0.5)))
+        scores, before = evidence.scores[..., 0], time
+    assert (np.abs(np.nan_to_num(scores)) > 1.96).any(axis=0).mean() > 0.2
+
+
+@pytest.mark.parametrize(
+    ("setting", "people", "share", "base"),
+    [
+        (setting, people, share, base)
+        for setting, share in (
+            (SETTINGS["none"], 0.5),
+            (central(1.0), 0.25),
+            (central(0.1), 0.5),
+            (named(5.5, 4), 0.1),
+            (named(2.0, 4), 0.25),
+            (one_bit(1.0), 0.5),
+        )
+        for people, base in ((20_000, 0.3), (100_000, 0.05))
+    ],
+)
+def test_what_a_plan_calls_detectable_is_found_in_four_of_five_trials(
+    setting: object, people: int, share: float, base: float
+) -> None:
+    """8,000 trials: power moves by .0179 a percent of the effect, so 5 % are .067, beside four errors of .0045."""
+    trials = Trials(setting, np.array([share]), np.array([[base, base]]), people, 8_000)  # type: ignore[arg-type]
+    times = TIMES[-8:]
+    epochs = [
+        Planned(size * people, trials.setting.keep, trials.setting.other, trials.setting.noise)
+        for size in np.diff((0.0, *times))
+    ]
+    one, wanted = replace(trials, count=1).design, 0.0
+    for _ in range(5):  # the mean reward is that of both arms
+        wanted = float(detectable(one, epochs, base + wanted / 2)[0, 0])
+    if base + wanted > 1:
+        pytest.fail(f"the setting is too hard: {wanted:.2f}")
+    trials = replace(trials, means=np.array([[base, base + wanted]]))
+    rng, evidence = np.random.default_rng(7), trials.begin()
+    for epoch in epochs:
+        evidence = evidence.add(trials.epoch(rng, round(epoch.people), np.full((8_000, 2), 0.5)))
+    assert (effects(evidence).p_value <= 0.05).mean() == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_strict_line_is_never_crossed_too_often(name: str) -> None:
+    """4,000 effects of 0, 60 looks: at most .05, with four standard errors .064; it is known to spend .01 to .03."""
+    trials = Trials(SETTINGS[name], SEGMENTS, np.full((4, 2), 0.3), 1e5, 1_000)
+    rng, line = np.random.default_rng(9), draw_line(trials.design)
+    for _ in range(60):
+        line = line.add(trials.epoch(rng, 1e5 / 60, np.full((4_000, 2), 0.5)))
+    assert (line.p_value <= 0.05).mean() <= 0.04

@@ -1,0 +1,113 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer_lab.reproductions.paper_4_trials import SETTINGS, Trials, named
+from privateer_server.algorithms.trial.allocation import _probabilities, eliminated, elimination, floored, matching
+from privateer_server.algorithms.trial.boundaries import critical_values
+from privateer_server.algorithms.trial.evidence import Evidence
+from privateer_server.algorithms.trial.gain import hold
+from privateer_server.algorithms.trial.ratio import count
+
+SEGMENTS = np.array([0.5, 0.5])
+NONE = np.zeros((2, 3), bool)
+
+
+def seen(means: list[list[float]], people: float, seed: int = 0) -> Evidence:
+    arms = len(means[0])
+    trials = Trials(SETTINGS["none"], SEGMENTS, np.array(means), people, 1, arms=(1 / arms,) * arms)
+    shares = np.full((2, arms), 1 / arms)
+    return trials.begin().add(trials.epoch(np.random.default_rng(seed), people, shares))
+
+
+def test_the_probability_of_being_best_is_that_of_draws() -> None:
+    values, variances = np.array([[0.0, 0.02, 0.03, -0.05]]), np.array([[1e-4, 4e-4, 2e-4, 9e-4]])
+    draws = np.random.default_rng(1).normal(values, np.sqrt(variances), (100_000, 4)).argmax(axis=1)
+    assert _probabilities(values, variances)[0] == pytest.approx(np.bincount(draws) / 1e5, abs=0.007)
+    pair = _probabilities(values[:, :2], variances[:, :2])
+    assert pair[0, 1] == pytest.approx(0.8145, abs=1e-4)  # Phi(.02 / sqrt(.0005))
+
+
+def test_every_arm_keeps_its_floor_and_two_arms_are_clipped() -> None:
+    assert floored(np.array([[0.999, 0.001], [0.7, 0.3]]), 0.05) == pytest.approx(np.array([[0.95, 0.05], [0.7, 0.3]]))
+    shares = floored(np.random.default_rng(2).dirichlet(np.full(5, 0.2), 50), 0.04)
+    assert shares.min() >= 0.04 - 1e-12
+    assert shares.sum(axis=1) == pytest.approx(np.ones(50))
+
+
+def test_matching_favours_the_better_arm_and_starts_as_planned() -> None:
+    shares = matching(seen([[0.3, 0.4], [0.4, 0.3]], 5_000), 0.02)
+    assert shares[0, 1] > 0.9 > 0.1 > shares[1, 1] >= 0.02
+    blank = Trials(SETTINGS["none"], SEGMENTS, np.full((2, 2), 0.5), 1e4, 1, arms=(0.3, 0.7)).begin()
+    assert matching(blank, 0.02) == pytest.approx(np.tile([0.3, 0.7], (2, 1)))
+
+
+def test_elimination_drops_what_is_clearly_worse_for_good_and_follows_the_sign() -> None:
+    dropped = eliminated(seen([[0.3, 0.5, 0.5], [0.5, 0.3, 0.49]], 20_000), NONE, False)
+    assert dropped.tolist() == [[True, False, False], [False, True, False]]
+    nothing_new = seen([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]], 2_000)
+    assert (eliminated(nothing_new, dropped, False) == dropped).all()
+    shares = elimination(nothing_new, dropped, 0.01)
+    assert shares[0] == pytest.approx([0.01, 0.495, 0.495])
+    decided = np.array([[True, True, False], [True, False, True]])
+    later = elimination(seen([[0.5, 0.3, 0.3], [0.5, 0.3, 0.3]], 20_000), decided, 0.01)
+    assert later == pytest.approx(np.tile([0.98, 0.01, 0.01], (2, 1)))
+
+
+def test_what_is_proved_needs_more_than_three_standard_deviations() -> None:
+    """2,000 segments without effects: z = 3 drops an arm in some, the table for all of them hardly in any."""
+    trials = Trials(SETTINGS["none"], np.full(4, 0.25), np.full((4, 2), 0.5), 4e4, 500)
+    evidence, dropped = trials.begin(), {True: np.zeros((2_000, 2), bool), False: np.zeros((2_000, 2), bool)}
+    rng, shares = np.random.default_rng(3), np.full((2_000, 2), 0.5)
+    for _ in range(4):
+        evidence = evidence.add(trials.epoch(rng, 1e4, shares))
+        dropped = {proved: eliminated(evidence, before, proved) for proved, before in dropped.items()}
+    assert 3 <= dropped[False].any(axis=1).sum() <= 40
+    assert not dropped[True].any()
+    real = replace(trials, means=np.tile([0.3, 0.6], (4, 1)))
+    found = eliminated(real.begin().add(real.epoch(rng, 4e4, shares)), dropped[True], True)
+    assert found[:, 0].mean() > 0.99
+    assert not found[:, 1].any()
+
+
+def test_lost_reports_of_an_arm_are_found_and_none_are_not() -> None:
+    """800 sound trials: more than 4 alerts come once in 500. Of trials that lose 5 % of an arm all are found."""
+    rng, shares = np.random.default_rng(4), np.array([0.5, 0.5])
+
+    def alerts(kept: float, trials: int) -> float:
+        found = 0
+        for _ in range(trials):
+            check = count(1e5, 2)
+            for _ in range(5):
+                slots = rng.binomial(20_000, 0.5)
+                counts = np.array([rng.binomial(slots, kept), 20_000 - slots])
+                check = check.add(counts.sum(), counts, shares)
+            found += check.alert
+        return found / trials
+
+    assert alerts(1.0, 800) <= 0.005
+    assert alerts(0.95, 50) == 1.0
+
+
+@pytest.mark.parametrize("setting", [named(2.0, 4), SETTINGS["central 1"]])
+def test_what_choosing_by_segment_gains_is_told_without_flattery(setting: object) -> None:
+    """200 trials: the mean of z within four standard errors, .28, of 0, and its deviation within .2 of 1.
+
+    Planted: a policy that is worse by .02 in half of the people.
+    """
+    rng, segments = np.random.default_rng(5), np.array([0.4, 0.3, 0.2, 0.1])
+    means = np.array([[0.3, 0.36], [0.3, 0.3], [0.5, 0.58], [0.2, 0.2]])
+    scores: dict[float, list[float]] = {0.0: [], 0.02: []}
+    for _ in range(200):
+        trials = Trials(setting, segments, means, 1e5, 1, arms=(0.5, 0.5))
+        held = hold(trials.begin().design, 4e4, np.array([1, 0, 1, 0]), 0)
+        found = held.add(trials.epoch(rng, 6e4, np.full((4, 2), 0.5))).gain()
+        assert found is not None
+        value, low, _ = found
+        deviation = (value - low) / critical_values((1.0,), 0.05)[-1]
+        for off, some in scores.items():
+            some.append((value + off - (0.4 * 0.06 + 0.2 * 0.08)) / deviation)
+    assert np.mean(scores[0.0]) == pytest.approx(0, abs=0.28)
+    assert np.std(scores[0.0]) == pytest.approx(1, abs=0.2)
+    assert np.mean(scores[0.02]) > 0.28

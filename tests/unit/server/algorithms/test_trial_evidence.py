@@ -1,0 +1,101 @@
+"""Repetitions are segments: what is asked of many trials is asked of many segments of one."""
+
+import numpy as np
+import pytest
+
+from privateer.codec import decode, encode
+from privateer_lab.reproductions.paper_4_trials import SETTINGS, Setting, Trials, by_trial
+from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.boundaries import critical_values, information
+from privateer_server.algorithms.trial.evidence import Epoch, Evidence, average, scores
+from privateer_server.algorithms.trial.power import growing
+
+SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
+TIMES = growing(6_000, 100_000)
+NO_EFFECT = np.full((4, 2), 0.3)
+
+
+def run(trials: Trials, adapt: bool, drift: float = 0.0, seed: int = 0) -> tuple[Evidence, list[Epoch]]:
+    """All looks of trials whose shares are fixed or match; the base rate rises by ``drift`` from first to last look."""
+    rng, evidence, before, epochs = np.random.default_rng(seed), trials.begin(), 0.0, []
+    shares = np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
+    for time in TIMES:
+        moved = drift * (time - TIMES[0]) / (1 - TIMES[0])
+        epochs.append(trials.epoch(rng, round((time - before) * trials.people), shares, moved))
+        evidence, before = evidence.add(epochs[-1]), time
+        shares = matching(evidence, 0.1) if adapt else shares
+    return evidence, epochs
+
+
+def false_positives(scores: np.ndarray) -> float:
+    critical = critical_values(TIMES, 0.05)
+    return float((np.abs(np.nan_to_num(scores)) > critical[:, None, None]).any(axis=0).mean())
+
+
+def test_evidence_travels() -> None:
+    evidence, _ = run(Trials(SETTINGS["central 1"], SEGMENTS, NO_EFFECT, 1e5, 1), True)
+    again = decode(encode(evidence), Evidence)
+    assert np.array_equal(again.scores, evidence.scores, equal_nan=True)
+    assert encode(again) == encode(evidence)
+
+
+def test_with_fixed_shares_sums_are_plain_and_z_is_that_of_two_proportions() -> None:
+    evidence, epochs = run(Trials(SETTINGS["none"], SEGMENTS, NO_EFFECT, 1e5, 3), False)
+    won, seen = (sum(getattr(epoch, name) for epoch in epochs) for name in ("positive", "hits"))
+    pooled = (won / seen).mean(axis=1)
+    z = (won[:, 1] / seen[:, 1] - won[:, 0] / seen[:, 0]) / np.sqrt(pooled * (1 - pooled) * (1 / seen).sum(axis=1))
+    assert evidence.scores[-1][:, 0] == pytest.approx(z)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_an_effect_of_zero_is_called_one_with_probability_alpha_whatever_the_shares(name: str) -> None:
+    """4,000 effects: .05 within four standard errors, .014, once in 16,000."""
+    evidence, _ = run(Trials(SETTINGS[name], SEGMENTS, NO_EFFECT, 1e5, 1_000), True, seed=3)
+    assert false_positives(evidence.scores) == pytest.approx(0.05, abs=0.014)
+
+
+def test_a_drifting_base_rate_misleads_plain_means_and_not_these() -> None:
+    means = np.full((4, 2), 0.2) + np.array([[0, 0], [0, 0.06], [0, -0.06], [0, 0]])
+    trials = Trials(SETTINGS["none"], SEGMENTS, means, 1e5, 500)
+    evidence, epochs = run(trials, True, drift=0.3)
+    no_effect = np.tile([True, False, False, True], 500)
+    assert false_positives(evidence.scores[:, no_effect]) == pytest.approx(0.05, abs=0.028)
+    won, seen = (sum(getattr(epoch, name) for epoch in epochs) for name in ("positive", "hits"))
+    rates = won / seen
+    plain = (rates[:, 1] - rates[:, 0]) / np.sqrt((rates * (1 - rates) / seen).sum(axis=1))
+    assert (np.abs(plain[no_effect]) > 2.07).mean() > 0.5  # at the last look alone
+
+
+def test_scores_move_as_brownian_motion_does_and_those_of_least_variance_do_not() -> None:
+    """4,000 trials with shares that go to extremes: four standard errors of a variance are .09, of the share .014."""
+    trials = Trials(SETTINGS["none"], SEGMENTS[:1], np.full((1, 2), 0.3), 1e5, 4_000)
+    rng, evidence, shares, before, precise = np.random.default_rng(5), trials.begin(), np.full((4_000, 2), 0.5), 0.0, []
+    for time in TIMES:
+        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares))
+        precise.append(scores(evidence.precise))
+        shares, before = matching(evidence, 0.025), time
+    moves = np.diff(evidence.scores[..., 0] * np.sqrt(TIMES)[:, None], axis=0).var(axis=1) / np.diff(TIMES)
+    assert moves == pytest.approx(np.ones(len(TIMES) - 1), abs=0.09)
+    assert false_positives(evidence.scores) == pytest.approx(0.05, abs=0.014)
+    assert false_positives(np.array(precise)) > 0.07
+
+
+@pytest.mark.parametrize("name", ["none", "central 1", "shuffle 1", "local 2"])
+def test_the_average_effect_is_unbiased_and_its_variance_right(name: str) -> None:
+    effects = np.array([0.03, -0.03, 0.06, 0.0])
+    means = np.stack([np.full(4, 0.3), 0.3 + effects], axis=1)
+    trials = Trials(SETTINGS[name], SEGMENTS, means, 1e5, 600)
+    evidence, _ = run(trials, True, seed=7)
+    found = average(by_trial(evidence.stable, 600), evidence.design)
+    z = (found.estimate - SEGMENTS @ effects) / np.sqrt(found.variance)
+    assert z.mean() == pytest.approx(0, abs=0.17)
+    assert z.std() == pytest.approx(1, abs=0.12)
+
+
+def test_nothing_is_ready_before_both_arms_have_people_beyond_the_noise() -> None:
+    rare = Trials(Setting(decay=float(np.exp(-0.05))), SEGMENTS, np.full((4, 2), 0.01), 5e3, 200)
+    evidence, _ = run(rare, False)
+    assert np.isnan(evidence.scores[0]).all()
+    assert np.isnan(scores(rare.begin().stable)).all()
+    assert np.isnan(evidence.average_scores).all()
+    assert information(evidence.people, 5e3)[-1] == 1
