@@ -4,10 +4,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-COVERAGE ?= --cov --cov-report=term
 ROLES := shared client shuffler server lab
 
-.PHONY: install test check demo nightly bench data lock format clean
+.PHONY: install test coverage check demo nightly bench data lock format clean
 
 install: $(STAMP)
 
@@ -22,7 +21,11 @@ demo: $(STAMP)
 	$(BIN)/privateer demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(COVERAGE) $(TESTS)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal $(TESTS)
+
+# The same, half as slow again, with branch coverage.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report=term $(TESTS)
 
 data: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m data

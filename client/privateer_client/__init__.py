@@ -1,9 +1,10 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
+from privateer.errors import UnfitValueWarning
 from privateer.verification import Limits
 from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger
 from privateer_client.session import Session
 
-__all__ = ["AsyncClient", "Client", "Ledger", "Limits", "Outcome", "Session"]
+__all__ = ["AsyncClient", "Client", "Ledger", "Limits", "Outcome", "Session", "UnfitValueWarning"]

@@ -9,18 +9,25 @@ from privateer_client.choice import Choice
 
 @dataclass(frozen=True)
 class Payment:
-    """What one report costs.
+    """What the reports to one experiment cost together.
 
     Attributes
     ----------
     experiment
         Identity of the experiment: server and name. A new spec under an old name does not buy a second report.
     version, model
-        Round and trust model.
+        Round of the last report, and trust model.
     epsilon, delta, local_epsilon
         The promise under the trust model, and what remains of it if everybody else colludes; infinite without a bound.
+        The first report pays for all that share the promise.
     day
-        When it was paid, in days since 1970: no finer, since somebody may look into the device.
+        When the last report was made, in days since 1970: no finer, since somebody may look into the device.
+    reports, made
+        Reports that share the promise, and how many of them are made.
+    period
+        Number of the period of the last report, 0 where a person reports once.
+    pinned
+        What a server must not change between them (`privateer_client.returns`).
     """
 
     experiment: str
@@ -30,6 +37,14 @@ class Payment:
     delta: float
     local_epsilon: float
     day: int = 0
+    reports: int = 1
+    made: int = 1
+    period: int = 0
+    pinned: str = ""
+
+    def allows(self, period: float) -> bool:
+        """Whether the device may make another report, in this period."""
+        return self.made < self.reports and self.period < period
 
     @property
     def server(self) -> str:
@@ -62,8 +77,12 @@ class Account(Protocol):
         """Record a payment together with the sealed report that it is for, and erase the choice; or refuse it."""
         ...
 
-    def has_paid(self, experiment: str) -> bool:
-        """Tell whether the device has contributed to an experiment."""
+    def payment(self, experiment: str) -> Payment | None:
+        """Return what the reports to an experiment have cost; None: there are none."""
+        ...
+
+    def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
+        """Tell whether this time, of so many that the person comes, is the one that was drawn for the report."""
         ...
 
     def number(self, experiment: str, seed: int, people: int) -> int:
@@ -74,8 +93,8 @@ class Account(Protocol):
         """Return the reports that no endpoint has answered for good."""
         ...
 
-    def discard(self, experiment: str) -> None:
-        """Forget the sealed report of an experiment, but not its payment."""
+    def answered(self, report: SealedReport) -> None:
+        """Forget a sealed report, but not its payment."""
         ...
 
     def choice(self, experiment: str) -> Choice | None:

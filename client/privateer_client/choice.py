@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import msgspec
@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.codec import decode, encode
-from privateer.decisions import Arms, Decisions, Plays
+from privateer.decisions import Arms, Decisions, Plays, Points
 from privateer.errors import InputError
-from privateer.spec import Spec
+from privateer.spec import ExperimentTable, Spec
 from privateer_client.participation import Participation
+from privateer_client.returns import period_of
 
 _BYTES_MAX: Final = 1 << 20
 _NAME_BYTES: Final = 256
 """Room for the longest name of an arm, so that the size of what is kept does not tell it."""
 _DAY: Final = 86_400.0
-_GRAINS: Final = 100
-"""The end of a window is kept to this share of it."""
 _NEVER: Final = math.inf
 _MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
 """Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
@@ -51,6 +50,10 @@ class Choice:
         Seconds from the choice to the report.
     due
         When the report on it may be made, in seconds since 1970; infinite: when an outcome is told.
+    period
+        Number of the period of reports in which the person chose; 0 where they report once.
+    points
+        The points of an arm that has such, shape (k, d); else empty.
     """
 
     decided: int
@@ -66,6 +69,8 @@ class Choice:
     rewards: NDArray[np.float64]
     window: float
     due: float
+    period: int = 0
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def made(
@@ -74,7 +79,7 @@ class Choice:
         """Decide for a person by a publication."""
         spec, decisions = followed.spec, followed.decide(contexts, coins)
         none, window = np.zeros(0, np.int64), spec.experiment.conversion_window
-        shown = followed.policy.shown(spec, decisions)
+        shown = followed.decider.shown(spec, decisions)
         rewards, _ = followed.policy.read(spec, _default(spec, shown))
         return cls(
             decided=followed.round.version,
@@ -86,15 +91,19 @@ class Choice:
             arms=decisions.arms if isinstance(decisions, Arms) else none,
             actions=decisions.actions if isinstance(decisions, Plays) else none,
             times=decisions.times if isinstance(decisions, Plays) else none,
+            points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
             name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
-            due=_end_of(window, now) if window else _NEVER,
+            due=_end_of(spec.experiment, now) if window else _NEVER,
+            period=period_of(spec, now),
         )
 
     @property
     def decisions(self) -> Decisions:
         """What was decided."""
+        if len(self.points):
+            return Points(self.arms, self.points[None])
         return Arms(self.arms) if len(self.arms) else Plays(self.actions, self.times)
 
     @property
@@ -107,6 +116,8 @@ class Choice:
         """What the application was given."""
         if self.is_common:
             return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
+        if isinstance(decided := self.decisions, Points):
+            return decided.shown
         return self.name.rstrip(b"\0").decode()
 
     def told(self, rewards: NDArray[np.float64], now: float) -> "Choice":
@@ -143,6 +154,8 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.
     told = [tables, list(spec.features), names, promised]
+    if spec.experiment.reports_per_person > 1:
+        told += [spec.experiment.reports_per_person, spec.experiment.report_period]
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
 
 
@@ -179,6 +192,6 @@ def _default(spec: Spec, shown: Any) -> Any:
     return dict.fromkeys(shown, value) if isinstance(shown, dict) else value
 
 
-def _end_of(window: float, now: float) -> float:
-    grain = max(1.0, window / _GRAINS)
-    return math.ceil((now + window) / grain) * grain
+def _end_of(experiment: ExperimentTable, now: float) -> float:
+    grain = experiment.window_grain
+    return math.ceil((now + experiment.conversion_window) / grain) * grain

@@ -65,7 +65,8 @@ class _Client(Generic[_Transport]):
         publications = self._publications(name)
         identity = publications.address.identity
         if self._account.choice(identity) is None:
-            if self._account.has_paid(identity):
+            paid = self._account.payment(identity)
+            if paid is not None and paid.made >= paid.reports:
                 raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
             raise InputError("no choice is kept", field="name", remedy="join the experiment, and choose")
         published = publications.kept()
@@ -83,7 +84,7 @@ class _Client(Generic[_Transport]):
     def _resending(self) -> Steps[dict[str, Outcome]]:
         left = yield from self._settling(math.inf)
         known = yield from deliver(self._waiting(), self._account, self._pace)
-        sent = {experiment: verdict.outcome for experiment, verdict in known.items()}
+        sent = {report.experiment: verdict.outcome for report, verdict in known.items()}
         return {experiment.rpartition("/")[2]: outcome for experiment, outcome in (left | sent).items()}
 
     def _settling(self, end: float) -> Steps[dict[str, Outcome]]:

@@ -81,13 +81,13 @@ class Pace:
         return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
-def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[str, Verdict]]:
-    """Send reports until each has a final answer, or patience ends; return the verdicts by experiment."""
-    known: dict[str, Verdict] = {}
+def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[SealedReport, Verdict]]:
+    """Send reports until each has a final answer, or patience ends; return the verdicts."""
+    known: dict[SealedReport, Verdict] = {}
     end, tries = pace.clock.monotonic() + pace.patience, 0
     while reports:
         asked = yield from _try(reports, account, pace.timeout, known)
-        reports = [report for report in reports if known[report.experiment].outcome is Outcome.PENDING]
+        reports = [report for report in reports if known[report].outcome is Outcome.PENDING]
         tries, left = tries + 1, end - pace.clock.monotonic()
         if not reports or left <= asked:
             break
@@ -104,15 +104,17 @@ def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, 
         yield from _try([report], account, left, {})
 
 
-def _try(reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[str, Verdict]) -> Steps[float]:
+def _try(
+    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, Verdict]
+) -> Steps[float]:
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0
     for report in reports:
         answer = yield Ask("POST", report.endpoint, _HEADERS, timeout, report.body)
-        verdict = known[report.experiment] = judge(answer)
+        verdict = known[report] = judge(answer)
         if verdict.outcome is not Outcome.PENDING:
             with suppress(InputError):  # bytes that could not be deleted are sent again, and are duplicates then
-                account.discard(report.experiment)
+                account.answered(report)
         elif answer is not None:
             asked = max(asked, answer.retry_after)
     return asked

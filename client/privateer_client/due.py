@@ -38,7 +38,8 @@ class Due:
             return Outcome.PENDING
         if choice is None or not choice.is_due(self._pace.clock.now()):
             return None
-        if self._account.has_paid(identity):
+        paid = self._account.payment(identity)
+        if paid is not None and not paid.allows(choice.period):
             self._account.forget(identity)
             return None
         return (yield from self._made(choice, publications, timeout))

@@ -1,5 +1,11 @@
-"""Contexts as the application has them, made into what a policy takes. Errors name features, never values."""
+"""Contexts as the application has them, made into what a policy takes.
 
+Every value has a place, also one that the spec does not allow: whether a device reports must not tell its person's
+value. Errors are about names, which are the same for everybody; errors and warnings name features, never values.
+"""
+
+import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,18 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.context import encoded
-from privateer.errors import InputError
+from privateer.errors import InputError, UnfitValueWarning
 from privateer.features import Feature
 
 
 def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -> NDArray[np.float64]:
     """Return one person's context, encoded, shape (1, columns).
 
+    A value of another kind than the spec says, or that it does not list or does not allow to be missing, counts as
+    missing, with an `UnfitValueWarning`.
+
     Raises
     ------
     InputError
-        If a feature is not given, unknown, of another kind than the spec says, or missing where the spec allows none;
-        names it.
+        If a feature is not given, or unknown; names it.
     """
     if not isinstance(values, Mapping):
         raise InputError("must be a mapping", field="context", remedy="give {name: value} for every feature")
@@ -36,4 +44,14 @@ def _read(values: Mapping[str, Any], name: str, feature: Feature) -> float:
             "give every feature of the experiment a value; None says that it is not known, where the spec allows it"
         )
         raise InputError("missing", field=name, remedy=remedy)
-    return feature.read(name, values[name])
+    try:
+        return feature.read(name, values[name])
+    except InputError as error:
+        warn_unfit(error)
+        return math.nan
+
+
+def warn_unfit(error: InputError) -> None:
+    """Tell the developer, and nobody else, that a value has no place in the spec."""
+    told = f"{error.field}: {error.detail}; the report is made as if it were missing ({error.remedy})"
+    warnings.warn(told, UnfitValueWarning, stacklevel=2)

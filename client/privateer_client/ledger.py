@@ -1,10 +1,11 @@
-"""The device's own account of its reports: paid before they are sent, on disk, once an experiment."""
+"""The device's own account of its reports: paid before they are sent, on disk, no oftener than was promised."""
 
 import math
 import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +22,24 @@ _SHARE: Final = 0.5
 """One server may spend this share of a total: whatever one takes, as much is left for another."""
 _ROUNDING: Final = 1 + 1e-9
 _DAY: Final = 86_400
-_PAYMENTS: Final = "SELECT experiment, version, model, epsilon, delta, local_epsilon, day FROM payments"
+_PAYMENTS: Final = (
+    "SELECT experiment, version, model, epsilon, delta, local_epsilon, day, reports, made, period, pinned"
+)
+_PAY: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class _Draw(NamedTuple):
+    """Which time, of so many that a person comes, was drawn; how often they came before, and in which period last."""
+
+    times: int
+    seconds: float
+    drawn: int
+    come: int = -1
+    period: int = -1
+
+    def at(self, period: int) -> "_Draw":
+        """Return what is known when they come in a period."""
+        return self._replace(come=self.come + 1, period=period) if period > self.period else self
 
 
 class _Limit(NamedTuple):
@@ -107,7 +125,7 @@ class Ledger:
         Parameters
         ----------
         payment
-            What the report costs; the ledger writes down today's day.
+            What the experiment's reports cost; the ledger writes down today's day, and counts them.
         endpoint
             URL that the report is made for.
         seal
@@ -122,7 +140,9 @@ class Ledger:
         InputError
             If a cost is negative or NaN, or the file cannot be written; nothing is paid then.
         AlreadyReported
-            If the experiment is paid for.
+            If no report is left, or there is one of this period or a later one, or to this round or a later one.
+        TermsRefused
+            If the server has changed what all reports share.
         BudgetExceeded
             If a sum would exceed its limit; states spent, asked and limit.
         """
@@ -131,12 +151,11 @@ class Ledger:
             if not value >= 0:
                 raise InputError("must be at least 0", field=cost, remedy="do not take part")
         with self._file.transaction() as database:
-            if _paid(database, payment.experiment):
-                raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
-            self._check(payment, _payments(database))
+            before = _payment(database, payment.experiment)
+            paid = replace(payment if before is None else _next(before, payment), day=self._today)
+            self._check(paid, [one for one in _payments(database) if one.experiment != paid.experiment])
             body = seal()
-            values = (payment.experiment, payment.version, payment.model, *costs, self._today)
-            database.execute("INSERT INTO payments VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            database.execute(_PAY, astuple(paid))
             database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, endpoint, body))
             _erase(database, payment.experiment)
         return body
@@ -156,10 +175,32 @@ class Ledger:
     def _today(self) -> int:
         return int(self._clock.now() // _DAY)
 
-    def has_paid(self, experiment: str) -> bool:
-        """Tell whether the device has contributed to an experiment."""
+    def payment(self, experiment: str) -> Payment | None:
+        """Return what the reports to an experiment have cost; None: there are none."""
         with self._file.transaction() as database:
-            return _paid(database, experiment)
+            return _payment(database, experiment)
+
+    def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
+        """Tell whether this time, of so many that the person comes, is the one that was drawn for the report.
+
+        It is drawn when they first come, and sent to nobody. They come once a period at most.
+
+        Raises
+        ------
+        TermsRefused
+            If the experiment had another number of times or another period before.
+        """
+        with self._file.transaction() as database:
+            row = "SELECT times, seconds, drawn, come, period FROM draws WHERE experiment = ?"
+            known = database.execute(row, (experiment,)).fetchone()
+            before = _Draw(*known) if known else _Draw(times, seconds, secrets.randbelow(times))
+            same = (before.times, before.seconds) == (times, seconds)
+            drawn = before.at(period)
+            if same and drawn != before:
+                database.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?, ?, ?)", (experiment, *drawn))
+        if not same:
+            raise _changed()
+        return drawn.come == drawn.drawn
 
     def number(self, experiment: str, seed: int, people: int) -> int:
         """Return the device's number among the people of an experiment; drawn once, and sent to nobody.
@@ -193,8 +234,13 @@ class Ledger:
             rows = database.execute("SELECT experiment, endpoint, body FROM outbox ORDER BY experiment")
             return [SealedReport(*row) for row in rows]
 
+    def answered(self, report: SealedReport) -> None:
+        """Overwrite a sealed report, since an endpoint has decided; its payment stays."""
+        with self._file.transaction() as database:
+            database.execute("DELETE FROM outbox WHERE (experiment, endpoint, body) = (?, ?, ?)", report)
+
     def discard(self, experiment: str) -> None:
-        """Overwrite the sealed report of an experiment, since it was answered or is withdrawn; its payment stays."""
+        """Overwrite the sealed reports of an experiment, since they are withdrawn; their payment stays."""
         with self._file.transaction() as database:
             database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
 
@@ -217,7 +263,7 @@ class Ledger:
     def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
         """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
 
-        Once the experiment is paid for none is kept, and this returns None.
+        Once no report can be made of it none is kept, and this returns None.
 
         Raises
         ------
@@ -226,7 +272,9 @@ class Ledger:
         """
         with self._file.transaction() as database:
             before = self._choice(database, experiment)
-            after = None if _paid(database, experiment) else change(before)
+            after, paid = change(before), _payment(database, experiment)
+            if after is not None and paid is not None and not paid.allows(after.period):
+                after = None
             if after is None:
                 _erase(database, experiment)
             elif after is not before:
@@ -278,12 +326,35 @@ def _erase(database: sqlite3.Connection, experiment: str) -> None:
     database.execute("DELETE FROM choices WHERE experiment = ?", (experiment,))
 
 
-def _paid(database: sqlite3.Connection, experiment: str) -> bool:
-    return database.execute("SELECT 1 FROM payments WHERE experiment = ?", (experiment,)).fetchone() is not None
+def _payment(database: sqlite3.Connection, experiment: str) -> Payment | None:
+    row = database.execute(f"{_PAYMENTS} FROM payments WHERE experiment = ?", (experiment,)).fetchone()
+    return None if row is None else Payment(*row)
+
+
+def _next(before: Payment, asked: Payment) -> Payment:
+    """Return the payment that another report makes of the one before: the promise is paid for as a whole."""
+    if before.made >= before.reports:
+        raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
+    if asked.pinned != before.pinned:
+        raise _changed()
+    if not before.allows(asked.period):
+        raise AlreadyReported("this device has reported in this period", remedy="come back in the next one")
+    if asked.version <= before.version:
+        raise AlreadyReported("this device has reported to this round", remedy="report to the next one")
+    local_epsilon = max(before.local_epsilon, asked.local_epsilon)
+    return replace(asked, made=before.made + 1, local_epsilon=local_epsilon)
+
+
+def _changed() -> TermsRefused:
+    return TermsRefused(
+        "reports a person, their period or their promise are not those of before",
+        field="experiment.reports_per_person",
+        remedy="do not take part",
+    )
 
 
 def _payments(database: sqlite3.Connection) -> list[Payment]:
-    return [Payment(*row) for row in database.execute(f"{_PAYMENTS} ORDER BY experiment")]
+    return [Payment(*row) for row in database.execute(f"{_PAYMENTS} FROM payments ORDER BY experiment")]
 
 
 def default_path() -> Path:

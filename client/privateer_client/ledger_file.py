@@ -10,7 +10,7 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 3
+_VERSION: Final = 4
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -24,6 +24,18 @@ _MIGRATIONS: Final = {
     2: (
         "CREATE TABLE choices (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
         "CREATE TABLE publications (experiment TEXT PRIMARY KEY, digest BLOB NOT NULL, body BLOB NOT NULL)",
+    ),
+    3: (
+        "ALTER TABLE payments ADD COLUMN reports INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE payments ADD COLUMN made INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE payments ADD COLUMN period INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE payments ADD COLUMN pinned TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE outbox RENAME TO outbox_of_one",
+        "CREATE TABLE outbox (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, body BLOB NOT NULL)",
+        "INSERT INTO outbox SELECT experiment, endpoint, body FROM outbox_of_one",
+        "DROP TABLE outbox_of_one",
+        """CREATE TABLE draws (experiment TEXT PRIMARY KEY, times INTEGER NOT NULL, seconds REAL NOT NULL,
+        drawn INTEGER NOT NULL, come INTEGER NOT NULL, period INTEGER NOT NULL)""",
     ),
 }
 """What makes a marked ledger of each version one of the next."""

@@ -1,6 +1,7 @@
 """Taking part in one round: checked terms, decisions, and sealed reports. For n people at once; a device has n = 1."""
 
 import os
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -43,6 +44,10 @@ class Participation:
     ----------
     round, spec, policy
         The parts of the publication.
+    decider
+        The policy by which people decide: the round's own, or the final one where it ``drains``.
+    drains
+        Whether the round takes the reports of those alone who chose before the horizon was reached.
     header
         What reports are made for.
 
@@ -60,12 +65,15 @@ class Participation:
         publication = decode_publication(body)
         self.round, self.cohort, self._is_paused = publication.round, cohort, is_paused
         self.spec = _spec(publication.spec)
-        self.policy = _policy(publication.policy, self.spec)
+        self.policy = self.decider = _policy(publication.policy, self.spec)
+        self.drains = publication.drain is not None
+        if publication.drain is not None:
+            self.decider = _policy(publication.drain.policy, self.spec)
         self.header = header_of(self.round, digest(body))
         self._agree(name)
         if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
-        if self.asks:
+        if self.is_open:
             verify(self.terms, self.spec, cohort, self.round, limits)
         self._sealer = Sealer(self.round, self.header)
         self._noise = SecureNoise()
@@ -75,11 +83,12 @@ class Participation:
         round_, spec, terms = self.round, self.spec, self.terms
         same = {
             "experiment": round_.experiment == spec.name == name,
-            "version": round_.version == self.policy.version,
+            "version": round_.version == self.policy.version == self.decider.version,
             "model": round_.model == spec.privacy.model == terms.model,
             "batch": round_.batch == terms.batch,
             "messages": round_.messages == terms.messages,
-            "cohort": self.policy.cohort in spec.cohorts,
+            "cohort": self.policy.cohort in spec.cohorts and not (self.drains and self.policy.cohort),
+            "drain": not self.drains or spec.experiment.conversion_window > 0,
             "deadline": round_.deadline == 0 or spec.round_seconds > 0,
         }
         for field, agrees in same.items():
@@ -93,13 +102,19 @@ class Participation:
         return self.policy.terms
 
     @property
-    def asks(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the round takes reports of this person's cohort; False when the experiment is over or paused."""
         return self.round.batch > 0 and self.policy.cohort == self.cohort and not self._is_paused
 
+    @property
+    def asks(self) -> bool:
+        """Whether it takes a report on what this person chooses now: not once the horizon is reached."""
+        return self.is_open and not self.drains
+
     def takes(self, decided: int) -> bool:
         """Whether the round takes this person's report on what the policy of version ``decided`` decided."""
-        return self.asks and self.policy.takes(decided)
+        is_late = decided < self.round.version
+        return self.is_open and self.policy.takes(decided) and (is_late or not self.drains)
 
     @property
     def waits(self) -> bool:
@@ -113,7 +128,7 @@ class Participation:
 
     def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
         """Decide for n people with contexts (n, d), scaled to [0, 1], and coins (n,)."""
-        return cast(Decisions, self.policy.decide(contexts, coins))
+        return cast(Decisions, self.decider.decide(contexts, coins))
 
     def reports(
         self,
@@ -153,12 +168,13 @@ class Participation:
     ) -> list[bytes]:
         """Randomize and seal the reports of n people of a source on arms (n,) that they played before; see `reports`.
 
-        Only an experiment with sources has such people.
+        Only an experiment with sources has such people. Arm -1 is one that the spec does not list: there is nothing to
+        say about it, and a report hides that as it hides everything.
         """
         policy = cast(Recalling, self.policy)
-        return self._sealed(
-            policy.recall(contexts, self.coins(len(arms)), arms, rewards), np.zeros(len(arms), np.int64)
-        )
+        recalled = policy.recall(contexts, self.coins(len(arms)), np.maximum(arms, 0), rewards)
+        listed = replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
+        return self._sealed(listed, np.zeros(len(arms), np.int64))
 
     def _sealed(self, contributions: KeyedValues | BoundedVectors, ages: NDArray[np.int64]) -> list[bytes]:
         """Return what each person sends: all sealed messages, one after another."""

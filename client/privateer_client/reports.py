@@ -1,20 +1,23 @@
 """The reports of a device to one experiment: made for the round that is open, and paid for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import TermsRefused
+from privateer.errors import InputError, TermsRefused
 from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client.account import Account, Payment, SealedReport
 from privateer_client.address import Address
 from privateer_client.choice import Choice, meaning
+from privateer_client.features import warn_unfit
 from privateer_client.participation import Participation
+from privateer_client.returns import period_of, pinned
 
 
 class Reports:
-    """Makes the one report of this device.
+    """Makes the reports of this device: one, or one a period.
 
     Parameters
     ----------
@@ -29,10 +32,24 @@ class Reports:
 
     def asks(self, followed: Participation) -> bool:
         """Find out whether a round asks this device, by the device's own number if the round draws numbers."""
+        return followed.asks and self._draws_number(followed)
+
+    def _draws_number(self, followed: Participation) -> bool:
         draw = followed.policy.draw
-        if draw is None or not followed.asks:
-            return followed.asks
-        return draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
+        return draw is None or draw.asks(self._account.number(self.address.identity, draw.seed, draw.people))
+
+    def is_new(self, opened: Participation) -> bool:
+        """Whether no report of this device went to the round, or to a later one: no crowd hides two as it hides one."""
+        paid = self._account.payment(self.address.identity)
+        return paid is None or paid.version < opened.round.version
+
+    def is_the_time(self, followed: Participation, now: float) -> bool:
+        """Find out whether the device reports this time: where it reports one time of several, it has drawn which."""
+        table = followed.spec.experiment
+        if table.reports_per_person == followed.spec.reports:
+            return True
+        times, seconds, period = table.reports_per_person, table.report_period, period_of(followed.spec, now)
+        return self._account.draw(self.address.identity, times, seconds, period)
 
     def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
@@ -45,11 +62,11 @@ class Reports:
             If the ledger does not pay.
         """
         self.check(choice, opened)
-        if not opened.takes(choice.decided) or not self.asks(opened):
+        if not (opened.takes(choice.decided) and self.is_new(opened) and self._draws_number(opened)):
             return None
         decided = np.array([choice.decided])
         parts = (choice.contexts, choice.coins, choice.decisions, choice.rewards)
-        return self._paid(opened, lambda: opened.reports(*parts, decided)[0])
+        return self._paid(opened, choice.period, lambda: opened.reports(*parts, decided)[0])
 
     def recalled(
         self,
@@ -67,8 +84,8 @@ class Reports:
         _agree(meaning(spec, cohort=cohort), meaning(opened.spec, len(spec.options), cohort))
         if not opened.asks:
             return None
-        played = np.array([opened.spec.options.index(arm)])
-        return self._paid(opened, lambda: opened.recorded(contexts, played, rewards)[0])
+        played = np.array([_place(arm, spec.options)])
+        return self._paid(opened, 0, lambda: opened.recorded(contexts, played, rewards)[0])
 
     def check(self, choice: Choice, opened: Participation) -> None:
         """Refuse a publication under which a choice means something else than when it was made.
@@ -84,11 +101,20 @@ class Reports:
                 "the server has published another policy of this version", field="version", remedy="do not report"
             )
 
-    def _paid(self, opened: Participation, seal: Callable[[], bytes]) -> SealedReport:
+    def _paid(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
         """Make the body to send, once; the ledger keeps it together with its payment, and forgets the choice."""
         terms, header = opened.terms, opened.header
-        promise = (terms.epsilon, terms.delta, terms.local_epsilon)
-        payment = Payment(self.address.identity, header.version, terms.model, *promise)
+        payment = Payment(
+            experiment=self.address.identity,
+            version=header.version,
+            model=terms.model,
+            epsilon=terms.epsilon,
+            delta=terms.delta,
+            local_epsilon=terms.local_epsilon,
+            reports=opened.spec.reports,
+            period=period,
+            pinned=pinned(opened.spec, terms),
+        )
         endpoint = self.address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
         return SealedReport(self.address.identity, endpoint, body)
@@ -101,3 +127,12 @@ def _agree(before: bytes, now: bytes) -> None:
             field="spec",
             remedy="do not report",
         )
+
+
+def _place(arm: Any, options: tuple[str, ...]) -> int:
+    """Return the place of an arm; -1 if the spec does not list it."""
+    if isinstance(arm, str) and arm in options:
+        return options.index(arm)
+    remedy = "see the arms of its spec"
+    warn_unfit(InputError("not an arm of the experiment", field="arm", remedy=remedy))
+    return -1

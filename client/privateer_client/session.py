@@ -14,6 +14,7 @@ from privateer_client.delivery import Pace, Steps, deliver
 from privateer_client.features import context_vector
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
+from privateer_client.returns import period_of
 
 Reported = TypeVar("Reported")
 """What a report returns: an `Outcome`, or an awaitable of it."""
@@ -50,8 +51,7 @@ class Session(Generic[Reported]):
         self._account, self._pace = account, pace
         self._identity, self._participation = publications.address.identity, published.participation
         self._choice = self._account.choice(self._identity)
-        is_open = not self._account.has_paid(self._identity)
-        self.asked = is_open and (self._choice is not None or reports.asks(self._participation))
+        self.asked = self._is_open and (self._choice is not None or self._is_asked)
         self.offline = published.sent is None
         self.refusal: str | None = None
         self.clipped = False
@@ -69,12 +69,18 @@ class Session(Generic[Reported]):
 
         Returns
         -------
-        The name of an arm, or how often each action is played: a mapping {row: times}.
+        The name of an arm; how often each action is played, a mapping {row: times}; or a point as a list of
+        coordinates, or two in a mapping {name: point}.
 
         Raises
         ------
         InputError
-            If a feature is missing, unknown, of another kind or NaN, or the choice cannot be kept.
+            If a feature is not given, or unknown, or the choice cannot be kept.
+
+        Warns
+        -----
+        UnfitValueWarning
+            If the spec has no place for a value, which then counts as missing.
         """
         kept = self._account.choice(self._identity)
         if kept is None or kept.is_due(self._now):
@@ -102,6 +108,7 @@ class Session(Generic[Reported]):
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
         self._account.forget(self._identity)
         self._choice = None
+        self.asked = self.asked and self._is_asked
 
     def report(self, reward: Any) -> Reported:
         """Tell what came of the choice.
@@ -114,8 +121,8 @@ class Session(Generic[Reported]):
         Parameters
         ----------
         reward
-            A number, or for actions the person's average reward of each: a mapping {row: average}. The device clips
-            rewards to the experiment's bounds.
+            A number; for actions the person's average reward of each, a mapping {row: average}; for two points their
+            rewards, a mapping {name: reward}. The device clips rewards to the experiment's bounds.
 
         Returns
         -------
@@ -150,6 +157,11 @@ class Session(Generic[Reported]):
             If the session is not one of a source, or as `choose` and `report`.
         Unavailable
             If the server does not tell which round is open; nothing was paid or sent.
+
+        Warns
+        -----
+        UnfitValueWarning
+            If the experiment has no such arm: the report then says nothing. Or as `choose`.
         """
         return self._run(self._reporting_past(context, arm, reward))
 
@@ -157,6 +169,23 @@ class Session(Generic[Reported]):
     def _reports_choices(self) -> bool:
         """Whether this person is asked for a report on what they choose."""
         return self.asked and not self._participation.cohort
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the device may make a report of the choice, or of one that is made now."""
+        paid = self._account.payment(self._identity)
+        period = self._choice.period if self._choice else period_of(self._participation.spec, self._now)
+        return paid is None or paid.allows(period)
+
+    @property
+    def _is_asked(self) -> bool:
+        reports, followed = self._reports, self._participation
+        is_for_later = followed.spec.experiment.conversion_window > 0
+        return (
+            reports.asks(followed)
+            and (is_for_later or reports.is_new(followed))
+            and reports.is_the_time(followed, self._now)
+        )
 
     @property
     def _now(self) -> float:
@@ -227,8 +256,6 @@ class Session(Generic[Reported]):
         spec = self._participation.spec
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
-        if arm not in spec.options:
-            raise InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec")
         known, rewards = context_vector(context, spec.features), self._read(reward)
         self._check_unpaid()
         if not self.asked:
@@ -241,7 +268,7 @@ class Session(Generic[Reported]):
         return Outcome.NOT_ASKED if report is None else (yield from self._delivered(report))
 
     def _check_unpaid(self) -> None:
-        if self._account.has_paid(self._identity):
+        if not self._is_open:
             raise AlreadyReported(
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )
@@ -257,6 +284,6 @@ class Session(Generic[Reported]):
 
     def _delivered(self, report: SealedReport) -> Steps[Outcome]:
         self.asked, self._choice = False, None
-        verdict = (yield from deliver([report], self._account, self._pace))[report.experiment]
+        verdict = (yield from deliver([report], self._account, self._pace))[report]
         self.refusal = verdict.reason
         return verdict.outcome

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.accounting.amplification import shuffled_delta
+from privateer.accounting.events import ShuffledResponse
 from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
 from privateer.spec import BATCH_MAX, Privacy, Spec
-from privateer.trust import BATCH_MIN, TRUST, honest_people
+from privateer.terms import allotment_of
+from privateer.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 from privateer_lab.summary import regret_figures
@@ -45,7 +47,8 @@ class Variant:
 def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
     """Return the spec under each trust model at each epsilon; sources keep their own promises.
 
-    Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed and the
+    Where people come back, all have as many choices. Where reports are shuffled, rounds of a fixed size become as
+    large as ``min_batch``. Where delta is needed and the
     spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
 
     Raises
@@ -64,11 +67,21 @@ def _under(spec: Spec, model: str, epsilon: float) -> Spec:
         data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
     if row.batched and "round_size" in data["experiment"]:
         data["experiment"]["round_size"] = max(data["experiment"]["round_size"], spec.privacy.min_batch)
+    if spec.experiment.reports_per_person > 1:
+        _with_as_many_choices(spec, row, data["experiment"])
     try:
         return parse_spec(data)
     except SpecError as error:
         where = f"{error.field}, under the {model} model at epsilon {epsilon:g}"
         raise SpecError(error.detail, field=where, remedy="change it, or choose others with --models") from None
+
+
+def _with_as_many_choices(spec: Spec, row: Trust, table: dict[str, Any]) -> None:
+    """Make the horizon, which counts reports, one of as many choices under a trust model that draws one of them."""
+    times = spec.experiment.reports_per_person
+    choices = spec.experiment.horizon * times // spec.reports
+    table["horizon"] = max(1, choices // times) if row.draws_one else choices
+    table["round_size"] = min(table["round_size"], table["horizon"])
 
 
 def _limit(spec: Spec, epsilon: float) -> float:
@@ -212,15 +225,19 @@ def curve(runs: list[Run], points: int = 24) -> list[dict[str, float]]:
 
 
 @lru_cache(maxsize=256)
-def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> int | None:
+def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float, reports: int = 1) -> int | None:
     """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
 
-    None if no batch that a spec may name is large enough. The number is for reports of two symbols; larger alphabets
-    need a little more.
+    So many ``reports`` of a person share the promise. None if no batch that a spec may name is large enough. The number
+    is for reports of two symbols; larger alphabets need a little more.
     """
+    delta = privacy.delta or _DELTA
+    share = allotment_of(privacy.trust, epsilon, delta, reports)
 
     def enough(batch: int) -> bool:
-        honest, delta = honest_people(privacy, batch), privacy.delta or _DELTA
+        honest = honest_people(privacy, batch)
+        if share is not None and honest:
+            return share.covers(ShuffledResponse(local_epsilon, 2, honest))
         return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
 
     low, high = BATCH_MIN - 1, BATCH_MIN
@@ -237,9 +254,10 @@ def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float) -> in
 def batches(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
     """Return, for each promise about a batch, the least ``min_batch`` that doubles a report's epsilon, and at its most.
 
+    Without a batch it would be the promise's, shared by all reports of a person.
     Reports without an epsilon of their own are left out: they are private in a batch of any size or in none.
     """
-    return [_batches(one.spec.privacy, one.epsilon) for one in wanted if _amplified(one.spec)]
+    return [_batches(one.spec.privacy, one.epsilon, one.spec.reports) for one in wanted if _amplified(one.spec)]
 
 
 def _amplified(spec: Spec) -> bool:
@@ -247,12 +265,12 @@ def _amplified(spec: Spec) -> bool:
     return terms is not None and terms.trust.batched and math.isfinite(terms.mechanism.local_epsilon)
 
 
-def _batches(privacy: Privacy, epsilon: float) -> dict[str, Any]:
-    limit = privacy.local_epsilon_max
+def _batches(privacy: Privacy, epsilon: float, reports: int) -> dict[str, Any]:
+    limit, double = privacy.local_epsilon_max, 2 * epsilon / reports
     return {
         "epsilon": epsilon,
         "delta": privacy.delta,
-        "min_batch_to_double": smallest_batch(privacy, epsilon, 2 * epsilon) if 2 * epsilon <= limit else None,
+        "min_batch_to_double": smallest_batch(privacy, epsilon, double, reports) if double <= limit else None,
         "local_epsilon_max": limit,
-        "min_batch_at_max": smallest_batch(privacy, epsilon, limit),
+        "min_batch_at_max": smallest_batch(privacy, epsilon, limit, reports),
     }

@@ -97,6 +97,7 @@ class Simulation:
         if not one_by_one and _has_boxes(self.step.policy) and can_aggregate(self.environment, spec):
             self.cells = Cells(self.environment)
         self.people = self.rounds = 0
+        self.choices = spec.experiment.horizon
         self.score, self.costs = Score(), Costs()
         self.terms: dict[Any, Terms] = {}
         self.path: list[Point] = []
@@ -164,9 +165,14 @@ class Simulation:
 
     def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
         """Have ``people`` take part: count what is played and return what they contribute."""
-        raw = self.environment.contexts(self.people, people, rng)
+        return self.played(policy, self.environment.contexts(self.people, people, rng), rng)
+
+    def played(
+        self, policy: Any, raw: NDArray[np.float64], rng: np.random.Generator, reporting: Any = slice(None)
+    ) -> Any:
+        """Have people with these contexts choose; return what those who report contribute."""
+        people, contexts = len(raw), scaled(raw, self.spec)
         coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        contexts = scaled(raw, self.spec)
         decisions = policy.decide(contexts, coins)
         rewards = self.environment.rewards(raw, decisions, rng)
         self._count(people, decisions, self.environment.play(decisions, raw), rewards)
@@ -174,7 +180,13 @@ class Simulation:
             return policy.contribute(contexts, coins, decisions, rewards)
         if policy.fresh_coins:  # the coins that chose the arm would tell something about it
             coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        return policy.contribute(contexts, coins, decisions, scaled_rewards(rewards, self.spec))
+        parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec))
+        contexts, coins, arms, rewards = (part[reporting] for part in parts)
+        return policy.contribute(contexts, coins, Arms(arms), rewards)
+
+    def choose(self, policy: Any, people: int) -> None:
+        """Have so many people choose, of whom nobody reports."""
+        self.play(policy, people, self.rng)
 
     def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
         self.people += people
@@ -185,14 +197,14 @@ class Simulation:
         policy, before = self.step.policy, self.score.played.times
         nobody = self.environment.contexts(self.people, 0, self.rng)
         decisions = policy.decide(scaled(nobody, self.spec), np.zeros(0, np.uint32))
-        left = self.spec.experiment.horizon - self.people
+        left = self.choices - self.people
         if isinstance(decisions, Plays):
             self._count(0, decisions, self.environment.play(decisions, nobody), nobody)
         elif self.cells and left >= _BY_BOXES and _has_boxes(policy):
             self.play_boxes(policy, left, self.cells)
         else:
             for _, people in _blocks(left):
-                self.play(policy, people, self.rng)
+                self.choose(policy, people)
         if more := self.score.played.times > before:
             self.path.append(self.score.point)
         return more

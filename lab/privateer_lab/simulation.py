@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from privateer.spec import Spec
+from privateer.spec import ArmsSpec, Spec
 from privateer_lab.delays import delay_of
 from privateer_lab.late import LateSimulation
 from privateer_lab.parallel import Backend, each
+from privateer_lab.returning import ReturningSimulation
 from privateer_lab.run import FIGURES, SENT, Run, Simulation
 from privateer_server.schedule import Schedule, Step
 
@@ -49,7 +50,9 @@ def simulate_once(
 
 
 def simulation(spec: Spec, seed: int, one_by_one: bool = False) -> Simulation:
-    """Begin the simulation of a spec, with the delays of its people if they have any."""
+    """Begin the simulation of a spec, whose people come once or several times, and report at once or late."""
+    if isinstance(spec, ArmsSpec) and spec.experiment.reports_per_person > 1:
+        return ReturningSimulation(spec, seed)
     return LateSimulation(spec, seed) if delay_of(spec.population) else Simulation(spec, seed, one_by_one)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from privateer.certificate import certify
-from privateer.spec import Spec
+from privateer.spec import ArmsSpec, Spec
 from privateer.terms import Terms
 from privateer.trust import trust_of
 from privateer_lab.interval import interval
@@ -73,9 +73,24 @@ def promise(spec: Spec, terms: list[Terms]) -> dict[str, Any]:
     return {**promised, "certificate": certificate}
 
 
+def _too_few(spec: Spec) -> list[str]:
+    """Say that rounds have room for more people than come back, if they have."""
+    times = spec.reports
+    if times == 1 or not isinstance(spec, ArmsSpec):
+        return []
+    people, most = spec.experiment.horizon // times, spec.largest_batch()
+    if most <= people:
+        return []
+    return [
+        f"with experiment.reports_per_person = {times} the horizon is that of {people:,} people, and rounds have up to "
+        f"{most:,}, each of another person. Raise experiment.horizon, or lower round_growth, round_size or "
+        "reports_per_person"
+    ]
+
+
 def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[str]:
     """Say what the figures alone do not say."""
-    found, delta = spec.concerns(), spec.privacy.delta
+    found, delta = [*spec.concerns(), *_too_few(spec)], spec.privacy.delta
     people = getattr(spec.experiment, spec.people_key)
     if delta * people > 1:
         found.append(

@@ -148,7 +148,9 @@ class Changes:
                 sooner = bool(plan.spec) and self._is_sooner(experiment, wish.seconds)
                 return self._timely(experiment, plan, wish.seconds) if sooner else None
             ended = experiment.is_over and not experiment.is_silent
-            if ended and (needs_people or (revives and experiment.status != "finished")):
+            if needs_people and (ended or experiment.current.drain):
+                raise _over()
+            if revives and ended and experiment.status != "finished":
                 raise _over()
             schedule = Schedule(after)
             self._check(experiment, schedule, asks=revives and not plan.hold)
@@ -168,7 +170,7 @@ class Changes:
         state = learner.changed(current.step.state, current.spec)
         step = learner.next(state, current.round.version + 1, secrets.randbits(63))
         step.policy.check(spec)
-        if asks and not current.round.batch and not step.batch:
+        if asks and not step.batch and (current.drain or not current.round.batch):
             detail = "leaves no room for a whole round"
             raise SpecError(detail, field="experiment.horizon", remedy="raise it further")
         if not step.batch:
@@ -178,7 +180,7 @@ class Changes:
         if spec.privacy.trust.batched and people > BATCH_MAX:
             detail = f"comes to rounds of {people} people, and devices take part in {BATCH_MAX} at most"
             raise SpecError(detail, field="experiment.horizon", remedy=f"lower it, or {learner.growth[0]}")
-        calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people))
+        calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people), spec.reports)
 
     def _timely(self, experiment: Experiment, plan: Plan, seconds: float | None) -> Plan:
         """Return a plan that is due in so many seconds at the latest: at once where nobody can report."""

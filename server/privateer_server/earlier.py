@@ -47,7 +47,12 @@ class EarlierPolicies:
             return np.asarray(seconds >= window, np.float64)
 
         own = [(one.version, decode(one.facts, RoundFacts)) for one in self._store.rounds(closed.round.experiment)]
-        rounds = [(version, facts.opened) for version, facts in own if not facts.cohort and policy.takes(version)]
+        # While late reports alone are taken nobody decides who reports.
+        rounds = [
+            (version, facts.opened)
+            for version, facts in own
+            if not (facts.cohort or facts.drains) and policy.takes(version)
+        ]
         shares = shares_by_policy([opened for _, opened in rounds], closed.opened, now, delayed)
         found = [
             (self.find(closed.round.experiment, version), share)

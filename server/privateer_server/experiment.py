@@ -12,7 +12,7 @@ from privateer.spec import Spec
 from privateer_server.rounds import OpenRound
 from privateer_server.store import PAUSED, STOPPED, TRANSIENT, Change
 
-Status = Literal["open", "paused", "stopped", "finished", "failed"]
+Status = Literal["open", "paused", "draining", "stopped", "finished", "failed"]
 _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
 _log = logging.getLogger("privateer.server")
@@ -62,17 +62,21 @@ class Experiment:
 
     @property
     def status(self) -> Status:
-        """``open`` or ``paused``; or over: ``stopped``, ``finished``, or ``failed`` if a round came to no end."""
+        """``open``, ``paused``, or ``draining`` where late reports alone are awaited; or over.
+
+        It is over when it is ``stopped``, ``finished``, or ``failed`` because a round came to no end.
+        """
         current = self.current
         if not current.round.batch and current.schedule.failed(current.step):
             return "failed"
         held: dict[str, Status] = {PAUSED: "paused", STOPPED: "stopped"}
-        return held.get(current.plan.hold) or ("open" if current.round.batch else "finished")
+        asks: Status = "draining" if current.drain else "open"
+        return held.get(current.plan.hold) or (asks if current.round.batch else "finished")
 
     @property
     def is_over(self) -> bool:
         """Whether nobody is asked any more."""
-        return self.status not in ("open", "paused")
+        return self.status not in ("open", "paused", "draining")
 
     @property
     def is_silent(self) -> bool:

@@ -19,7 +19,7 @@ from privateer_server.algorithms import learner_for
 from privateer_server.api import promises
 from privateer_server.experiment import Experiment, Status
 from privateer_server.experiments import Start
-from privateer_server.rounds import read_policy
+from privateer_server.rounds import read_decider
 from privateer_server.schedule import Schedule
 from privateer_server.store import RoundRecord
 
@@ -67,7 +67,7 @@ def exported(experiment: Experiment, rounds: list[RoundRecord]) -> Export:
         version=current.round.version,
         status=experiment.status,
         spec=spec.model_dump(mode="json", exclude_none=True),
-        policy=read_policy(spec, published).describe(spec),
+        policy=read_decider(spec, published).describe(spec),
         result=decode_result(published.result) if published.result else None,
         record=promises.privacy(spec, rounds),
         state=base64.b64encode(encode(current.step.state)).decode(),

@@ -18,15 +18,17 @@ from privateer.record import JUMP, Planned, planned_of
 from privateer.result import encode_result
 from privateer.sampling.entropy import SecureNoise
 from privateer.spec import Spec
-from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from privateer.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Decided, Schedule, Step
-from privateer_server.store import NO_PLAN, Plan, RoundRecord
+from privateer_server.store import NO_PLAN, STOPPED, Plan, RoundRecord
 
 CLOCKS_APART: Final = 60
 """Seconds by which a shuffler's clock may differ."""
 GRACE: Final = CLOCKS_APART + 30
 """Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
+_INSTANT: Final = 1
+"""Seconds that are not worth another round."""
 
 
 class RoundFacts(msgspec.Struct, frozen=True):
@@ -43,12 +45,15 @@ class RoundFacts(msgspec.Struct, frozen=True):
         ``asked`` people who are drawn, or the people of ``undecided`` boxes.
     opened
         When the round was published, in seconds since 1970.
+    drains
+        Whether it took the reports of those alone who had chosen before.
     """
 
     cohort: str
     terms: Planned
     figures: dict[str, float]
     opened: float = 0.0
+    drains: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,9 +79,11 @@ class OpenRound:
     plan
         What the operator wants from the next publication on.
     until
-        When the round ends because of that at the latest, by the same clock.
+        When the round ends because of that, or because nobody's report is awaited any more, by the same clock.
     opened
         When it was published, in seconds since 1970.
+    drain
+        Given where the round takes the reports of those alone who chose before; as published.
     """
 
     schedule: Schedule
@@ -91,6 +98,7 @@ class OpenRound:
     plan: Plan = NO_PLAN
     until: float = math.inf
     opened: float = 0.0
+    drain: Drain | None = None
 
     @property
     def spec(self) -> Spec:
@@ -129,7 +137,7 @@ class OpenRound:
         return now >= self.due - self.step.seconds + self.spec.patience + (GRACE if self.shuffled else 0)
 
     def is_ended(self, now: float) -> bool:
-        """Whether the operator wants the next publication now, however full the round is."""
+        """Whether the next publication is due, however full the round is."""
         return self.until <= now
 
     def tells(self, people: int) -> bool:
@@ -194,8 +202,29 @@ def _following(
         schedule = read_schedule(plan.spec)
         state = schedule.learner.changed(state, closed.spec)
     after = closed.round.version + 1 if version is None else version
-    step = schedule.follow(state, after, secrets.randbits(63), asks=not plan.hold)
+    step = schedule.follow(state, after, secrets.randbits(63), asks=plan.hold != STOPPED)
+    if until := _awaited_until(closed, schedule, step, now):
+        drain = Drain(until, encode(step.policy))
+        return _published(schedule, schedule.drain(step, secrets.randbits(63)), new_key, now, drain)
+    if plan.hold and step.batch:
+        step = schedule.follow(state, after, secrets.randbits(63), asks=False)
     return _published(schedule, step, new_key, now)
+
+
+def _awaited_until(closed: OpenRound, schedule: Schedule, step: Step, now: float) -> int:
+    """Return until when reports on earlier choices are awaited, in seconds since 1970; 0: they are not.
+
+    A pause makes no difference: who comes now is asked neither way.
+    """
+    if closed.plan.hold == STOPPED or not closed.round.batch or not schedule.awaits(step):
+        return 0
+    until = closed.drain.until if closed.drain else math.ceil(now + longest_wait(schedule.spec))
+    return until if now < until - _INSTANT else 0
+
+
+def longest_wait(spec: Spec) -> float:
+    """Return the seconds from a choice to the report on it, as the device rounds them."""
+    return spec.experiment.conversion_window + spec.experiment.window_grain
 
 
 def beyond(version: int) -> int:
@@ -203,7 +232,9 @@ def beyond(version: int) -> int:
     return (version // JUMP + 1) * JUMP + 1
 
 
-def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now: float) -> OpenRound:
+def _published(
+    schedule: Schedule, step: Step, new_key: Callable[[], bytes], now: float, drain: Drain | None = None
+) -> OpenRound:
     spec, policy, terms = schedule.spec, step.policy, step.policy.terms
     facts = Round(
         experiment=spec.name,
@@ -218,8 +249,8 @@ def _published(schedule: Schedule, step: Step, new_key: Callable[[], bytes], now
     )
     result = schedule.result(step)
     encoded = encode_result(result) if result else b""
-    body = encode_publication(Publication(facts, schedule.encoded, encode(policy), encoded))
-    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty(), opened=now)
+    body = encode_publication(Publication(facts, schedule.encoded, encode(policy), encoded, drain))
+    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty(), opened=now, drain=drain)
 
 
 def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
@@ -233,11 +264,16 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
         received=current.received,
         taken=current.taken,
         digest=current.digest,
-        facts=encode(RoundFacts(step.policy.cohort, planned_of(step.policy.terms), figures, current.opened)),
+        facts=encode(_facts(current, figures)),
         publication=current.publication,
         state=encode(step.state),
         total=opener.protect(encode(current.total), current.digest) if opener else b"",
     )
+
+
+def _facts(current: OpenRound, figures: dict[str, float]) -> RoundFacts:
+    policy = current.step.policy
+    return RoundFacts(policy.cohort, planned_of(policy.terms), figures, current.opened, current.drain is not None)
 
 
 def _asked(policy: Policy) -> dict[str, float]:
@@ -249,9 +285,15 @@ def _asked(policy: Policy) -> dict[str, float]:
 
 
 def read_policy(spec: Spec, publication: Publication) -> Policy:
-    """Decode the policy in a publication of an experiment."""
+    """Decode the policy in a publication of an experiment, by whose bins its round reports."""
     policy: Policy = decode(publication.policy, algorithm(spec.algorithm.name).policy)
     return policy
+
+
+def read_decider(spec: Spec, publication: Publication) -> Policy:
+    """Decode the policy by which people decide: the final one while late reports alone are taken."""
+    drain = publication.drain
+    return read_policy(spec, msgspec.structs.replace(publication, policy=drain.policy) if drain else publication)
 
 
 def read_schedule(stored: bytes) -> Schedule:
@@ -294,7 +336,7 @@ def restore_lost(stored: RoundRecord, plan: Plan = NO_PLAN, known: Schedule | No
     step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
     total, opened = policy.terms.mechanism.empty(), decode(stored.facts, RoundFacts).opened
     blank = OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received, plan=plan)
-    return replace(blank, opened=opened)
+    return replace(blank, opened=opened, drain=publication.drain)
 
 
 def timed(current: OpenRound, clock: Clock) -> OpenRound:
@@ -304,4 +346,7 @@ def timed(current: OpenRound, clock: Clock) -> OpenRound:
         due = clock.monotonic() + min(current.round.deadline - clock.now(), current.step.seconds)
     if current.plan.due is not None:
         until = clock.monotonic() + min(current.plan.due - clock.now(), current.plan.seconds)
+    if current.drain:
+        left = min(current.drain.until - clock.now(), longest_wait(current.spec))
+        until = min(until, clock.monotonic() + left)
     return replace(current, due=due, until=until)

@@ -79,6 +79,22 @@ class Schedule:
         """Open the round that a state leads to, or publish the best policy and ask nobody."""
         return (self.learner.next if asks else self.learner.last)(state, version, seed)
 
+    def awaits(self, over: Step) -> bool:
+        """Whether people who chose earlier have not reported yet when a step asks nobody: their outcomes are awaited.
+
+        Where people are drawn a round waits for its own.
+        """
+        window, is_drawn = self.spec.experiment.conversion_window, over.policy.draw is not None
+        return bool(window) and not (over.batch or is_drawn or self.failed(over))
+
+    def drain(self, over: Step, seed: int) -> Step:
+        """Open one more round, as large as the first, in the place of a step that asks nobody: for late reports."""
+        # It is the round that the learner would open if so many people were left.
+        people = over.seen + self.spec.first_batch("")
+        experiment = self.spec.experiment.model_copy(update={"horizon": people})
+        learner = learner_for(self.spec.model_copy(update={"experiment": experiment}))
+        return learner.next(learner.changed(over.state, self.spec), over.policy.version, seed)
+
     def _after(self, step: Step, version: int | None) -> int:
         return step.policy.version + 1 if version is None else version
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from privateer.accounting.accountant import account
-from privateer.accounting.events import Event, Parallel, Pure, check_event
+from privateer.accounting.events import EPSILON_MAX, Event, Parallel, Pure, Repeated, check_event
 from privateer.errors import SpecError
 from privateer.spec import Privacy
-from privateer.terms import Terms
+from privateer.terms import Terms, composed
 
 FORMAT: Final = "privateer/certificate/2"
 RECORD: Final = "the whole record"
@@ -36,9 +36,11 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epsilon, delta
         The claim; an epsilon of None claims nothing.
     event
-        What the adversary sees of a person, for the accountant; each person is in one round. None: the record itself.
+        What the adversary sees of a person, for the accountant: each of their reports is in one round. None: the
+        record itself.
     sampling
-        What the sampler of noise may add to delta.
+        What the sampler of noise may add to delta. Where several reports share a promise, their allotment has room
+        for it.
     proof, exact
         Why the claim holds, and whether the event's curve is exact or an upper bound.
     about
@@ -81,7 +83,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, planned: bool = False) -> Certificate:
-    """Return the certificate of an experiment with these terms, round by round; a person is in one round.
+    """Return the certificate of an experiment with these terms, round by round; each report is in one round.
 
     Parameters
     ----------
@@ -93,8 +95,17 @@ def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, plann
     """
     terms = tuple(rounds)
     claims = (*_promise(privacy, terms), *_beyond_the_promise(privacy, terms, planned))
-    assumes = privacy.trust.assumes
-    return Certificate(FORMAT, experiment, claims, (*assumes, _UNSEEN) if needs_unseen_arms(privacy) else assumes)
+    return Certificate(
+        FORMAT, experiment, claims, tuple(_assumed(privacy, max((one.reports for one in terms), default=1)))
+    )
+
+
+def _assumed(privacy: Privacy, reports: int) -> Iterator[str]:
+    yield from privacy.trust.assumes
+    if needs_unseen_arms(privacy):
+        yield _UNSEEN
+    if reports > 1:
+        yield f"a device reports {reports} times at most, and once a round"
 
 
 def needs_unseen_arms(privacy: Privacy) -> bool:
@@ -110,7 +121,9 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     # A round that reveals the record leaves nothing to claim, whatever the other rounds reveal.
     if not row.promises or len(seen) < len(events):
         return [_nothing_claimed(row.reader)]
-    sampling = max(one.mechanism.sampling for one in terms)
+    share, sampling = terms[0].allotment, max(one.mechanism.sampling for one in terms)
+    if share:
+        seen, sampling = {composed(share, seen)}, 0.0
     claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, sampling)
     if row.batched or row.curated or not any(one.mechanism.coins_choose for one in terms):
         return [claim]
@@ -133,14 +146,24 @@ def _beyond_the_promise(privacy: Privacy, terms: tuple[Terms, ...], planned: boo
         if not math.isfinite(max(alone)):
             yield _nothing_claimed(_COLLUDING, _FOR_THE_BATCH)
         else:
-            alone = {privacy.local_epsilon_max} if planned else alone
-            yield _claim(_COLLUDING, max(alone), 0.0, {Pure(epsilon) for epsilon in alone})
+            yield _alone({privacy.local_epsilon_max} if planned else alone, terms[0].reports)
     if privacy.trust.curated:
         yield _nothing_claimed("the server")
 
 
+def _alone(epsilons: Collection[float], reports: int) -> Claim:
+    """What is claimed of reports that nobody hides."""
+    events: set[Event] = {Pure(epsilon) for epsilon in epsilons}
+    together = reports * max(epsilons)
+    if together > EPSILON_MAX:
+        return _nothing_claimed(_COLLUDING, f"{reports} reports cost an epsilon of {together:g} without a crowd")
+    if reports > 1:
+        events = {Repeated(Parallel(tuple(sorted(events, key=repr))), reports)}
+    return _claim(_COLLUDING, together, 0.0, events)
+
+
 def _claim(against: str, epsilon: float, delta: float, events: Collection[Event], sampling: float = 0.0) -> Claim:
-    """A claim about a person who is in one round, whichever it is; its adversary sees one of ``events``."""
+    """A claim about a person of whom the adversary sees one of ``events``, whichever it is."""
     ordered = tuple(sorted(events, key=repr))
     event = ordered[0] if len(ordered) == 1 else Parallel(ordered)
     curve = account(event)

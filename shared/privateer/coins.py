@@ -19,6 +19,7 @@ UNIT: Final = 1 << 16
 _BLOCK: Final = 1 << 18
 """Number of (coins, key) pairs hashed at a time, so that the working set stays in the processor's cache."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_CLASS: Final = np.uint64(0xA24BAED4963EE407)
 
 
 def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -26,6 +27,12 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
+
+
+def classes_of(coins: NDArray[np.uint32], seed: int, classes: int) -> NDArray[np.int64]:
+    """Return the public class, 0..classes-1 and uniform, of each of the coins (n,) of a round with this seed."""
+    words = mix(mix(coins.astype(np.uint64) + np.uint64(seed)) ^ _CLASS)
+    return np.asarray(((words >> np.uint64(32)) * np.uint64(classes)) >> np.uint64(32), dtype=np.int64)
 
 
 @dataclass(frozen=True)

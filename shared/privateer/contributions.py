@@ -1,7 +1,7 @@
 """What people contribute before it is randomized, which never leaves a device; and what is released about many."""
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,8 @@ class VectorSums:
     reports
         Number of people in it.
     sums
-        Shape (coordinates,): unbiased for the sum of the people's clipped vectors.
+        Shape (classes * coordinates,): unbiased for the sum of the people's clipped vectors, class by class; most
+        mechanisms have one class.
     noise
         Variance of what was added to each coordinate of ``sums``, averaged over coordinates.
     """
@@ -158,11 +159,16 @@ class CellSums:
     counts: NDArray[np.float64]
 
 
-S = TypeVar("S", KeyedSums, CellSums, CellHits)
+S = TypeVar("S", KeyedSums, CellSums, CellHits, VectorSums)
+_ADDITIVE: Final[dict[type[Any], tuple[str, ...]]] = {
+    KeyedSums: ("reports", "sums", "counts", "hits"),
+    CellSums: ("reports", "rewards", "counts"),
+    CellHits: ("reports", "positive", "hits", "counts"),
+    VectorSums: ("reports", "sums", "noise"),
+}
 
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
-    sums: dict[str, object] = {"reports": left.reports + right.reports}
-    sums |= {name: value + getattr(right, name) for name, value in vars(left).items() if isinstance(value, np.ndarray)}
-    return replace(left, **sums)  # type: ignore[arg-type] # the fields' own types, added up
+    added: dict[str, Any] = {name: getattr(left, name) + getattr(right, name) for name in _ADDITIVE[type(left)]}
+    return replace(left, **added)

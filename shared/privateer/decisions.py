@@ -1,7 +1,7 @@
 """What policies decide."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,28 @@ class Plays:
 
     actions: NDArray[np.int64]
     times: NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False)
+class Points(Arms):
+    """Points for each person, in the directions of their arms.
+
+    Attributes
+    ----------
+    points
+        Shape (n, k, d), float64: one point a person, or two.
+    """
+
+    NAMES: ClassVar[tuple[str, str]] = ("first", "second")
+    """What the two points of a person are called."""
+
+    points: NDArray[np.float64]
+
+    @property
+    def shown(self) -> list[float] | dict[str, list[float]]:
+        """What the application of the first person is given: a point's coordinates, or those of each of the two."""
+        first: list[list[float]] = self.points[0].tolist()
+        return first[0] if len(first) == 1 else dict(zip(self.NAMES, first, strict=True))
 
 
 Decisions: TypeAlias = Arms | Plays

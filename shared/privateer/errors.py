@@ -189,3 +189,10 @@ class Unavailable(PrivateerError):
     """The service cannot answer now. The same request may succeed later."""
 
     slug, title, status = "unavailable", "Unavailable", 503
+
+
+class UnfitValueWarning(UserWarning):
+    """The spec has no place for a person's value: the report is made as if it were missing.
+
+    It is no error, since whether a device reports must not tell its person's value. In tests, turn it into one.
+    """

@@ -81,7 +81,7 @@ class Feature(Section, ABC):
         if not is_missing(value):
             return self._number(name, value)
         if not self.missing:
-            remedy = "leave the person out, or set missing = true for the feature in the spec"
+            remedy = "set missing = true for the feature in the spec"
             raise InputError("has no value, and the spec allows none to be missing", field=name, remedy=remedy)
         return math.nan
 
@@ -91,7 +91,10 @@ class Feature(Section, ABC):
 
     @abstractmethod
     def encode(self, numbers: Array) -> Array:
-        """Return the columns, (n, columns) in [0, 1], of the numbers (n,) that `read` returns."""
+        """Return the columns, (n, columns) in [0, 1], of the numbers (n,) that `read` returns.
+
+        NaN has a place also where the spec allows none to be missing: who has no value must be able to report.
+        """
 
     @abstractmethod
     def shown(self, lower: Array, upper: Array) -> Any:
@@ -112,10 +115,9 @@ class Scaled(Feature):
 
     def encode(self, numbers: Array) -> Array:
         """Return places in [0, 1], (n, 1), with flags beside them, (n, 2), where numbers may be missing."""
-        if not self.missing:
-            return self.places(numbers)[:, None]
         gaps = np.isnan(numbers)
-        return np.stack([np.where(gaps, MISSING_PLACE, self.places(numbers)), gaps.astype(np.float64)], axis=1)
+        places = np.where(gaps, MISSING_PLACE, self.places(numbers))
+        return np.stack([places, gaps.astype(np.float64)], axis=1) if self.missing else places[:, None]
 
     @abstractmethod
     def places(self, numbers: Array) -> Array:

@@ -94,6 +94,7 @@ class Categorical(_Levels):
     def encode(self, numbers: Array) -> Array:
         """Return the bits of each level's code."""
         _, gap, others = self._slots
+        gap = gap if self.missing else others
         slots = np.where(np.isnan(numbers), gap, np.where(numbers >= len(self.levels), others, numbers))
         return bits(slots, self.blocks[0])
 
@@ -125,7 +126,7 @@ class Ordinal(_Levels, Scaled):
     def _number(self, name: str, value: Any) -> float:
         place = self.place(name, value)
         if place is None:
-            remedy = "give one of them: others have no place in their order"
+            remedy = "list it in the spec, or set missing = true there"
             raise InputError("is not one of the spec's ordered levels", field=name, remedy=remedy)
         return float(place)
 
@@ -162,7 +163,7 @@ class Boolean(Feature):
 
     def encode(self, numbers: Array) -> Array:
         """Return the bits of no, yes and missing."""
-        return bits(np.where(np.isnan(numbers), 2.0, numbers), self.blocks[0])
+        return bits(np.where(np.isnan(numbers), 2.0 * self.missing, numbers), self.blocks[0])
 
     def shown(self, lower: Array, upper: Array) -> list[bool | None]:
         """Return the answers of a box; None stands for missing ones."""

@@ -36,10 +36,21 @@ class VectorSum:
         Where the vectors lie.
     seed
         Public seed of the round, 64 bits.
+    classes
+        Public classes of people, told by the coins of a report (`privateer.coins.classes_of`): the sum of each class is
+        wanted, where reports carry coins and are added up by themselves.
     """
 
     ball: Ball
     seed: int = 0
+    classes: int = 1
+
+
+class DirectedSum(VectorSum):
+    """The sum of vectors in an L2 ball, few coordinates of which are large at a time: a direction says most of one.
+
+    Where batches are shuffled, everybody's one symbol is amplified, as bits in every coordinate would hide a whole box.
+    """
 
 
 @dataclass(frozen=True)

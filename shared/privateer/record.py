@@ -13,7 +13,7 @@ import numpy as np
 from privateer.certificate import Certificate, certify
 from privateer.coins import Layout
 from privateer.errors import SpecError
-from privateer.spec import Privacy, Spec
+from privateer.spec import REPORTS_MAX, Privacy, Spec
 from privateer.terms import Terms
 
 FORMAT: Final = "privateer/record/2"
@@ -94,6 +94,8 @@ class Record(Promise, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ----------
     privacy
         The spec's section of that name, without model, epsilon and delta.
+    reports_per_person
+        Reports that a device makes in all, each in a round of its own: they share the promise.
     least_share
         The least share of a round's people with whom it may close.
     silent
@@ -104,7 +106,7 @@ class Record(Promise, frozen=True, forbid_unknown_fields=True, kw_only=True):
     experiment: Name
     algorithm: str
     model: str
-    reports_per_person: Literal[1]
+    reports_per_person: Annotated[int, msgspec.Meta(ge=1, le=REPORTS_MAX)]
     privacy: dict[str, Any]
     least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
     sources: tuple[Source, ...] = ()
@@ -120,7 +122,7 @@ def planned_of(terms: Terms) -> Planned:
     return Planned(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
 
 
-def terms_of(row: Planned, spec: type[Spec], privacy: Privacy) -> Terms:
+def terms_of(row: Planned, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
     """Return the terms that a row has under a promise; their mechanism works on no keys.
 
     Raises
@@ -144,7 +146,7 @@ def terms_of(row: Planned, spec: type[Spec], privacy: Privacy) -> Terms:
     except SpecError as error:
         raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
     promise = (privacy.model, privacy.bound, privacy.delta, privacy.calibration)
-    return Terms(*promise, row.batch, row.honest, mechanism)
+    return Terms(*promise, row.batch, row.honest, mechanism, reports)
 
 
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:
@@ -165,7 +167,7 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
         experiment=spec.name,
         algorithm=spec.algorithm.name,
         model=spec.privacy.model,
-        reports_per_person=1,
+        reports_per_person=spec.reports,
         privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)),
         least_share=spec.least_share,
         sources=tuple(Source(name=cohort, **_promise(spec, cohort, rounds.get(cohort, ()))) for cohort in sources),
@@ -177,7 +179,7 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
 def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:
     privacy = spec.privacy_of(cohort)
     ahead = None if rounds else spec.planned(cohort)
-    terms = [ahead] if ahead else [terms_of(row, type(spec), privacy) for row in rounds]
+    terms = [ahead] if ahead else [terms_of(row, type(spec), privacy, spec.reports) for row in rounds]
     return {
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,

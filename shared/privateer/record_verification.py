@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer.accounting.events import Event, Parallel
+from privateer.accounting.events import Event, Parallel, Repeated
 from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer.errors import SpecError
@@ -14,7 +14,7 @@ from privateer.record import FORMAT, JUMP, PROMISE, Planned, Promise, Record, Ro
 from privateer.sections import parse_section
 from privateer.spec import Privacy
 from privateer.terms import Terms
-from privateer.trust import check_promise, honest_people
+from privateer.trust import check_promise, honest_people, trust_of
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PEOPLE_MAX: Final = 10**12
@@ -53,6 +53,8 @@ def _read_record(value: dict[str, Any]) -> Record:
     _check(record.algorithm in ALGORITHMS, "there is no such algorithm", "algorithm")
     recalls = algorithm(record.algorithm).spec.recalls
     _check(recalls or not record.sources, "an experiment of this algorithm has no sources", "sources")
+    once = not algorithm(record.algorithm).spec.returns or bool(record.sources) or trust_of(record.model).draws_one
+    _check(not once or record.reports_per_person == 1, "must be 1: people report once", "reports_per_person")
     _check(not PROMISE & set(record.privacy), "must not repeat model, epsilon or delta", "privacy")
     return record
 
@@ -87,7 +89,8 @@ class _Cohort:
                 claims = self._made([terms]).claims
             except SpecError as error:
                 raise _refused(f"{error.field}: {error.detail}", f"{place}.mechanism") from None
-            covered = all({claim.event, None} & claimed.get(claim.against, {None}) for claim in claims)
+            known = [(_parts(claim.event), claimed.get(claim.against, {None})) for claim in claims]
+            covered = all(made <= listed or None in listed for made, listed in known)
             _check(covered, "the certificate does not cover it", f"{place}.mechanism")
         field = _difference(self._made(rows.values()), given)
         differs = "the certificate is not the one that the rounds make"
@@ -114,11 +117,13 @@ class _Cohort:
         honest = honest_people(privacy, math.ceil(self._record.least_share * batch))
         _check(row.honest == honest, f"does not follow from a batch of {batch}", f"{place}.honest")
         try:
-            terms = terms_of(row, self._spec, privacy)
+            terms = terms_of(row, self._spec, privacy, self._record.reports_per_person)
         except SpecError as error:
             raise _refused(error.detail, f"{place}.{error.field}") from None
         quiet = privacy.trust.promises or terms.mechanism.released is None
         _check(quiet, "has noise, and nothing is promised", f"{place}.mechanism")
+        fits = terms.reports == 1 or terms.holds
+        _check(fits, "costs more than a report's share of the promise", f"{place}.mechanism")
         alone = terms.mechanism.local_epsilon
         fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not batched
         _check(fits, f"a report alone costs {alone:g}, above privacy.local_epsilon_max", f"{place}.mechanism")
@@ -151,7 +156,8 @@ def _difference(made: Certificate, given: Certificate) -> str | None:
 
 
 def _parts(event: Event | None) -> set[Event | None]:
-    return set(event.events) if isinstance(event, Parallel) else {event}
+    each = event.of if isinstance(event, Repeated) else event
+    return set(each.events) if isinstance(each, Parallel) else {each}
 
 
 def _check(good: bool, detail: str, field: str) -> None:

@@ -17,8 +17,8 @@ from privateer.errors import SpecError
 from privateer.features import Feature, Range
 from privateer.questions import KeyedMeans, Question
 from privateer.sections import Finite, Section
-from privateer.terms import Terms, calibrate
-from privateer.trust import TRUST, Trust, check_promise, trust_of
+from privateer.terms import Terms, allotment_of, calibrate
+from privateer.trust import TRUST, Trust, check_promise, shares_out, trust_of
 
 ARMS_MIN, ARMS_MAX = 2, 16
 BATCH_MAX: Final = 1_000_000
@@ -26,7 +26,13 @@ BATCH_MAX: Final = 1_000_000
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 WINDOW_MAX: Final = 365 * 86_400
 """The longest conversion window, in seconds: a year."""
+REPORTS_MAX: Final = 1000
+"""The most reports of a person."""
+PERIOD_MIN: Final = 3600
+"""The shortest period of reports, in seconds: a device keeps its number, which must not tell a finer time."""
 _PEOPLE_MAX: Final = 10_000_000_000
+_GRAINS: Final = 100
+"""Parts of a conversion window."""
 
 
 class Reward(Range):
@@ -157,15 +163,27 @@ class ExperimentTable(Section):
     name
         Lower-case letters, digits and dashes.
     horizon
-        How long the experiment lasts: people who may report, or times that something is played.
+        How long the experiment lasts: reports that may come, or times that something is played.
     conversion_window
         Seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are
         told the outcome.
+    reports_per_person
+        How often a person may come back and report; the promise is for all of their reports together. Where every
+        report has to keep it alone, a device reports one time of so many, drawn in advance.
+    report_period
+        Seconds: in each such period of the calendar a person reports once at most; by default a day.
     """
 
     name: str = Field(pattern=NAME)
     horizon: int = Field(ge=1, le=_PEOPLE_MAX)
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
+    reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
+    report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
+
+    @property
+    def window_grain(self) -> float:
+        """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
+        return max(1.0, self.conversion_window / _GRAINS)
 
 
 class Algorithm(Section):
@@ -183,6 +201,8 @@ class Spec(Section):
     """The key of ``[experiment]`` that says how many people there are."""
     recalls: ClassVar[bool] = False
     """Whether people of sources may report on arms that they played before."""
+    returns: ClassVar[bool] = False
+    """Whether people may come back and report again."""
 
     experiment: ExperimentTable
     reward: Reward = Reward()
@@ -194,6 +214,22 @@ class Spec(Section):
     @model_validator(mode="after")
     def _can_be_promised(self) -> Self:
         check_promise(self.privacy, self.question)
+        return self
+
+    @model_validator(mode="after")
+    def _reports_share_the_promise(self) -> Self:
+        if self.experiment.reports_per_person == 1:
+            return self
+        published = self.privacy.calibration == "published"
+        for wrong, detail in (
+            (not self.returns, "must be 1: the algorithm asks every person once at most"),
+            (not shares_out(self.privacy, self.question), f"must be 1 under the model '{self.privacy.model}' here"),
+            (bool(self.sources), "must be 1 where there are sources: their people report once"),
+            (published, "must be 1 under the published calibration: no paper shares a promise out"),
+        ):
+            if wrong:
+                raise SpecError(detail, field="experiment.reports_per_person", remedy="remove it")
+        allotment_of(self.privacy.trust, self.privacy.bound, self.privacy.delta, self.reports)
         return self
 
     @model_validator(mode="after")
@@ -223,6 +259,11 @@ class Spec(Section):
     def name(self) -> str:
         """The experiment's name."""
         return self.experiment.name
+
+    @property
+    def reports(self) -> int:
+        """Reports that a device makes in all, which share the promise: one where one time of many is drawn."""
+        return 1 if self.privacy.trust.draws_one else self.experiment.reports_per_person
 
     @property
     def features(self) -> Mapping[str, Feature]:
@@ -277,7 +318,7 @@ class Spec(Section):
         batch = self.first_batch(cohort)
         if not batch:
             return None
-        return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch))
+        return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch), self.reports)
 
     @property
     def least_share(self) -> float:
@@ -369,6 +410,7 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    returns: ClassVar[bool] = True
 
     experiment: ArmsTable
     context: Context

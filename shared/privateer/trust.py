@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from privateer.accounting.allotment import Allotment
+from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import Event
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
@@ -20,7 +22,7 @@ from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import KeyedHits, KeyedMeans, Question, VectorSum
+from privateer.questions import DirectedSum, KeyedHits, KeyedMeans, Question, VectorSum
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -46,8 +48,9 @@ class Promise(Protocol):
     def local_epsilon_max(self) -> float: ...  # noqa: D102
 
 
-Calibrate = Callable[[Promise, int, Any], AnyMechanism]
-"""(privacy, honest people, question) to the mechanism that keeps the promise and says most."""
+Calibrate = Callable[[Promise, int, Any, Allotment | None], AnyMechanism]
+"""(privacy, honest people, question, what one of several reports of a person may cost) to the mechanism that keeps the
+promise and says most."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,14 @@ class Serving:
         Mechanisms that may serve it, by calibration; empty: there is no such calibration.
     calibrate
         Chooses among them.
+    shares_out
+        Whether it can keep a report within an `Allotment`, so that several reports of a person share a promise.
     """
 
     tight: tuple[type[Mechanism], ...]
     published: tuple[type[Mechanism], ...]
     calibrate: Calibrate
+    shares_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,51 +124,65 @@ class Trust:
         return self.endpoint == "shuffler"
 
     @property
+    def draws_one(self) -> bool:
+        """Whether who comes back reports one time of all, drawn in advance: no crowd makes repetition cheap."""
+        return self.promises and not (self.batched or self.curated)
+
+    @property
     def hides_arms(self) -> bool:
         """Whether the promise is about what becomes of many reports, among which a seen arm must not single one out."""
         return self.promises and (self.batched or self.curated)
 
 
-def _local_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+def _local_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
     if privacy.calibration == "published":
         return LaplaceCells.calibrated(question, privacy.bound)
     return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, 0, privacy.local_epsilon_max)
 
 
-def _local_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
     if privacy.calibration == "published":
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
-    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed)
+    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
         return symbol
     gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "tight")
     return symbol if symbol.error < gaussian.error else gaussian
 
 
-def _local_hits(privacy: Promise, _: int, question: KeyedHits) -> AnyMechanism:
+def _local_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     return NamedSymbol.calibrated(question, privacy.bound)
 
 
-def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits) -> AnyMechanism:
+def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
 
 
-def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans) -> AnyMechanism:
-    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
 
 
-def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum) -> AnyMechanism:
+def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     make = BitVectors.published if privacy.calibration == "published" else BitVectors.calibrated
     return make(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _central_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
-    return CentralSums.calibrated(question, privacy.bound, privacy.delta)
+def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+    return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
 
 
-def _central_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
+
+
+def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+
+
+def _exact_vectors(_: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    return CentralVectors(question.ball, 0.0)
 
 
 TRUST: Final[dict[str, Trust]] = {
@@ -183,6 +203,7 @@ TRUST: Final[dict[str, Trust]] = {
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
                 KeyedHits: Serving((NamedSymbol,), (), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
+                DirectedSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
             },
             example={"epsilon": 4.0},
         ),
@@ -202,9 +223,10 @@ TRUST: Final[dict[str, Trust]] = {
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
-                KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means),
+                KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means, shares_out=True),
                 KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
+                DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -220,9 +242,10 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
             event=lambda mechanism, _: mechanism.released,
             serves={
-                KeyedMeans: Serving((CentralSums,), (), _central_means),
-                KeyedHits: Serving((CellPairs,), (), lambda p, _, q: CellPairs.calibrated(q, p.bound)),
+                KeyedMeans: Serving((CentralSums,), (), _central_means, shares_out=True),
+                KeyedHits: Serving((CellPairs,), (), lambda p, _h, q, _s: CellPairs.calibrated(q, p.bound)),
                 VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
+                DirectedSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -238,9 +261,10 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself",),
             event=lambda _mechanism, _honest: None,
             serves={
-                KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question: CentralSums(question.layout)),
-                KeyedHits: Serving((CellPairs,), (), lambda _p, _h, question: CellPairs(question.layout)),
-                VectorSum: Serving((CentralVectors,), (), lambda _p, _h, question: CentralVectors(question.ball, 0.0)),
+                KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                KeyedHits: Serving((CellPairs,), (), lambda _p, _h, question, _s: CellPairs(question.layout)),
+                VectorSum: Serving((CentralVectors,), (), _exact_vectors),
+                DirectedSum: Serving((CentralVectors,), (), _exact_vectors),
             },
             example={},
         ),
@@ -264,7 +288,7 @@ def trust_of(model: str) -> Trust:
 def noiseless(privacy: Promise, question: Question) -> AnyMechanism:
     """Return a mechanism for a question that nobody is asked, whatever is promised."""
     row = next(row for row in TRUST.values() if not row.promises)
-    return row.serves[type(question)].calibrate(privacy, 0, question)
+    return row.serves[type(question)].calibrate(privacy, 0, question, None)
 
 
 def honest_people(privacy: Promise, fewest: int) -> int:
@@ -277,6 +301,12 @@ def honest_people(privacy: Promise, fewest: int) -> int:
     count = math.floor(privacy.honest_fraction * fewest)
     step = int(10 ** max(0, len(str(count)) - 3))
     return count // step * step
+
+
+def shares_out(privacy: Promise, question: type[Question]) -> bool:
+    """Whether several reports of a person may share a promise; or need not, as one is made alone, or none promised."""
+    row = trust_of(privacy.model)
+    return row.draws_one or not row.promises or row.serves[question].shares_out
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:
@@ -298,7 +328,7 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
         raise _refused("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
     if privacy.calibration == "published" and privacy.delta == 0 and not all(kind.pure for kind in mechanisms):
         raise _refused("delta", "must be above 0: the published noise is normal", "1e-6 is usual")
-    least = row.delta_least if privacy.delta > 0 or row.batched or question is VectorSum else 0.0
+    least = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
     if privacy.delta < least:
         raise _refused("delta", f"must be at least {least:g} under the model '{row.name}'", "1e-6 is usual")
     if BitVectors in mechanisms and privacy.calibration == "published" and privacy.bound > PUBLISHED_EPSILON_MAX:

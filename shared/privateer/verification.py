@@ -25,9 +25,9 @@ class Limits:
     Attributes
     ----------
     epsilon, delta
-        The most that one contribution may cost under the experiment's trust model.
+        The most that all reports to an experiment together may cost under its trust model.
     local_epsilon
-        The most that it may cost if everybody else colludes.
+        The most that they may cost if everybody else colludes.
     honest_fraction, min_batch
         The largest share of a shuffled batch that the promise may count on, and the fewest reports of a batch.
     arms
@@ -67,13 +67,13 @@ def verify(terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits) 
         Naming what is missed, with the promised value and the allowed one.
     """
     privacy = spec.privacy_of(cohort)
-    _agree(terms, privacy, facts)
+    _agree(terms, spec, privacy, facts)
     _check_round(terms, spec, privacy, facts)
     _afford(terms, privacy, facts, limits)
     _check_promise(terms, privacy)
 
 
-def _agree(terms: Terms, privacy: Privacy, facts: Round) -> None:
+def _agree(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
     """Refuse terms that are not those of the spec; a device takes tight calibrations only."""
     expected = {
         "model": privacy.model,
@@ -82,6 +82,7 @@ def _agree(terms: Terms, privacy: Privacy, facts: Round) -> None:
         "calibration": "tight",
         "batch": facts.batch,
         "honest": honest_people(privacy, facts.fewest),
+        "reports": spec.reports,
     }
     for name, value in expected.items():
         _check(getattr(terms, name) == value, "the terms differ from the experiment's spec", name)
@@ -111,8 +112,9 @@ def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> Non
     # Where records are sent, nothing is left if everybody else colludes.
     for name in ("epsilon", "delta") if curated else ("epsilon", "delta", "local_epsilon"):
         cost, limit = getattr(terms, name), getattr(limits, name)
-        costs = f"costs {cost:g}, this device allows {limit:g}"
-        _check(cost <= limit, costs, name, "do not take part, or allow more")
+        several = f"{terms.reports} reports together cost" if terms.reports > 1 else "costs"
+        costs = f"{several} {cost:g}, this device allows {limit:g}"
+        _check(cost <= limit, costs, name, f"do not take part, or allow more with Limits({name}=...)")
     if privacy.trust.batched:
         share, fewest = privacy.honest_fraction, facts.fewest
         counts = f"the promise counts on {share:g} of a batch, this device on {limits.honest_fraction:g}"
@@ -130,6 +132,9 @@ def _check_promise(terms: Terms, privacy: Privacy) -> None:
         holds = terms.holds
     except SpecError as error:
         raise TermsRefused("there is no such randomizer", field=error.field, remedy=_REMEDY) from None
+    if not holds and terms.reports > 1:
+        detail = f"a report costs more than its share of the promise for {terms.reports} reports"
+        raise TermsRefused(detail, field="delta", remedy=_REMEDY)
     if not holds:
         found = f"delta is {terms.true_delta:.3g} in truth, promised is {terms.delta:g}"
         raise TermsRefused(found, field="delta", remedy=_REMEDY)

@@ -19,8 +19,14 @@ ABOUT_PAPERS = "lab/privateer_lab/reproductions/"
 """Reproductions of papers are about their algorithms and models."""
 FAMILIES = {"phased": ("phase", "phases"), "partition": ("partitions",)}
 """Words that mean an algorithm although they are not its name, but in the lab, where environments have phases, too."""
-HOMONYMS = re.compile(r"\.r?partition\(|argpartition")
-"""What Python and numpy call so."""
+HOMONYMS = re.compile(
+    r"\.r?partition\(|argpartition|(?<=partition )bandit|(?<=classification )bandit|convex (in|hull|bandits)"
+)
+"""What Python and numpy call so, and words that mean something else to papers and in geometry."""
+ADJECTIVES = ("linear",)
+"""Names that are words of mathematics, too: they mean an algorithm where they are strings or modules."""
+NAMESAKES = re.compile(r"lab/privateer_lab/(environments/(linear|__init__)|baselines/__init__)\.py")
+"""Files with people, or a baseline of paper 1, of the same name."""
 OTHER_MEANINGS = {
     ("shared/privateer/wire/publication.py", "shuffle"),  # which endpoint takes a round's reports, for the shuffler
     ("shared/privateer/serving/process.py", "none"),
@@ -66,6 +72,8 @@ def named_algorithms(files: Files) -> list[str]:
         classes, family = "|".join(classes_of(files, name)), "|".join([name, *FAMILIES.get(name, ())])
         for path, text in others(files, name):
             words = name if path.startswith("lab/") else family
+            if name in ADJECTIVES:
+                words = rf"[\"']{name}[\"']|algorithms\.{name}" if not NAMESAKES.match(path) else rf"algorithms\.{name}"
             pattern = re.compile(rf"(?<![A-Za-z])({classes}|(?i:{words}))(?![A-Za-z])")
             lines = enumerate(text.splitlines(), 1)
             found += [f"{path}:{n}: {line.strip()}" for n, line in lines if pattern.search(HOMONYMS.sub("", line))]
@@ -130,6 +138,8 @@ def planted(path: str, line: str) -> Files:
         "def waits_for_phase(): pass",
         "value = PhasedState",
         "# the partition bandit does this otherwise",
+        'if spec.algorithm.name == "linear": pass',
+        "from privateer.algorithms.linear import ALGORITHM",
     ],
 )
 def test_a_planted_name_of_an_algorithm_is_found(line: str) -> None:

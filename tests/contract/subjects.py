@@ -143,8 +143,8 @@ def estimates(release: Any) -> Array:
 def truths(subject: Subject) -> Array:
     """Return what `estimates` estimate: a sum of vectors; or sums over people of a key, by the shares of groups."""
     if not subject.keyed:
-        made = subject.people(np.random.default_rng(0))
-        return np.asarray(subject.mechanism.ball.clip(made.values).sum(axis=0))
+        made, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
+        return np.tile(subject.mechanism.ball.clip(made.values).sum(axis=0) / classes, classes)
     count, value, _ = _people_per_key(subject)
     shares = subject.mechanism.layout.shares
     if isinstance(subject.mechanism, LaplaceCells):
@@ -207,9 +207,12 @@ def _laplace(scale: float) -> float:
 
 
 def _of_named_directions(subject: Subject) -> Array:
+    """People are of a class by their coins: their vectors, too, vary where there are several."""
     one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
-    lengths = np.linalg.norm(one.ball.clip(values), axis=1) / one.ball.radius
-    return np.array([sum(one.variance(float(length)) for length in lengths) / one.ball.coordinates])
+    lengths = np.linalg.norm(one.ball.clip(values), axis=1)
+    noise = sum(one.variance(float(length)) for length in lengths / one.ball.radius)
+    assigned = (1 - 1 / one.classes) * float(np.square(lengths).sum())
+    return np.array([(noise + assigned) / (one.classes * one.ball.coordinates)])
 
 
 def _of_noisy_vectors(subject: Subject) -> Array:

@@ -12,7 +12,7 @@ import pytest
 from privateer.ages import message_size
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.codec import decode, encode
-from privateer.decisions import Arms, Plays
+from privateer.decisions import Plays, Points
 from privateer.errors import InputError, SpecError, TermsRefused
 from privateer.result import Result, decode_result, encode_result
 from privateer.spec import ArmsSpec
@@ -278,18 +278,26 @@ def test_what_people_are_shown_is_json_and_what_they_answer_is_read(spec, played
         contexts, coins, decisions, _ = people_of(spec, one.policy, 1)
         shown = one.policy.shown(spec, decisions)
         json.dumps(shown, allow_nan=False)
-        assert isinstance(decisions, Arms | Plays)
-        assert (
-            shown in spec.options if isinstance(decisions, Arms) else {str(row) for row in shown} <= set(spec.options)
-        )
+        assert are_possible(spec, decisions, shown)
         rewards, clipped = one.policy.read(spec, answer(decisions, spec.reward.middle))
         assert not clipped
         one.policy.contribute(contexts, coins, decisions, rewards)
 
 
+def are_possible(spec, decisions, shown):
+    """Whether an application can do what it is shown: an arm, some actions, or one point or two of a set."""
+    if isinstance(decisions, Points):
+        points = list(shown.values()) if isinstance(shown, dict) else [shown]
+        return spec.domain.holds(np.array(points)) and len(points[0]) == len(spec.options)
+    return {str(row) for row in shown} <= set(spec.options) if isinstance(decisions, Plays) else shown in spec.options
+
+
 def answer(decisions, reward):
-    """What an application reports: a number, or one for each action."""
-    return reward if isinstance(decisions, Arms) else dict.fromkeys(decisions.actions.tolist(), reward)
+    """What an application reports: a number, or one for each action, or for each of two points."""
+    if isinstance(decisions, Plays):
+        return dict.fromkeys(decisions.actions.tolist(), reward)
+    names = decisions.shown if isinstance(decisions, Points) else None
+    return dict.fromkeys(names, reward) if isinstance(names, dict) else reward
 
 
 def test_rewards_far_beyond_their_bounds_say_the_same(spec, played):

@@ -104,7 +104,7 @@ def test_every_problem_is_documented() -> None:
     assert not [kind.slug for kind in kinds if f"`{kind.slug}`" not in text]
 
 
-@pytest.mark.parametrize("page", ["accounting.md"])
+@pytest.mark.parametrize("page", ["accounting.md", "bandit.md"])
 def test_the_pages_snippets_and_commands_work(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     for snippet in blocks("python", text):

@@ -27,18 +27,21 @@ ROW = """        Trust(
                 KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
                 KeyedHits: Serving((NamedSymbol,), (), _stricter_hits),
                 VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
+                DirectedSum: Serving((VectorSymbol,), (), _stricter_vectors),
             },
         ),
 """
-CALIBRATIONS = """def _stricter_means(privacy: Promise, _: int, question: KeyedMeans) -> AnyMechanism:
+CALIBRATIONS = """def _stricter_means(
+    privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None
+) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound / 2, 0.0, 0, privacy.local_epsilon_max)
 
 
-def _stricter_hits(privacy: Promise, _: int, question: KeyedHits) -> AnyMechanism:
+def _stricter_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     return NamedSymbol.calibrated(question, privacy.bound / 2)
 
 
-def _stricter_vectors(privacy: Promise, _: int, question: VectorSum) -> AnyMechanism:
+def _stricter_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed)
 
 

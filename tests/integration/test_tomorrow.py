@@ -56,6 +56,21 @@ def device(at: Services, ledger: Path, day: float, *, dies: bool = False) -> str
     return done.stdout.strip()
 
 
+def create(at: Services, spec: Spec) -> None:
+    body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    headers = {"Authorization": f"Bearer {at.token}"}
+    assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
+
+
+def again(at: Services, *names: str) -> None:
+    """Kill services without a warning, and start them anew."""
+    for name in reversed(names):
+        at.processes.kill(name)
+    for name in names:
+        at.processes.start(name)
+        at.processes.wait(name)
+
+
 def facts(at: Services) -> dict[str, Any]:
     return dict(json.loads(httpx.get(f"{at.server}/experiments/test").content))
 
@@ -82,17 +97,11 @@ def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: 
     first = spec.experiment.round_size
     ports = free_port(), free_port()
     with running(tmp_path / "data", *ports, quiet=True) as at:
-        body = spec.without_people().model_dump(mode="json", exclude_none=True)
-        headers = {"Authorization": f"Bearer {at.token}"}
-        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
+        create(at, spec)
         assert device(at, ledger, 0, dies=True).endswith("pending")
         others(at, spec, first)
         reached(at, 2)
-        at.processes.kill("shuffler")
-        at.processes.kill("server")
-        for name in ("server", "shuffler"):
-            at.processes.start(name)
-            at.processes.wait(name)
+        again(at, "server", "shuffler")
         before = facts(at)["accepted"]
         assert device(at, ledger, 0) == "nothing"
         assert device(at, ledger, 1.1) == "accepted"
@@ -101,12 +110,23 @@ def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: 
         assert (before, reached(at, 3)["accepted"]) == (first, 2 * first)
 
 
+def test_who_chose_before_the_horizon_reports_after_it_and_a_kill_loses_nothing(tmp_path: Path) -> None:
+    spec, ledger = make_spec(LOCAL | {"experiment.horizon": 40}), tmp_path / "device.db"
+    with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
+        create(at, spec)
+        assert device(at, ledger, 0, dies=True).endswith("pending")
+        others(at, spec, 40)
+        before = reached(at, 2)
+        assert before["status"] == "draining"
+        assert device(at, ledger, 1.1) == "accepted"
+        again(at, "server")
+        assert facts(at) == before | {"accepted": 41, "received": 1}
+
+
 def test_a_device_that_never_reports_costs_nobody_anything(tmp_path: Path) -> None:
     spec, ledger = make_spec(LOCAL), tmp_path / "device.db"
     with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
-        body = spec.without_people().model_dump(mode="json", exclude_none=True)
-        headers = {"Authorization": f"Bearer {at.token}"}
-        assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
+        create(at, spec)
         assert device(at, ledger, 0, dies=True).endswith("pending")
         others(at, spec, 80)
         known = reached(at, 3)

@@ -124,7 +124,7 @@ def test_what_a_bin_that_was_not_whole_chose_is_left_out():
     earlier, policy = between(LOCAL)
     counts = reported(earlier, policy, np.random.default_rng(9))
     assert isinstance(earlier.analyzer(policy).choices, EarlierChoices)
-    cut = earlier._bins_of(policy) < 0
+    cut = earlier.within(policy, earlier.bins) < 0
     assert cut.any()
     assert (counts.counts[cut] == 0).all()
     assert (counts.sums[cut] == 0).all()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privateer.algorithms import algorithm
 from privateer.codec import decode, encode
-from privateer.decisions import Plays
+from privateer.decisions import Plays, Points
 from privateer.spec import Spec
 from privateer_server.schedule import Schedule, Step
 
@@ -59,6 +59,11 @@ def observed(
     if isinstance(decisions, Plays):
         around = spec.reward.middle + 0.5 * spec.reward.half_range * np.cos(decisions.actions)
         return around + rng.normal(0, 0.2 * spec.reward.half_range, (len(contexts), len(around)))
+    if isinstance(decisions, Points):
+        rewards = (
+            0.9 - np.square(decisions.points - 0.3).sum(axis=2) / 4 + rng.normal(0, 0.02, decisions.points.shape[:2])
+        )
+        return rewards[:, 0] if rewards.shape[1] == 1 else rewards
     likely = np.broadcast_to(means(contexts), (len(contexts), len(spec.options)))
     return (rng.random(len(contexts)) < likely[np.arange(len(contexts)), decisions.arms]).astype(float)
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer.ages import message_size
 from privateer.codec import encode
 from privateer.spec import Spec
-from privateer.wire.publication import Publication, Round, encode_publication
+from privateer.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.schedule import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -51,6 +51,7 @@ def published(
     round_: dict[str, Any] | None = None,
     shown: Spec | None = None,
     version: int = 1,
+    drain: Drain | None = None,
 ) -> bytes:
     """An encoded publication of a spec's first round, as any version of it; the changes are lies about it."""
     facts, told = parts(spec, version=version)
@@ -60,4 +61,10 @@ def published(
         told["draw"] |= draw
     body = (shown or spec).model_dump_json().encode()
     round_of = Round(**(facts | (round_ or {})))
-    return encode_publication(Publication(round_of, body, msgspec.msgpack.encode(told | (policy or {}))))
+    return encode_publication(Publication(round_of, body, msgspec.msgpack.encode(told | (policy or {})), drain=drain))
+
+
+def draining(spec: Spec, version: int, until: float = 2e9) -> Drain:
+    """What a publication has after the horizon: those who come get the best arm so far."""
+    schedule = Schedule(spec)
+    return Drain(int(until), encode(schedule.follow(schedule.open(7).state, version, 7, asks=False).policy))

@@ -20,8 +20,11 @@ class Purse:
         self.forget(payment.experiment)
         return sealed
 
-    def has_paid(self, _: str) -> bool:
-        return bool(self.paid)
+    def payment(self, _: str) -> Payment | None:
+        return self.paid[-1] if self.paid else None
+
+    def draw(self, _experiment: str, times: int, _seconds: float, _period: int) -> bool:
+        return times == 1
 
     def number(self, _experiment: str, _seed: int, people: int) -> int:
         return people // 2
@@ -29,7 +32,7 @@ class Purse:
     def waiting(self) -> list[SealedReport]:
         return []
 
-    def discard(self, _: str) -> None:
+    def answered(self, _: SealedReport) -> None:
         pass
 
     def choice(self, experiment: str) -> Choice | None:

@@ -25,6 +25,8 @@ SPECS: dict[str, Spec] = {
     "shuffle": make_spec(SHUFFLE),
     "sources": make_spec(SHUFFLE | {"sources": SOURCES}),
     "central": make_spec(CENTRAL),
+    "returning": make_spec(SHUFFLE | {"experiment.reports_per_person": 5}),
+    "returning-central": make_spec(CENTRAL | {"experiment.reports_per_person": 20}),
     "central-pure": make_spec({"privacy.model": "central"}),
     "hidden": make_spec(SHUFFLE | {"privacy.arms": "hidden"}),
     "none": make_spec(NONE),
@@ -45,7 +47,7 @@ def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
     rounds: dict[str, list[Row]] = {}
     for version, turn in enumerate(turns, 1):
         privacy = spec.privacy_of(turn.cohort)
-        terms = calibrate(privacy, turn.batch, spec.usual_question(), spec.fewest(turn.batch))
+        terms = calibrate(privacy, turn.batch, spec.usual_question(), spec.fewest(turn.batch), spec.reports)
         over = version < count
         row = Row(
             version=version,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privateer.accounting.events import Event, Gaussian, Parallel
 from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.decisions import Plays
+from privateer.decisions import Plays, Points
 from privateer.policy import Policy
 from privateer.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
@@ -140,6 +140,10 @@ def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coin
     reward = spec.reward.middle + side * spec.reward.half_range
     if isinstance(decisions, Plays):
         rewards: NDArray[np.float64] = np.full((len(coins), len(decisions.actions)), reward)
+    elif isinstance(decisions, Points) and isinstance(shown := decisions.shown, dict):
+        # Of two points the difference counts: their rewards are at opposite ends.
+        ends = (reward, 2 * spec.reward.middle - reward)
+        rewards = np.repeat(policy.read(spec, dict(zip(shown, ends, strict=True)))[0], len(coins), axis=0)
     else:
         rewards = np.repeat(policy.read(spec, reward)[0], len(coins))
     return policy.contribute(contexts, coins, decisions, rewards)

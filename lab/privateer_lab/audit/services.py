@@ -91,9 +91,12 @@ class _Purse:
         """Take note of nothing."""
         return seal()
 
-    def has_paid(self, _: str) -> bool:
+    def payment(self, _: str) -> None:
         """Say that nothing was paid."""
-        return False
+
+    def draw(self, _experiment: str, times: int, _seconds: float, _period: int) -> bool:
+        """Draw anew which of so many times is the one for the report."""
+        return secrets.randbelow(times) == 0
 
     def number(self, _experiment: str, _seed: int, people: int) -> int:
         """Draw a number anew."""
@@ -103,7 +106,7 @@ class _Purse:
         """Keep nothing."""
         return []
 
-    def discard(self, _: str) -> None:
+    def answered(self, _: SealedReport) -> None:
         """Forget nothing, since nothing is kept."""
 
     def choice(self, _: str) -> None:

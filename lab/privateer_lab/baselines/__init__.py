@@ -46,11 +46,16 @@ def chosen(names: list[str], spec: Spec) -> list[str]:
                 field="--baseline",
                 remedy="set privacy.model and privacy.epsilon, or leave it out",
             )
-        if name != "all" and spec.dimension > BASELINES[name].columns_max:
+        if name != "all" and not _takes(name, spec):
             raise SpecError(
-                f"{name} takes {BASELINES[name].columns_max} columns of features, and there are {spec.dimension}",
+                f"{name} takes 1 to {BASELINES[name].columns_max} columns of features, and there are {spec.dimension}",
                 field="--baseline",
                 remedy="leave it out",
             )
-    fitting = [name for name in possible if spec.dimension <= BASELINES[name].columns_max]
-    return [name for name in fitting if name in names or "all" in names]
+    return [name for name in possible if _takes(name, spec) and (name in names or "all" in names)]
+
+
+def _takes(name: str, spec: Spec) -> bool:
+    """Whether a baseline can do with a spec's columns: those that learn need one."""
+    made = BASELINES[name]
+    return (made.learn is not Baseline.learn) <= spec.dimension <= made.columns_max

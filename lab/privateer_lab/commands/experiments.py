@@ -70,6 +70,8 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
         print_json(answer)
         return
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)])
+    if until := answer.get("draining_until"):
+        screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
     if answer["result"]:
         print_result(answer["result"])
     if contradiction:

@@ -10,8 +10,8 @@ import msgspec
 import typer
 
 from privateer.accounting.accountant import account
-from privateer.accounting.events import Approximate, Sequential
-from privateer.certificate import Certificate, Verdict, recompute
+from privateer.accounting.events import Approximate, Repeated, Sequential
+from privateer.certificate import Certificate, Claim, Verdict, recompute
 from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
 from privateer_client.account import Payment
@@ -47,12 +47,20 @@ def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
         whose = f"a person of {cohort}" if cohort else "one person"
         for claim in certificate.claims:
             rows = [("about", claim.about), *claimed(claim.epsilon, claim.delta)]
-            rows += [("exact", claim.exact), ("proof", claim.proof)]
+            rows += [*_each(claim), ("exact", claim.exact), ("proof", claim.proof)]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
         _print_assumptions(certificate)
     for promise in [*record.get("sources", []), record]:
         if promise.get("rounds"):
             print_rounds(promise["rounds"])
+
+
+def _each(claim: Claim) -> list[tuple[str, Any]]:
+    """Return what one of several reports costs."""
+    if not isinstance(claim.event, Repeated):
+        return []
+    cost = account(claim.event.of).epsilon(claim.delta)
+    return [("reports", claim.event.count), ("epsilon of one report", finite(cost))]
 
 
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
@@ -118,7 +126,7 @@ def ledger(
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     payments, waiting = _held(path or default_path())
     rows: list[dict[str, Any]] = [
-        {name: finite(value) if isinstance(value, float) else value for name, value in vars(one).items()}
+        {name: finite(value) if isinstance(value, float) else value for name, value in _shown(one).items()}
         | {"waiting": one.experiment in waiting}
         for one in payments
     ]
@@ -147,6 +155,11 @@ def _held(where: Path) -> tuple[list[Payment], set[str]]:
     except (sqlite3.Error, msgspec.ValidationError, TypeError):
         raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
     return payments, waiting
+
+
+def _shown(payment: Payment) -> dict[str, Any]:
+    """Return what a payment says to a person."""
+    return {name: value for name, value in vars(payment).items() if name not in ("period", "pinned")}
 
 
 def _date(day: int) -> str:

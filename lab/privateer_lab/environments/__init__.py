@@ -7,11 +7,14 @@ from privateer.errors import SpecError
 from privateer.sections import parse_section
 from privateer.spec import Spec
 from privateer_lab.environments.adult import AdultSection
+from privateer_lab.environments.bernoulli import BernoulliSection
 from privateer_lab.environments.classified import CsvSection
+from privateer_lab.environments.disjoint import DisjointSection
 from privateer_lab.environments.effects import EffectsSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
 from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
 from privateer_lab.environments.linear import LinearSection
+from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
@@ -20,11 +23,14 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "peaks": PeaksSection,
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,
+    "bernoulli": BernoulliSection,
     "mixed": MixedSection,
     "effects": EffectsSection,
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,
+    "disjoint": DisjointSection,
+    "losses": LossesSection,
 }
 
 

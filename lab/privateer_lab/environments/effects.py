@@ -87,7 +87,7 @@ class EffectsSection(EnvironmentSection):
             if arm not in spec.options[1:]:
                 raise SpecError("must be arms but the first", field="population.effects", remedy="see experiment.arms")
         if set(self.guardrails) != (asked := set(getattr(spec.algorithm, "guardrails", ()))):
-            wanted = ", ".join(sorted(asked)) or "none"
+            wanted = ", ".join(sorted(asked)) or "no metrics"
             raise SpecError(f"must be those of the spec: {wanted}", field="population.guardrails", remedy="name them")
         return Effects(self, spec)
 

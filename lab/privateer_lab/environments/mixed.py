@@ -1,5 +1,6 @@
 """People with features of every kind, of which some matter; mean rewards are smooth in numbers and differ by level."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
@@ -18,8 +19,7 @@ _WAVES: Final = 128
 _STEEPNESS: Final = 1.5
 _LENGTH: Final = 0.35
 """These are those of the shape ``gentle`` of `SmoothSection`."""
-_TURN: Final = 1.5
-"""Standard deviation of a level's phases: functions of two levels have correlation exp(-2.25) = .1."""
+_ALIKE: Final = math.exp(-2.25)
 
 
 class MixedSection(EnvironmentSection):
@@ -33,12 +33,15 @@ class MixedSection(EnvironmentSection):
         The features that matter, by name; by default all.
     missing
         The share of people without a value, of every feature that may be missing.
+    alike
+        The correlation of the functions of two levels; by default .1.
     """
 
     name: Literal["mixed"] = "mixed"
     function: Seed = 0
     relevant: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+    alike: float = Field(default=_ALIKE, gt=0, le=1, allow_inf_nan=False)
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "Mixed":
         """Make the environment, which is the same for every seed."""
@@ -47,7 +50,7 @@ class MixedSection(EnvironmentSection):
                 remedy = f"choose from {', '.join(spec.features)}"
                 raise SpecError("the spec has no such feature", field=f"population.relevant.{name}", remedy=remedy)
         matter = [name in (self.relevant or spec.features) for name in spec.features]
-        return Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing)
+        return Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing, self.alike)
 
 
 class Mixed(Environment):
@@ -61,29 +64,37 @@ class Mixed(Environment):
         Places of those that matter.
     arms
         How many.
-    function, missing
+    function, missing, alike
         As in `MixedSection`.
     """
 
     def __init__(
-        self, features: Mapping[str, Feature], relevant: np.ndarray, arms: int, function: int, missing: float
+        self,
+        features: Mapping[str, Feature],
+        relevant: np.ndarray,
+        arms: int,
+        function: int,
+        missing: float,
+        alike: float = _ALIKE,
     ) -> None:
         self._features, self._relevant, self._missing = list(features.values()), relevant, missing
         rng = np.random.default_rng([function, 7, arms, len(relevant)])
         numbers = max(1, sum(not _levels(self._features[j]) for j in relevant))
-        self._waves = [self._drawn(self._features[j], numbers, rng) for j in relevant]
+        # A level's phases are normal: functions of two levels have correlation exp(-turn^2).
+        turn = math.sqrt(-math.log(alike))
+        self._waves = [self._drawn(self._features[j], numbers, turn, rng) for j in relevant]
         self._phases = rng.uniform(0.0, 2 * np.pi, _WAVES)
         self._heights = np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, arms))
 
     @staticmethod
-    def _drawn(feature: Feature, numbers: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _drawn(feature: Feature, numbers: int, turn: float, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw how a feature turns each wave: by its number, (waves,), and by its level, (levels and missing, waves).
 
         The covariance of numbers is exp(-(x - y)^2 / (2 length^2 numbers)), so that slopes are alike however many.
         """
         levels = _levels(feature)
         frequencies = rng.standard_normal(_WAVES) / (_LENGTH * numbers**0.5) * (not levels)
-        return frequencies, _TURN * rng.standard_normal((max(1, levels) + 1, _WAVES)) * (levels > 0 or feature.missing)
+        return frequencies, turn * rng.standard_normal((max(1, levels) + 1, _WAVES)) * (levels > 0 or feature.missing)
 
     def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
         """Draw independent features, shape (n, d), as devices read them."""

@@ -57,10 +57,14 @@ class Summary(BaseModel):
 
 
 class Details(Summary):
-    """An experiment with its refusals by reason, the shuffler that claimed it, and its spec."""
+    """An experiment with its refusals by reason, the shuffler that claimed it, and its spec.
+
+    ``draining_until`` is when it is over, where late reports alone are awaited.
+    """
 
     refused: dict[str, int]
     shuffler: str | None
+    draining_until: str | None
     spec: dict[str, Any]
 
 

@@ -12,7 +12,7 @@ from privateer.result import decode_result
 from privateer.wire.publication import Round, decode_publication, digest
 from privateer_server.api import models
 from privateer_server.experiment import Experiment
-from privateer_server.rounds import RoundFacts, read_policy
+from privateer_server.rounds import RoundFacts, read_decider
 from privateer_server.store import LogLine, RoundRecord
 
 
@@ -27,6 +27,7 @@ def details(experiment: Experiment) -> models.Details:
         **_summary(experiment),
         refused=dict(experiment.refused),
         shuffler=experiment.shuffler or None,
+        draining_until=_time(experiment.current.drain.until) if experiment.current.drain else None,
         spec=experiment.spec.model_dump(mode="json", exclude_none=True),
     )
 
@@ -61,7 +62,7 @@ def policy(publication: bytes) -> models.PublishedPolicy:
         deadline=facts.deadline or None,
         key_id=facts.key_id.hex(),
         digest=digest(publication).hex(),
-        policy=read_policy(spec, published).describe(spec),
+        policy=read_decider(spec, published).describe(spec),
     )
 
 
@@ -102,8 +103,11 @@ def log(name: str, lines: list[LogLine]) -> models.Log:
 
 
 def _line(line: LogLine) -> models.LogEntry:
-    at = datetime.fromtimestamp(line.at, UTC).isoformat(timespec="seconds")
-    return models.LogEntry(at=at, **_named(line, ("action", "detail", "who", "version", "since")))
+    return models.LogEntry(at=_time(line.at), **_named(line, ("action", "detail", "who", "version", "since")))
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def history(name: str, rounds: list[RoundRecord]) -> models.History:

@@ -31,6 +31,8 @@ from privateer.errors import SpecError
 
 _GRID: Final = 600
 """Grid points between 0 and the largest epsilon of a composed curve."""
+_GRID_OF_MANY: Final = 150
+"""The same where a part is the worst of many events, each with a curve to compute; it costs .1 % of delta."""
 _EPSILON_DIGITS: Final = 1e-9
 _GUESSED_DIGITS: Final = (1e-9, 1e-8, 1e-7)
 """What is added to a guess of an epsilon, relatively, until delta there proves small enough."""
@@ -186,34 +188,70 @@ def _flattened(event: Event) -> list[Event]:
             return [leaf for one in events for leaf in _flattened(one)]
         case Repeated(of, count):
             return _flattened(of) * count
+        case Parallel(events) if all(isinstance(one, Pure) for one in events):
+            return [max(events, key=_pure_epsilon)]
+        case Parallel(events) if all(isinstance(one, Gaussian) for one in events):
+            return [max(events, key=_ratio)]
         case _:
             return [event]
 
 
 def _composed(events: list[Event]) -> Curve:
-    """Compose events adaptively: exactly for normal noise, otherwise by loss distributions."""
+    """Compose events adaptively; what fails with some probability is set apart, which loses nothing."""
+    if len(events) == 1:
+        return _curve(events[0])
+    failing = -math.expm1(sum(math.log1p(-min(_failing(event), 1 - 1e-16)) for event in events))
+    rest = _held([_without_failure(event) for event in events])
+    if not failing:
+        return rest
+
+    def guess(delta: float) -> float | None:
+        left = (delta - failing) / (1 - failing)
+        return rest._guess(left) if rest._guess and left > 0 else None
+
+    failing *= _ROUNDING
+    proof = f"worst pair of (epsilon, delta) (Kairouz, Oh and Viswanath 2015); {rest.proof}"
+    return Curve(False, proof, lambda e: min(1.0, failing + (1 - failing) * rest.delta(e)), guess)
+
+
+def _failing(event: Event) -> float:
+    return event.delta if isinstance(event, Approximate) else 0.0
+
+
+def _without_failure(event: Event) -> Event:
+    return Pure(event.epsilon) if isinstance(event, Approximate) else event
+
+
+def _held(events: list[Event]) -> Curve:
+    """Compose events that do not fail: exactly for normal noise, otherwise by loss distributions."""
+    events = [event for event in events if event != Pure(0.0)] or [Pure(0.0)]
     if len(events) == 1:
         return _curve(events[0])
     normal = [event for event in events if isinstance(event, Gaussian)]
     rest = [event for event in events if not isinstance(event, Gaussian)]
     merged: list[Event] = list(rest)
     if normal:
-        ratio = math.sqrt(sum((event.sensitivity / event.standard_deviation) ** 2 for event in normal))
+        ratio = math.sqrt(math.fsum(_ratio(event) ** 2 for event in normal))
         merged.append(Gaussian(1.0, ratio))
     if not rest:
         gaussian = _curve(merged[0])
         return Curve(True, f"composition of normal noise; {gaussian.proof}", gaussian._delta)
     counted = [(_curve(one), len(list(group))) for one, group in groupby(sorted(merged, key=repr))]
-    loss = _loss_of(counted)
+    loss = _loss_of(counted, _GRID_OF_MANY if any(isinstance(one, Parallel) for one in merged) else _GRID)
     proofs = sorted({curve.proof for curve, _ in counted})
     proof = "composition of dominating pairs, losses shared out upwards; " + "; ".join(proofs)
-    pure = sum(_pure_epsilon(event) for event in events)
+    pure = math.fsum(_pure_epsilon(event) for event in events)
     return Curve(
         False,
         proof,
         lambda e: min(_pure_delta(e, pure), loss.delta(e)),
         lambda delta: _smaller(_pure_inverse(delta, pure), loss.epsilon(delta)),
     )
+
+
+def _ratio(event: Event) -> float:
+    """Return the sensitivity of normal noise in standard deviations."""
+    return event.sensitivity / event.standard_deviation if isinstance(event, Gaussian) else math.inf
 
 
 def _pure_epsilon(event: Event) -> float:
@@ -226,15 +264,15 @@ def _pure_epsilon(event: Event) -> float:
             return sensitivity / scale
         case ShuffledResponse(local_epsilon) | ShuffledMessage(local_epsilon):
             return local_epsilon
-        case Approximate(epsilon, delta) if delta == 0:
-            return epsilon
+        case Parallel(events):
+            return max(map(_pure_epsilon, events))
     return math.inf
 
 
-def _loss_of(counted: list[tuple[Curve, int]]) -> Composition:
+def _loss_of(counted: list[tuple[Curve, int]], grid: int) -> Composition:
     """Return the composed loss of dominating pairs on one grid, a pair for each kind of event."""
     reaches = [_reach(curve) for curve, _ in counted]
-    step = max(reaches) / _GRID
+    step = max(reaches) / grid
     parts = [(from_curve(curve.delta, step, reach), n) for (curve, n), reach in zip(counted, reaches, strict=True)]
     return Composition(tuple(parts))
 

@@ -24,6 +24,7 @@ _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 
 
+@lru_cache(maxsize=1 << 16)
 def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
     """Return delta at ``epsilon`` of a shuffled batch of k-ary randomized responses with public coins.
 
@@ -115,11 +116,6 @@ def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> N
 
 
 @lru_cache(maxsize=4096)
-def _delta_of(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
-    return shuffled_delta(epsilon, local_epsilon, symbols, batch)
-
-
-@lru_cache(maxsize=4096)
 def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: int, limit: float) -> float:
     """Return the largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
 
@@ -149,7 +145,7 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: i
     least = min(epsilon, limit)
     # More people never harm, so a delta that fewer people reach needs no new computation. Large batches rely on this.
     fewer = 1 << (batch.bit_length() - 1)
-    if _delta_of(epsilon, limit, symbols, fewer) <= _WELL_BELOW * delta:
+    if shuffled_delta(epsilon, limit, symbols, fewer) <= _WELL_BELOW * delta:
         return limit
 
     return largest_local_epsilon(

@@ -79,7 +79,10 @@ class Sequential(_Event, frozen=True, tag="sequential"):
 
 
 class Repeated(_Event, frozen=True, tag="repeated"):
-    """One kind of event on the same record, ``count`` times. A later one may depend on earlier results."""
+    """One kind of event on the same record, ``count`` times. A later one may depend on earlier results.
+
+    Where it is `Parallel`, so may the part that the person is in.
+    """
 
     of: "Event"
     count: int

@@ -10,6 +10,9 @@ from privateer.sections import parse_section, toml_tables
 from privateer.spec import Spec
 
 ALGORITHMS: Final = (
+    "bandit",
+    "convex",
+    "linear",
     "partition",
     "phased",
     "trial",

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.accounting.allotment import Allotment
 from privateer.accounting.events import Event, Gaussian, Pure
 from privateer.accounting.gaussian import gaussian_standard_deviation
 from privateer.coins import Layout
@@ -76,8 +77,10 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
             )
 
     @classmethod
-    def calibrated(cls, question: KeyedMeans, epsilon: float, delta: float) -> Self:
+    def calibrated(cls, question: KeyedMeans, epsilon: float, delta: float, allotment: Allotment | None = None) -> Self:
         """Return the mechanism whose releases keep a promise: Laplace noise where delta is 0, else normal noise.
+
+        With an ``allotment``, which says what one of several reports of a person may cost, they keep that.
 
         Raises
         ------
@@ -85,7 +88,10 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
             If ``delta`` is too small for what the sampler of normal noise is certified for.
         """
         if delta == 0:
-            return cls(question.layout, 0.0, math.ceil(ABSOLUTE_SENSITIVITY * UNIT / Fraction(epsilon)) / UNIT)
+            each = Fraction(allotment.pure if allotment else epsilon)
+            return cls(question.layout, 0.0, math.ceil(ABSOLUTE_SENSITIVITY * UNIT / each) / UNIT)
+        if allotment:
+            return cls(question.layout, SENSITIVITY * allotment.standard_deviation)
         return cls(question.layout, central_standard_deviation(epsilon, delta))
 
     @property

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.accounting.events import Event, Pure, ShuffledResponse
 from privateer.coins import Layout, bucket, sign
@@ -64,7 +65,15 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         RandomizedResponse(self.epsilon, 2 * max(0, self.buckets) + self.elsewhere)
 
     @classmethod
-    def calibrated(cls, question: KeyedMeans, epsilon: float, delta: float, honest: int, limit: float) -> Self:
+    def calibrated(
+        cls,
+        question: KeyedMeans,
+        epsilon: float,
+        delta: float,
+        honest: int,
+        limit: float,
+        allotment: Allotment | None = None,
+    ) -> Self:
         """Return the most informative symbol for a promise.
 
         Parameters
@@ -77,8 +86,11 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
             Reports of a shuffled batch that the promise counts on.
         limit
             The most that a shuffled report may cost by itself.
+        allotment
+            What one of several reports of a person may cost; None: the whole promise.
         """
-        best = _best(epsilon, delta, honest, limit, _coarse(question.undecided), _coarse(question.key_share))
+        shares = (_coarse(question.undecided), _coarse(question.key_share))
+        best = _best(epsilon, delta, honest, limit, allotment, *shares)
         return cls(question.layout, *best)
 
     @cached_property
@@ -250,18 +262,33 @@ def _coarse(share: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _best(
-    epsilon: float, delta: float, honest: int, limit: float, undecided: float, key_share: float
+    epsilon: float,
+    delta: float,
+    honest: int,
+    limit: float,
+    allotment: Allotment | None,
+    undecided: float,
+    key_share: float,
 ) -> tuple[float, int, bool]:
+    def local_epsilon(symbols: int) -> float:
+        if not honest:
+            return epsilon
+        if allotment is None:
+            return amplified_local_epsilon(epsilon, delta, symbols, honest, limit)
+        return allotted_local_epsilon(allotment, symbols, honest, limit, proved=False)
+
     best, chosen = 0.0, (epsilon, 1, False)
     for elsewhere in (False, True) if undecided < 1 else (False,):
         previous = 0.0
         for buckets in _BUCKETS:
-            symbols = 2 * buckets + elsewhere
-            local = amplified_local_epsilon(epsilon, delta, symbols, honest, limit) if honest else epsilon
+            local = local_epsilon(2 * buckets + elsewhere)
             value = information(local, buckets, elsewhere, undecided, key_share)
             if value > best:
                 best, chosen = value, (local, buckets, elsewhere)
             if value < previous:
                 break
             previous = value
+    if honest and allotment:
+        _, buckets, elsewhere = chosen
+        chosen = (allotted_local_epsilon(allotment, 2 * buckets + elsewhere, honest, limit), buckets, elsewhere)
     return chosen

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, ndtri, roots_legendre
 
 from privateer.accounting.events import Event, Pure, ShuffledMessage
-from privateer.coins import mix
+from privateer.coins import classes_of, mix
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import SpecError
 from privateer.mechanisms.base import Mechanism, check_range, whole
@@ -20,6 +20,7 @@ from privateer.vectors import Ball, VectorTotal
 
 Array = NDArray[np.float64]
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
+CLASSES_MAX: Final = 64
 DIRECTIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _BLOCK: Final = 1 << 15
 """Random numbers made at a time; keeps the working set in the processor's cache."""
@@ -54,6 +55,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         How many of the directions are a person's own, 1 to all.
     seed
         Public seed of the round, 64 bits.
+    classes
+        Public classes of people, told by their coins: each has a sum of its own, without the noise of the others.
 
     Notes
     -----
@@ -72,15 +75,18 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     directions: int
     chosen: int
     seed: int
+    classes: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.classes <= CLASSES_MAX:
+            raise SpecError(f"must be 1 to {CLASSES_MAX}", field="classes", remedy="ask about fewer")
         if not 1 <= self.chosen <= self.directions:
             raise SpecError("must be 1 to directions", field="chosen", remedy="use what the calibration gives")
         if self.response.threshold == 0:
             raise SpecError("too small to tell anything", field="epsilon", remedy="choose a larger epsilon")
 
     @classmethod
-    def calibrated(cls, ball: Ball, epsilon: float, seed: int) -> Self:
+    def calibrated(cls, ball: Ball, epsilon: float, seed: int, classes: int = 1) -> Self:
         """Return the mechanism with the fewest directions whose error is within 2 % of the least of all.
 
         Raises
@@ -88,7 +94,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         SpecError
             If epsilon is out of range.
         """
-        return cls(ball, epsilon, *best_directions(ball.coordinates, epsilon), seed)
+        return cls(ball, epsilon, *best_directions(ball.coordinates, epsilon), seed, classes)
 
     @property
     def alone(self) -> Event:
@@ -198,25 +204,33 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
 
     def empty(self) -> VectorTotal:
         """The total of no reports."""
-        return VectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
+        return VectorTotal(0, np.zeros(self.classes * self.ball.coordinates, np.int64))
 
     def add(self, total: VectorTotal, reports: NDArray[np.void]) -> VectorTotal:
         """``total`` with ``reports`` (n,) counted in."""
-        sums = np.zeros(self.ball.coordinates, np.int64)
+        sums = np.zeros((self.classes, self.ball.coordinates), np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
         for start in range(0, len(reports), step):
             part = reports[start : start + step]
             symbols = part["symbol"].astype(np.int64)
             named = self._directions(part["slot"], symbols >> 1)
-            sums += _summed((2 * (symbols & 1) - 1)[:, None] * named)
-        return total.merged(VectorTotal(len(reports), sums))
+            sums += self._summed(part["slot"], (2 * (symbols & 1) - 1)[:, None] * named)
+        return total.merged(VectorTotal(len(reports), sums.ravel()))
+
+    def _summed(self, coins: NDArray[np.uint32], named: Array) -> NDArray[np.int64]:
+        """Sums of directions, without their last coordinate and in fixed point, by class; (classes, coordinates)."""
+        fixed = np.rint(named[:, :-1] * _FIXED).astype(np.int64)
+        if self.classes == 1:
+            return np.asarray(fixed.sum(axis=0, keepdims=True))
+        own = classes_of(coins, self.seed, self.classes)
+        return np.stack([fixed[own == one].sum(axis=0) for one in range(self.classes)])
 
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
         """What the learner may see: a function of randomized reports alone, without further cost or noise."""
         return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
-        noise = total.reports * self.error / self.ball.coordinates
+        noise = total.reports * self.error / (self.ball.coordinates * self.classes)
         return VectorSums(total.reports, total.sums / _FIXED * self.scale, noise)
 
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
@@ -224,13 +238,13 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
 
         The distribution is exact when the coins' hashes are independent.
         """
-        sums = np.zeros(self.ball.coordinates, np.int64)
+        sums = np.zeros((self.classes, self.ball.coordinates), np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
         for start in range(0, len(contributions), step):
             rows = slice(start, start + step)
             part = BoundedVectors(contributions.coins[rows], contributions.values[rows])
-            sums += _summed(self._named(self._lifted(part), rng))
-        return self._released(VectorTotal(len(contributions), sums))
+            sums += self._summed(part.coins, self._named(self._lifted(part), rng))
+        return self._released(VectorTotal(len(contributions), sums.ravel()))
 
     def spread(self, people: int) -> tuple[float, float]:
         """Bound how far the released average of ``people`` is off; see `privateer.mechanisms.vector_noise`.
@@ -248,6 +262,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             "1-of-16": cls(sphere, 4.0, 16, 1, 6),
             "7-of-12": cls(sphere, 2.0, 12, 7, 6),
             "2-of-4-max": cls(box, 3.0, 4, 2, 7),
+            "of-classes": cls(sphere, 1.0, 2, 1, 6, 2),
         }
 
     def weaker(self, factor: float) -> Self:
@@ -267,11 +282,6 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         aside -= np.einsum("nd,nd->n", aside, lifted)[:, None] * lifted
         aside /= np.linalg.norm(aside, axis=1, keepdims=True)
         return np.asarray(product * lifted + np.sqrt(1 - product**2) * aside)
-
-
-def _summed(named: Array) -> NDArray[np.int64]:
-    """Sum of directions without their last coordinate, in fixed point."""
-    return np.asarray(np.rint(named[:, :-1] * _FIXED).astype(np.int64).sum(axis=0))
 
 
 @lru_cache(maxsize=4096)

@@ -96,6 +96,25 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return hashlib.sha256(self.public_key).digest()[:KEY_ID_SIZE]
 
 
+class Drain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a round is for once the horizon is reached: it takes the reports of those who chose before, and no others.
+
+    Attributes
+    ----------
+    until
+        When the experiment is over, in seconds since 1970.
+    policy
+        msgpack of the policy by which those decide who come now: they are not asked for a report.
+    """
+
+    until: int
+    policy: bytes
+
+    def __post_init__(self) -> None:
+        if not 0 < self.until < _NUMBERS:
+            raise ValueError("the end is a time in seconds since 1970")
+
+
 class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A round, the spec and the policy it belongs to, and the result so far.
 
@@ -107,12 +126,19 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         JSON and msgpack. This module does not look into them.
     result
         msgpack of a `privateer.result.Result`, or empty if the algorithm has not published one.
+    drain
+        Given once deciding has ended: the round takes late reports alone.
     """
 
     round: Round
     spec: bytes
     policy: bytes
     result: bytes = b""
+    drain: Drain | None = None
+
+    def __post_init__(self) -> None:
+        if self.drain is not None and not self.round.batch:
+            raise ValueError("a round that takes late reports asks for some")
 
 
 def encode_publication(publication: Publication) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.errors import InputError
+from privateer.errors import InputError, UnfitValueWarning
 from privateer.features import Numeric
 from privateer_client.features import context_vector
 from tests.support.specs import make_spec
@@ -37,20 +37,29 @@ def test_a_device_passes_what_it_has() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), "41", None, True, [41], 10**400, 41j, object()])
 def test_what_is_no_number_is_named_and_not_echoed(value: object) -> None:
-    with pytest.raises(InputError) as error:
-        context_vector({"age": value, "hours": 1}, FEATURES)
-    assert error.value.field == "age"
-    assert "41" not in str(error.value)
+    with pytest.warns(UnfitValueWarning, match="age: .* as if it were missing") as told:
+        assert context_vector({"age": value, "hours": 20}, FEATURES).tolist() == [[0.5, 0.25]]
+    assert "41" not in str(told[0].message)
 
 
-@pytest.mark.parametrize(("name", "value"), [("country", 31), ("country", None), ("premium", "secret"), ("hours", "x")])
-def test_what_is_of_another_kind_is_named_and_not_echoed(name: str, value: object) -> None:
-    with pytest.raises(InputError) as error:
-        context_vector(WHOLE | {name: value}, MIXED)
-    assert error.value.field == name
-    assert error.value.remedy
-    assert "secret" not in str(error.value)
-    assert "\n" not in str(error.value)
+OTHER, PLACES = [1.0, 1.0], [0.0, 0.0, 38 / 80, 0.0, 1.0]
+UNFIT = [
+    ("country", 31, OTHER + PLACES[2:]),
+    ("country", None, OTHER + PLACES[2:]),
+    ("premium", "secret", [*PLACES[:4], 0.0]),
+    ("premium", None, [*PLACES[:4], 0.0]),
+    ("hours", "x", [0.0, 0.0, 0.5, 1.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "places"), UNFIT)
+def test_what_is_of_another_kind_counts_as_missing_and_is_not_echoed(
+    name: str, value: object, places: list[float]
+) -> None:
+    with pytest.warns(UnfitValueWarning, match=f"{name}: ") as told:
+        assert context_vector(WHOLE | {name: value}, MIXED).tolist() == [places]
+    assert "secret" not in str(told[0].message)
+    assert "\n" not in str(told[0].message)
 
 
 def test_missing_and_unknown_features_are_named() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from privateer.algorithms.partition import PartitionPolicy
+from privateer.algorithms.partition.earlier import choices_of
 from privateer_server.schedule import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -23,7 +24,7 @@ def test_the_share_of_an_added_arm_counts_from_its_first_policy() -> None:
 
 def test_coins_of_before_chose_among_the_arms_of_before() -> None:
     before, after = policy({}, 3, 1), policy({}, 4, 2)
-    layout = after._choices_of(before)
+    layout = choices_of(before, after)
     coins, keys = np.arange(20_000, dtype=np.uint32), np.zeros(20_000, np.int64)
     chosen = layout.group(layout.hashes(coins, keys), keys)
     np.testing.assert_array_equal(chosen, before.decide(np.full((20_000, 2), 0.5), coins).arms)

@@ -16,8 +16,8 @@ from privateer.coins import Layout
 from privateer.errors import Malformed, SpecError
 from privateer.mechanisms.base import KeyedTotal
 from privateer.vectors import VectorTotal
-from privateer_server.algorithms.partition.practical import PartitionState
 from privateer_server.algorithms.partition.published import PublishedState
+from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import make_policy, same
 from tests.support.specs import make_spec
 

@@ -1,6 +1,7 @@
 """The table of trust models: every row is whole, and agrees with what the wire knows."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,9 +42,18 @@ def test_every_row_answers_every_question_and_keeps_its_promise(row, question):
     assert (terms.honest > 0) == row.batched
     assert math.isinf(terms.epsilon) != row.promises
     if row.promises:
-        planted = calibrate(promise, 2000, question).mechanism.weaker(4.0)
-        weak = type(terms)(*(getattr(terms, name) for name in list(terms.__dataclass_fields__)[:-1]), planted)
+        weak = replace(terms, mechanism=terms.mechanism.weaker(4.0))
         assert not weak.holds, "planted: a quarter of the noise"
+
+
+@pytest.mark.parametrize(("model", "delta"), [("shuffle", 1e-6), ("central", 1e-6), ("central", 0.0)])
+def test_reports_that_share_a_promise_have_more_noise_and_keep_it(model, delta):
+    promise = privacy(TRUST[model], delta=delta)
+    one, three = (calibrate(promise, 500, QUESTIONS[0], reports=reports) for reports in (1, 3))
+    assert three.holds
+    assert three.true_delta <= delta
+    assert not replace(one, reports=3).holds, "planted: each report spends the whole promise"
+    assert not replace(three, mechanism=three.mechanism.weaker(1.1)).holds, "planted: a tenth less noise"
 
 
 @pytest.mark.parametrize("row", TRUST.values(), ids=lambda row: row.name)

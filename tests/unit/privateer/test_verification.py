@@ -64,7 +64,7 @@ def facts_of(spec: Spec, terms: Terms, **changes: Any) -> Round:
 def terms_of(spec: Spec, cohort: str = "", batch: int | None = None) -> Terms:
     """The terms of a cohort's first round."""
     batch = spec.first_batch(cohort) if batch is None else batch
-    return calibrate(spec.privacy_of(cohort), batch, spec.usual_question(), spec.fewest(batch))
+    return calibrate(spec.privacy_of(cohort), batch, spec.usual_question(), spec.fewest(batch), spec.reports)
 
 
 def check(spec: Spec, limits: Limits = WIDE, cohort: str = "", **lies: Any) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer.errors import Malformed
-from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from privateer.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 
 ROUND = Round("spring", 3, "shuffle", 100, 96, bytes(range(32)))
 PUBLICATION = Publication(ROUND, b'{"experiment": {}}', b"\x81")
@@ -23,15 +23,19 @@ rounds = st.builds(
 )
 
 
-@given(rounds, st.binary(max_size=50), st.binary(max_size=50), st.binary(max_size=50))
-def test_a_publication_survives_the_wire(round_, spec, policy, result):
-    publication = Publication(round_, spec, policy, result)
+drains = st.none() | st.builds(Drain, until=st.integers(1, 2**62), policy=st.binary(max_size=50))
+
+
+@given(rounds, st.binary(max_size=50), st.binary(max_size=50), st.binary(max_size=50), drains)
+def test_a_publication_survives_the_wire(round_, spec, policy, result, drain):
+    publication = Publication(round_, spec, policy, result, drain if round_.batch else None)
     assert decode_publication(encode_publication(publication)) == publication
 
 
-def test_a_publication_without_a_result_is_read():
-    body = msgspec.msgpack.encode([ROUND, b"{}", b"\x81"])
-    assert decode_publication(body) == Publication(ROUND, b"{}", b"\x81", b"")
+@pytest.mark.parametrize("given", [[], [b""]])
+def test_a_publication_without_a_result_or_a_drain_is_read(given):
+    body = msgspec.msgpack.encode([ROUND, b"{}", b"\x81", *given])
+    assert decode_publication(body) == Publication(ROUND, b"{}", b"\x81", b"", None)
 
 
 @pytest.mark.parametrize(

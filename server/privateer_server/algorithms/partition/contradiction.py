@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -51,7 +51,7 @@ class Earlier:
 
     def rearmed(self, added: int) -> "Earlier":
         """Return it with so many more arms at the end, of which nothing was known."""
-        return replace(self, precision=wider(self.precision, added, 0.0), moment=wider(self.moment, added, 0.0))
+        return wider(self, added, ("precision", "moment"))
 
     def of(self, depths: Ints, paths: Ints) -> tuple[Array, Array]:
         """Return its precision and moment for these bins, (bins, arms) each; bins that were none then knew nothing."""

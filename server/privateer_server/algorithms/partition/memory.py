@@ -1,7 +1,7 @@
 """Evidence that fades: several memories side by side on the same releases, of which the best predictor is used."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,7 @@ class Bank:
 
     def rearmed(self, added: int) -> "Bank":
         """Return it with so many more arms at the end, of which nothing is known."""
-        by_arm = ("precision", "moment", "past_precision", "past_moment")
-        wide: dict[str, Any] = {name: wider(getattr(self, name), added, 0.0) for name in by_arm}
-        return replace(self, **wide)
+        return wider(self, added, ("precision", "moment", "past_precision", "past_moment"))
 
     def halved(self, copies: NDArray[np.int64], fresh: NDArray[np.bool_], ready: NDArray[np.bool_]) -> "Bank":
         """Return it after bins that are ``ready`` were halved; the arguments are as `halving.halved` has them."""

@@ -7,16 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
-from privateer.coins import Layout
 from privateer.contributions import KeyedSums
 from privateer.errors import SpecError
-from privateer_server.algorithms.partition.cells import cells, key_shares
+from privateer_server.algorithms.partition.cells import cells
 from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
-from privateer_server.algorithms.partition.shares import thresholds
 from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
+from privateer_server.algorithms.partition.turns import Turns, heard, sharing_policy
 
 Array = NDArray[np.float64]
 
@@ -104,20 +102,9 @@ class ProvedPartitionLearner(Turns):
         active = state.active if batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
-        masses = 0.5 ** state.depths[bins, None] * key_shares(self.spec, shares, cohort)
-        return make_policy(
-            self.spec,
-            version,
-            batch,
-            cohort,
-            Layout(seed, thresholds(shares, active[bins])),
-            (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0))),
-            axes=self._axes,
-            depths=state.depths,
-            paths=state.paths,
-            active=active,
-            bins=bins,
-        )
+        people = np.asarray(0.5 ** state.depths[bins])
+        tree = {"axes": self._axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
+        return sharing_policy(self.spec, version, batch, seed, cohort, shares, people, tree)
 
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
         """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""

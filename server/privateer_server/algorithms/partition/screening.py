@@ -76,7 +76,7 @@ class Screening:
 
     def rearmed(self, added: int) -> "Screening":
         """Return it with so many more arms at the end, of which nothing is known."""
-        return replace(self, precision=wider(self.precision, added, 0.0), moment=wider(self.moment, added, 0.0))
+        return wider(self, added, ("precision", "moment"))
 
     def of_cohorts(self, rows: list[int]) -> "Screening":
         """Return it with the masses of those cohorts."""

@@ -20,6 +20,11 @@ class Part:
     block: Block
     columns: slice
 
+    @property
+    def full(self) -> bool:
+        """Whether every code has a level."""
+        return len(self.block.codes) == 1 << self.block.columns
+
 
 @dataclass(frozen=True)
 class Space:
@@ -68,6 +73,21 @@ class Space:
     def left(self, axes: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which columns may be halved again after levels that halved ``axes``; shape (columns,)."""
         return np.asarray(np.bincount(np.asarray(axes, np.int64), minlength=len(self.halvings)) < self.halvings)
+
+    def columns_of_levels(self, most: int) -> list[int]:
+        """Return columns of levels that make ``most`` bins or fewer.
+
+        Blocks with a level for each code come first, and one other at the end: bins that hold one of its levels early
+        are not halved further.
+        """
+        columns: list[int] = []
+        for part in sorted(self.parts, key=lambda part: not part.full):
+            more = range(part.columns.start, part.columns.stop)
+            if part.block.codes and not part.block.flags and 2 ** (len(columns) + len(more)) <= most:
+                columns += more
+                if not part.full:
+                    break
+        return columns
 
     def in_turn(self) -> NDArray[np.int64]:
         """Return the column that each of `DEPTH_MAX` levels halves if columns take turns while they may."""

@@ -14,8 +14,12 @@ from privateer.questions import KeyedMeans
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
+from privateer_server.algorithms.partition.cells import key_shares
+from privateer_server.algorithms.partition.shares import thresholds
 
+Array = NDArray[np.float64]
 S = TypeVar("S")
+
 _THE_SAME: Final = ("algorithm", "experiment.arms", "context.features", "reward")
 """What an experiment has in common with the one that it begins with."""
 _COUNTS: Final = ("rounds", "seen", "own", "computed", "fitted", "turn", "heard")
@@ -143,7 +147,7 @@ def make_policy(
     asked: NDArray[np.bool_] = bins["active"][bins["bins"]]
     reported = Layout(layout.seed, np.zeros((int(asked.sum()), 0), np.uint32)) if in_key else layout
     question, promise = KeyedMeans(reported, *shares), spec.privacy_of(cohort)
-    terms = calibrate(promise, batch, question) if batch else nobody_asked(promise, question)
+    terms = calibrate(promise, batch, question, None, spec.reports) if batch else nobody_asked(promise, question)
     return PartitionPolicy(
         version=version,
         dimension=spec.dimension,
@@ -154,7 +158,40 @@ def make_policy(
     )
 
 
-def wider(values: NDArray[Any], added: int, fill: Any) -> NDArray[Any]:
-    """Return values by arm, the last axis, with so many more arms."""
-    more = np.full((*values.shape[:-1], added), fill, values.dtype)
-    return np.concatenate([values, more], axis=-1)
+def sharing_policy(
+    spec: PartitionSpec,
+    version: int,
+    batch: int,
+    seed: int,
+    cohort: str,
+    shares: Array,
+    people: Array,
+    tree: dict[str, Any],
+) -> PartitionPolicy:
+    """Return a policy whose coins share arms out.
+
+    Parameters
+    ----------
+    shares
+        Shape (asked bins, arms): probability of each arm.
+    people
+        Shape (asked bins,): share of the cohort's people in each.
+    tree
+        As ``bins`` of `make_policy`.
+    """
+    layout = Layout(seed, thresholds(shares, tree["active"][tree["bins"]]))
+    masses = people[:, None] * key_shares(spec, shares, cohort)
+    typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
+    return make_policy(spec, version, batch, cohort, layout, typical, **tree)
+
+
+def wider(known: S, added: int, by_arm: tuple[str, ...]) -> S:
+    """Return what is known with so many more arms, which are active: the last axis of these attributes."""
+
+    def more(values: NDArray[Any]) -> NDArray[Any]:
+        fresh = np.full((*values.shape[:-1], added), values.dtype == np.bool_, values.dtype)
+        return np.concatenate([values, fresh], axis=-1)
+
+    before: Any = known
+    after: S = replace(before, **{name: more(getattr(before, name)) for name in by_arm})
+    return after

@@ -30,6 +30,8 @@ class TrialSpec(ArmsSpec):
     """An adaptive A/B test of arms against the first of them."""
 
     question: ClassVar[type[Question]] = KeyedHits
+    returns: ClassVar[bool] = False
+    """Intervals are about people who are independent of each other."""
 
     algorithm: TrialSection  # type: ignore[assignment] # a section of its own, with the base's key
     segments: SegmentsSection = SegmentsSection()

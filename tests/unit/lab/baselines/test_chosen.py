@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from privateer.algorithms.bandit import BanditSpec
 from privateer.errors import SpecError
 from privateer_lab.baselines import BASELINES, chosen
 from privateer_lab.baselines.run import play_once
@@ -42,6 +43,13 @@ def test_an_experiment_without_arms_is_refused():
     with pytest.raises(SpecError, match="no arms"):
         play_once(WITHOUT_ARMS, ["uniform"], 0)
     assert chosen([], WITHOUT_ARMS) == []
+
+
+def test_without_features_nothing_that_learns_is_left():
+    spec = BanditSpec.instances()["local"]
+    assert chosen(["all"], spec) == ["uniform", "constant", "oracle"]
+    with pytest.raises(SpecError, match="1 to 8 columns"):
+        chosen(["tree"], spec)
 
 
 def test_one_leaks_and_no_spec_can_name_it():

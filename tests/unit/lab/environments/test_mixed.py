@@ -44,6 +44,20 @@ def test_the_share_who_have_no_value_is_that_of_the_section():
     assert np.isnan(people(missing=0.8)[1][:, 1]).mean() == pytest.approx(0.8, abs=0.015)
 
 
+def test_levels_are_as_alike_as_the_section_says():
+    """Mean rewards at two levels, over 60 functions of one yes or no: correlations within 4 of their deviations."""
+
+    def by_level(alike: float) -> np.ndarray:
+        spec = make_spec({"context.features": {"premium": {"boolean": True}}})
+        drawn = [environment_for(spec, 0, {"name": "mixed", "function": f, "alike": alike}) for f in range(60)]
+        return np.concatenate([one.means(np.array([[0.0], [1.0]])).T for one in drawn])
+
+    assert (by_level(1.0)[:, 0] == by_level(1.0)[:, 1]).all()
+    # 180 pairs: the deviation of a correlation r is (1 - r^2) / sqrt(180).
+    assert np.corrcoef(by_level(0.8).T)[0, 1] == pytest.approx(0.8, abs=0.11)
+    assert np.corrcoef(by_level(0.2).T)[0, 1] == pytest.approx(0.2, abs=0.29)
+
+
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature_matters_if_the_section_says_so(name):
     place = list(FEATURES).index(name)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.practical import PartitionLearner, PartitionState
+from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import random_bins
 from tests.support.people import rounds
 from tests.support.releases import wild_release

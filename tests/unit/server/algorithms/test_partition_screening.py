@@ -8,10 +8,11 @@ from scipy import stats
 
 from privateer.codec import decode, encode
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.practical import PartitionLearner, PartitionState
+from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.algorithms.partition.screening import decided, people_asked, said
 from privateer_server.algorithms.partition.slabs import slabs_of
 from privateer_server.algorithms.partition.space import Space, levels_in
+from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import same
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from privateer.algorithms.partition import DEPTH_MAX
 from privateer_server.algorithms.partition.smoothness import LENGTHS, Smoothness, usual_lengths
 from privateer_server.algorithms.partition.space import Space, levels_in
+from privateer_server.schedule import Schedule
 from tests.support.specs import make_spec
 
 FEATURES = {
@@ -47,6 +48,17 @@ def test_columns_take_turns_while_they_part_people() -> None:
     counts = np.bincount(turns[: SPACE.depth], minlength=7)
     assert (counts <= SPACE.halvings).all()
     assert Space(make_spec({"context.features": {"b": {"boolean": True}}}).blocks).depth == 1
+
+
+def test_the_tree_begins_with_a_bin_for_each_level() -> None:
+    """Six levels (one for others) in three bits, and yes or no: codes without a level have no bin."""
+    assert SPACE.columns_of_levels(16) == [6, 0, 1, 2]
+    assert SPACE.columns_of_levels(8) == [6]
+    kind, *_, premium = SPACE.parts
+    lower, upper = Schedule(SPEC).open(0).policy.edges()
+    inside = np.concatenate([levels_in(kind, lower, upper), levels_in(premium, lower, upper)], axis=1)
+    assert sorted(inside.tolist()) == sorted(np.hstack([a, b]).tolist() for a in np.eye(6) for b in np.eye(2))
+    assert Schedule(make_spec({})).open(0).policy.edges()[0].shape == (1, 2)
 
 
 @given(st.integers(0, 2**32))

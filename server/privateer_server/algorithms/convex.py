@@ -1,0 +1,293 @@
+"""What learns on a convex set: steps along estimated gradients, and points around where they lead (paper 2).
+
+Symbols of the papers: d is the dimension, T the horizon, rho the distance of points from the centre, eta the step for
+one person, mu the strong convexity, G the Lipschitz constant, R the set's reach, V the mean square of one person's
+estimated gradient, L the standard deviation of one person's released reward.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.convex import ConvexPolicy, ConvexSpec, Domain
+from privateer.contributions import KeyedSums, KeyedValues, VectorSums
+from privateer.mechanisms import AnyMechanism, VectorMechanism
+from privateer.result import Result
+from privateer.terms import Terms, calibrate, nobody_asked
+from privateer_server.algorithms import Bulk, Learner, Step, must_agree
+
+Array = NDArray[np.float64]
+_CLEAR: Final = 2.0
+"""Two points are so far apart that what is measured at them varies their slope by G / (sqrt(2) * this) at most."""
+_HALVINGS: Final = 60
+
+
+@dataclass(frozen=True)
+class ConvexState:
+    """Where the learner is.
+
+    Attributes
+    ----------
+    heard, learned
+        People who reported to this experiment, and all from whom it has learned, in the one that it began with, too.
+    point
+        Shape (d,): the centre of the next round.
+    pull
+        Shape (d,): of the ellipsoid, the sum over people of their gradients plus mu times their centres.
+    """
+
+    heard: int
+    learned: int
+    point: Array
+    pull: Array
+
+
+class ConvexLearner:
+    """Gradient ascent by one or two points (Flaxman et al. 2005; Agarwal et al. 2010), or Hazan and Levy's ellipsoid.
+
+    A round's directions are an orthonormal frame turned at random, so each person's is uniform, as in the papers, and
+    together they span the space. ``published`` has one direction a round, and the papers' constants.
+    """
+
+    state_type = ConvexState
+    repeats: Final = False
+    growth: Final = ("experiment.round_growth", "the people in all")
+
+    def __init__(self, spec: ConvexSpec) -> None:
+        self.spec, self.domain, self.rule = spec, spec.domain, spec.algorithm
+        self.published = spec.privacy.calibration == "published"
+
+    def start(self, _seed: int) -> ConvexState:
+        """Return the state before any report: the middle of the set."""
+        return ConvexState(0, 0, np.zeros(self.domain.dimension), np.zeros(self.domain.dimension))
+
+    def next(self, state: ConvexState, version: int, seed: int) -> Step:
+        """Return the round that a state leads to.
+
+        Raises
+        ------
+        SpecError
+            If no terms keep the promise.
+        """
+        batch = self.spec.batch(state.heard)
+        if not batch:
+            return self.last(state, version, seed)
+        terms = calibrate(self.spec.privacy, batch, self.spec.asked(seed))
+        frame = _frame(seed, self.domain.dimension)
+        if self.rule.estimator == "ellipsoid":
+            centre, axes = state.point, frame @ self._ellipsoid(state, terms)
+        else:
+            rho = self._rho(terms)
+            centre, axes = self.domain.projected(state.point, rho), rho * frame
+        return Step(state, self._policy(version, centre, axes, seed, terms), batch, state.heard)
+
+    def last(self, state: ConvexState, version: int, seed: int) -> Step:
+        """Return the step that asks nobody: everybody gets the centre."""
+        terms = nobody_asked(self.spec.privacy, self.spec.asked(seed))
+        nowhere = np.zeros((self.domain.dimension, self.domain.dimension))
+        return Step(state, self._policy(version, state.point, nowhere, seed, terms), 0, state.heard)
+
+    def _policy(self, version: int, centre: Array, axes: Array, seed: int, terms: Terms) -> ConvexPolicy:
+        span, rule = 2 * self.spec.reward.half_range, self.rule
+        apart = self.spec.privacy.arm_in_key
+        return ConvexPolicy(version, centre, axes, rule.points, span, rule.slope, seed, apart, terms)
+
+    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
+        """Return the state after a round's release."""
+        gradient, people = self._gradient(policy, release), release.reports
+        after = replace(state, heard=state.heard + people, learned=state.learned + people)
+        if self.rule.estimator == "ellipsoid":
+            pull = state.pull + people * (gradient + self.rule.strong_convexity * policy.centre)
+            return replace(after, pull=pull, point=self._leader(pull, after.learned, policy.terms))
+        step = self._step(state.learned, people, policy)
+        rho = float(np.linalg.norm(policy.axes[0]))
+        return replace(after, point=self.domain.projected(policy.centre + step * gradient, rho))
+
+    def _gradient(self, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> Array:
+        """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
+
+        A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
+        """
+        lengths = np.linalg.norm(policy.axes, axis=1)
+        scale = self.rule.slope * lengths if policy.points == 2 else self.spec.reward.half_range
+        means = _means(release, self.domain.dimension) * scale
+        return np.asarray(np.linalg.inv(policy.axes) @ means)
+
+    def _deviation(self, terms: Terms) -> float:
+        """L: of what one person's reward is released as, in rewards; published, with the bound of Theorem 3's proof."""
+        half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
+        power = _power(terms.mechanism, terms.batch)
+        if not self.published:
+            return half * math.sqrt(power)
+        return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
+
+    def _rho(self, terms: Terms) -> float:
+        """Return the distance of points from the centre, at most half the set's radius."""
+        d, horizon = self.domain.dimension, self.spec.experiment.horizon
+        lipschitz, mu, reach = self.rule.slope, self.rule.strong_convexity, self.domain.reach
+        if self.rule.points == 2:
+            near = self.domain.radius * math.log(max(3, horizon)) / horizon
+            rho = near if self.published else max(near, _CLEAR * self.rule.deviation / lipschitz)
+        elif mu:
+            square = (d * self._deviation(terms)) ** 2
+            rho = (square * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
+        else:
+            rho = math.sqrt(reach * d * self._deviation(terms) / (3 * lipschitz)) * horizon**-0.25
+        return min(rho, self.domain.radius / 2)
+
+    def _step(self, learned: int, people: int, policy: ConvexPolicy) -> float:
+        """Return how far a round of ``people`` goes along its gradient: eta, for all of them.
+
+        Where losses are strongly convex that is 1 / (mu t), and the start counts for as many people as tell as little;
+        else R / sqrt(V T), with V the square of d times a person's released slope.
+        """
+        d, mu, horizon = self.domain.dimension, self.rule.strong_convexity, self.spec.experiment.horizon
+        if self.published and mu:
+            return people / (mu * (learned + people))
+        if self.published and self.rule.points == 2:
+            return people / math.sqrt(horizon)
+        if self.rule.points == 2:
+            slope = self.rule.slope * math.sqrt(_power(policy.terms.mechanism, people))
+        else:
+            slope = self._deviation(policy.terms) / float(np.linalg.norm(policy.axes[0]))
+        square, reach = (d * slope) ** 2, self.domain.reach
+        if mu:
+            return people / (mu * (learned + people) + square / (mu * reach**2))
+        return people * reach / math.sqrt(square * horizon)
+
+    def _eta(self, learned: int, terms: Terms) -> float:
+        """Return Hazan and Levy's step.
+
+        Published, theirs, which does not change, for losses of smoothness mu; else the step at which, after t people,
+        what the ellipsoid costs and what noise costs add up to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)), with
+        V = (d L)^2.
+        """
+        d, horizon = self.domain.dimension, self.spec.experiment.horizon
+        square = (d * self._deviation(terms)) ** 2
+        if self.published:
+            barriers = 1 if self.domain.shape == "ball" else 2 * d
+            return math.sqrt((barriers + 2) * math.log(max(3, horizon)) / (2 * square * horizon))
+        return math.sqrt(3 / (2 * square * max(1, learned)))
+
+    def _ellipsoid(self, state: ConvexState, terms: Terms) -> Array:
+        """Return A = (Hessian of the barrier + eta mu t)^(-1/2) at the centre; its ellipsoid is within the set."""
+        hessian = _barrier_hessian(self.domain, state.point)
+        curved = self._eta(state.learned, terms) * self.rule.strong_convexity * state.learned
+        values, vectors = np.linalg.eigh(hessian + curved * np.eye(len(hessian)))
+        return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
+
+    def _leader(self, pull: Array, learned: int, terms: Terms) -> Array:
+        """Return the maximizer of <pull, x> - mu t |x|^2 / 2 - barrier(x) / eta."""
+        curved, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, terms)
+        if self.domain.shape == "ball":
+            length = max(float(np.linalg.norm(pull)), 1e-300)
+            return np.asarray(pull * (_radial(np.array([length]), curved, weight, self.domain.radius) / length))
+        return np.sign(pull) * _radial(np.abs(pull), curved, weight, self.domain.radius)
+
+    def miss(self, state: ConvexState, _policy: ConvexPolicy, *, again: bool) -> ConvexState:
+        """Return the state as it is: other people report in the next round."""
+        del again
+        return replace(state)
+
+    def failed(self, _state: ConvexState) -> bool:
+        """Whether a round came to no end: rounds wait for their people."""
+        return False
+
+    def changed(self, state: ConvexState, before: ConvexSpec) -> ConvexState:
+        """Take a longer horizon: steps and distances are those for it from now on.
+
+        Raises
+        ------
+        SpecError
+            If anything else differs.
+        """
+        must_agree(before, self.spec, ("domain", "reward", "algorithm"))
+        return state
+
+    def begun(self, state: ConvexState, before: ConvexSpec) -> ConvexState:
+        """Go on from where another experiment on the same set is, with people of its own.
+
+        Raises
+        ------
+        SpecError
+            If the sets, the rewards or the algorithms differ.
+        """
+        must_agree(before, self.spec, ("domain", "reward", "algorithm"))
+        return replace(state, heard=0)
+
+    def result(self, _state: ConvexState) -> Result | None:
+        """Return None: the centre is in the policy."""
+        return None
+
+    def describe(self, state: ConvexState) -> dict[str, Any]:
+        """Describe a state as JSON."""
+        return {"heard": state.heard, "learned": state.learned, "point": state.point.tolist()}
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """Return what the largest round carries at most."""
+        return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
+
+    def figures(self, state: ConvexState) -> dict[str, float]:
+        """Return how far the centre is from the middle of the set, in its radii."""
+        return {"centre_size": float(self.domain.sizes(state.point)) / self.domain.radius}
+
+
+def _frame(seed: int, dimension: int) -> Array:
+    """Draw an orthonormal frame, uniformly; rows are its vectors."""
+    q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(dimension, dimension)))
+    return np.asarray((q * np.sign(np.diag(r))).T)
+
+
+def _means(release: KeyedSums | VectorSums, axes: int) -> Array:
+    """Return the mean score along every axis, shape (axes,).
+
+    Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many. Where
+    all people have the first axis, the estimate is ``axes`` times theirs, and nothing is known of the others.
+    """
+    if isinstance(release, VectorSums):
+        return np.append(axes * release.sums / release.reports, np.zeros(axes - 1))
+    keys, groups = release.sums.shape
+    people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
+    return np.asarray((release.sums / release.gain / people).ravel())
+
+
+def _power(mechanism: AnyMechanism, people: int) -> float:
+    """Return the mean square of one person's released score, of all axes together; 1 or more.
+
+    What noise there is stands in any release, even in one of nobody.
+    """
+    if isinstance(mechanism, VectorMechanism):
+        return 1 + mechanism.spread(people)[0] * people
+    none = np.zeros(0, np.int64)
+    nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
+    release = cast(KeyedSums, mechanism.simulate(nobody, np.random.default_rng(0)))
+    keys = mechanism.layout.keys
+    hits = release.hit_own + (keys - 1) * release.hit_other
+    return (hits + release.sums.size * release.noise / people) / release.gain**2
+
+
+def _barrier_hessian(domain: Domain, point: Array) -> Array:
+    """Return the Hessian at a point of -log(radius^2 - |x|^2), or of the sum of that over a box's coordinates."""
+    if domain.shape == "box":
+        left = domain.radius**2 - point**2
+        return np.asarray(np.diag(2 / left + 4 * point**2 / left**2))
+    inside = domain.radius**2 - float(point @ point)
+    return np.asarray(2 / inside * np.eye(len(point)) + 4 / inside**2 * np.outer(point, point))
+
+
+def _radial(pulls: Array, curved: float, weight: float, radius: float) -> Array:
+    """Solve pull = curved r + weight 2 r / (radius^2 - r^2) for r in [0, radius), by halving; shape of ``pulls``."""
+    low, high = np.zeros_like(pulls), np.full_like(pulls, radius * (1 - 1e-9))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        short = curved * middle + weight * 2 * middle / (radius**2 - middle**2) < pulls
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return low
+
+
+def learner(spec: ConvexSpec) -> Learner:
+    """Return the learner of a spec."""
+    return ConvexLearner(spec)

@@ -1,0 +1,56 @@
+"""Learns from joint reports of second moments and products, as paper 2's Algorithm 5 does: the reference."""
+
+import math
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.linear.policy import LinearPolicy
+from privateer.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
+from privateer.contributions import VectorSums
+from privateer_server.algorithms.linear.rounds import LinearState, Rounds
+
+Array = NDArray[np.float64]
+_RIDGE: Final = 1.0
+
+
+class JointLearner(Rounds):
+    """Ridge regression on noisy second moments V and products u: theta = V^-1 u, with V's small eigenvalues raised.
+
+    Eigenvalues of V below what noise alone has are raised to that, as they could be 0 or less (tau sqrt(2 d t) of a
+    symmetric normal matrix with entries of standard deviation tau sqrt(t)).
+    """
+
+    def matrices(self, _state: LinearState) -> tuple[Array, Array]:
+        """Return what makes rows at most 1 long."""
+        scaled = np.eye(self.design.dimension) / self.design.length
+        return scaled, scaled
+
+    def known(self, state: LinearState) -> tuple[Array, Array]:
+        """Return estimates, and the covariance that noise in the products gives them, in the rows' own lengths."""
+        d, length = self.design.dimension, self.design.length
+        least = _RIDGE + math.sqrt(2 * d * state.precision) / MATRIX
+        values, vectors = np.linalg.eigh(state.information)
+        inverse = np.einsum("kij,kj,klj->kil", vectors, 1 / np.maximum(values, least), vectors)
+        # Products are with 2 reward - 1; parameters are of the reward, and of rows that are not divided by a length.
+        estimates = np.einsum("kij,kj->ki", inverse, state.scores) / (2 * length)
+        noise = state.precision / PRODUCT**2 * inverse @ inverse + inverse
+        means = self.link.scale * estimates + self.centre()
+        covariances = noise * (self.link.scale / (2 * length)) ** 2
+        return means, np.asarray((covariances + covariances.transpose(0, 2, 1)) / 2)
+
+    def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
+        """Return the state with a round's sums counted in."""
+        arms, d = policy.means.shape
+        sums = release.sums.reshape(arms, -1)
+        pairs = sums.shape[1] - d
+        grams = np.stack([matrix_of(one, d) for one in sums[:, :pairs]]) / MATRIX
+        return replace(
+            state,
+            heard=state.heard + release.reports,
+            information=state.information + grams,
+            scores=state.scores + sums[:, pairs:] / PRODUCT,
+            precision=state.precision + release.noise,
+        )

@@ -1,0 +1,98 @@
+"""Learns from residuals times whitened directions: the default."""
+
+import math
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.linear.policy import LinearPolicy
+from privateer.algorithms.linear.reports import matrix_of
+from privateer.contributions import VectorSums
+from privateer_server.algorithms.linear.posterior import Posterior, posterior
+from privateer_server.algorithms.linear.rounds import LinearState, Rounds
+from privateer_server.algorithms.linear.surrogate import root, slopes
+
+Array = NDArray[np.float64]
+_WIDE: Final = 2.0
+"""Squared length to which whitened rows are cut when they tell second moments, by their dimension."""
+_SURE: Final = 0.01
+"""The least doubt about slopes."""
+_LEAST: Final = 1e-3
+"""Variance of what people say of an arm, if none would be seen to play it."""
+_ASSUMED: Final = 0.1
+"""Variance of a second moment of whitened rows, before anybody tells."""
+
+
+class ResidualLearner(Rounds):
+    """Regression on means of residuals, whose slopes follow from second moments of contexts (`surrogate.slopes`)."""
+
+    def moments(self, state: LinearState) -> Array:
+        """Return second moments of contexts: told ones and assumed ones, by their precisions."""
+        d = self.design.dimension
+        whitened = (state.moments + np.eye(d) / _ASSUMED) / (state.precision + 1 / _ASSUMED)
+        back = root(self.assumed, 0.5)
+        found = back @ whitened @ back
+        return np.asarray(found / found[0, 0])
+
+    def doubt(self, state: LinearState) -> float:
+        """Return the square of how far slopes may be off, relative to what they are: as far as second moments are."""
+        return min(1.0, max(_SURE, self.design.dimension / (state.precision + 1 / _ASSUMED)))
+
+    def posterior(self, state: LinearState) -> Posterior:
+        """Return what is known of parameters."""
+        return posterior(state.information, state.scores, self.link.scale)
+
+    def known(self, state: LinearState) -> tuple[Array, Array]:
+        """Return means and covariances of parameters."""
+        found = self.posterior(state)
+        return self.centre() + found.means, found.covariances
+
+    def matrices(self, state: LinearState) -> tuple[Array, Array]:
+        """Return inverse roots of second moments: of known ones for directions, and of assumed ones, shorter."""
+        telling = root(self.assumed, -0.5) / math.sqrt(_WIDE * self.design.dimension)
+        return root(self.moments(state), -0.5), telling
+
+    def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
+        """Return the state after a round's release: what it tells of second moments counts for its slopes, too."""
+        parts = release.sums.reshape(policy.classes, -1)
+        after, own = self._told(state, policy, parts, release), policy.means.size
+        information, scores = self._learned(after, policy, parts[:, :own], release)
+        return replace(
+            after,
+            heard=state.heard + release.reports,
+            information=state.information + information,
+            scores=state.scores + scores,
+        )
+
+    def _learned(
+        self, state: LinearState, policy: LinearPolicy, sums: Array, release: VectorSums
+    ) -> tuple[Array, Array]:
+        """Return what residuals add to information and scores; ``sums`` by class, (classes, arms * d)."""
+        found = slopes(policy, self.moments(state))
+        classes, arms, d, _ = found.matrices.shape
+        people = release.reports / classes
+        share = 1 - policy.share
+        means = sums.reshape(classes, arms, d) / (people * math.sqrt(share))
+        covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
+        expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
+        variance = (
+            release.noise / (share * people**2) + (found.spreads + _LEAST) / (d * people) + self.doubt(state) * expected
+        )
+        precision = 1 / variance
+        before = policy.means - self.centre()
+        observed = means - found.offsets + np.einsum("ckij,kj->cki", found.matrices, before)
+        information = np.einsum("ck,ckij,ckil->kjl", precision, found.matrices, found.matrices)
+        scores = np.einsum("ck,ckij,cki->kj", precision, found.matrices, observed)
+        return information, scores
+
+    def _told(self, state: LinearState, policy: LinearPolicy, parts: Array, release: VectorSums) -> LinearState:
+        """Count in what people told of second moments: their own spread is about 1, and noise comes to it."""
+        if not policy.share:
+            return state
+        d, people = self.design.dimension, release.reports
+        wide = _WIDE * d / math.sqrt(policy.share)
+        told = wide * matrix_of(parts[:, policy.means.size :].sum(axis=0) / people, d)
+        precision = 1 / (wide**2 * release.noise * policy.classes / people**2 + 1 / people)
+        return replace(state, moments=state.moments + precision * told, precision=state.precision + precision)

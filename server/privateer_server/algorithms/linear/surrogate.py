@@ -1,0 +1,83 @@
+"""People drawn with the second moments that are known of contexts: what they would tell costs nothing."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.linear.design import Design, width
+from privateer.algorithms.linear.policy import LinearPolicy
+from privateer.algorithms.linear.reports import directions, weights
+from privateer.coins import classes_of
+
+Array = NDArray[np.float64]
+_PEOPLE: Final = 1 << 15
+_LEAST: Final = 1e-3
+"""The least second moment in any direction that is believed."""
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """What a round's sums say of parameters, in expectation.
+
+    Attributes
+    ----------
+    matrices
+        Shape (classes, arms, d, d): the mean vector of a class in an arm's block, by the arm's parameter theta less the
+        mean that the policy has.
+    offsets
+        Shape (classes, arms, d): that mean vector if the policy's means are true, since residuals are clipped.
+    spreads
+        Shape (classes, arms): variance of a person's vector, all coordinates of the block together.
+    """
+
+    matrices: Array
+    offsets: Array
+    spreads: Array
+
+
+def root(moments: Array, power: float) -> Array:
+    """Return a power of a symmetric matrix, of which too small eigenvalues are raised."""
+    values, vectors = np.linalg.eigh(moments)
+    return np.asarray((vectors * np.maximum(values, _LEAST) ** power) @ vectors.T)
+
+
+def people(design: Design, moments: Array, rng: np.random.Generator) -> Array:
+    """Draw rows (n, d): normal with these second moments, and numbers within their bounds."""
+    middle = moments[0, 1:]
+    spread = root(moments[1:, 1:] - np.outer(middle, middle), 0.5)
+    drawn = middle + rng.normal(size=(_PEOPLE, len(middle))) @ spread
+    bounded = np.concatenate([np.full(width(block), width(block) == 1) for block in design.blocks])
+    drawn[:, bounded] = np.clip(drawn[:, bounded], -1.0, 1.0)
+    return np.concatenate([np.ones((_PEOPLE, 1)), drawn], axis=1)
+
+
+def slopes(policy: LinearPolicy, moments: Array) -> Slopes:
+    """Return the slopes of a policy, over people with these second moments and coins of all classes.
+
+    With omega the weight of the expected reward m of the arm played, l' the link's derivative and w the whitened
+    direction, the matrix of an arm is the mean of omega l' w x^T over those who play it.
+    """
+    rng = np.random.default_rng([policy.seed, policy.version])
+    rows = people(policy.design, moments, rng)
+    coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
+    arms = policy.chosen(rows, policy.normals(coins))
+    products = np.einsum("nd,nd->n", rows, policy.means[arms])
+    link = policy.rewards_link
+    means = link.means(products)
+    told = weights(means)[:, None] * directions(rows @ policy.whitening)
+    tilted, missed = link.slopes(means)[:, None] * rows, link.truths(products) - means
+    classes, count = policy.classes, len(policy.means)
+    own = classes_of(coins, policy.seed, classes) if classes > 1 else np.zeros(len(rows), np.int64)
+    d = rows.shape[1]
+    matrices, offsets = np.zeros((classes, count, d, d)), np.zeros((classes, count, d))
+    spreads, squares = np.zeros((classes, count)), np.square(weights(means)) * means * (1 - means)
+    for one in range(classes):
+        of_class = max(1, int((own == one).sum()))
+        for arm in range(count):
+            those = np.flatnonzero((own == one) & (arms == arm))
+            matrices[one, arm] = told[those].T @ tilted[those] / of_class
+            offsets[one, arm] = missed[those] @ told[those] / of_class
+            spreads[one, arm] = squares[those].sum() / of_class
+    return Slopes(matrices, offsets, spreads)

@@ -1,0 +1,231 @@
+"""The policy of one round: means and factors of the arms' parameters, and what a device does with them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from privateer.algorithms.linear.design import Design
+from privateer.algorithms.linear.links import LINKS, Link
+from privateer.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
+from privateer.algorithms.linear.spec import LinearSpec
+from privateer.coins import classes_of, mix
+from privateer.contributions import BoundedVectors
+from privateer.decisions import Arms
+from privateer.draw import Draw
+from privateer.errors import Malformed
+from privateer.mechanisms import VectorMechanism
+from privateer.numbers import scaled_reward
+from privateer.policy import OfItsRound
+from privateer.terms import Terms
+
+Array = NDArray[np.float64]
+Coins = NDArray[np.uint32]
+_BLOCK: Final = 1 << 17
+"""Numbers in a block of products: keeps the working set in the processor's cache."""
+_LARGEST: Final = 1e6
+_ARM: Final = np.uint64(0x9FB21C651E98DF25)
+
+
+@dataclass(frozen=True)
+class LinearPolicy(OfItsRound):
+    """Thompson sampling by public coins: the arm with the largest x theta_k + alpha g_k |x L_k|.
+
+    Attributes
+    ----------
+    version
+        The policy's version, from 1.
+    design
+        How an encoded context becomes a row x.
+    link
+        The name of the rewards' link.
+    means
+        Shape (arms, d): means of the arms' parameters, theta_k.
+    factors
+        Shape (arms, d, d): L_k, with L_k L_k^T the covariance of what is known of theta_k.
+    whitening
+        Shape (d, d): what rows are multiplied with before a direction is taken of them.
+    telling
+        Shape (d, d): what rows are multiplied with before second moments are taken of them.
+    exploration
+        alpha; 0: everybody gets the arm with the largest mean.
+    playable
+        Shape (arms,): which arms are not retired.
+    favours
+        The arm at which everybody has the largest coin; -1: that of a public class, which coins decide.
+    share
+        Share of a report that is second moments of contexts, of its squared length; 1: a joint report.
+    seed
+        What the coins of a choice mean.
+    fresh_coins
+        Whether reports have coins of their own.
+    terms
+        How reports are randomized.
+
+    Notes
+    -----
+    Letters are paper 2's (Algorithm 5): x a context, theta a parameter, d the dimension. g_k are standard normal
+    variables of the coins.
+    """
+
+    version: int
+    design: Design
+    link: str
+    means: Array
+    factors: Array
+    whitening: Array
+    telling: Array
+    exploration: float
+    playable: NDArray[np.bool_]
+    favours: int
+    share: float
+    seed: int
+    fresh_coins: bool
+    terms: Terms
+
+    cohort: ClassVar[str] = ""
+    draw: ClassVar[Draw | None] = None
+
+    @property
+    def mechanism(self) -> VectorMechanism:
+        """What randomizes, adds up and releases the round's vectors."""
+        return cast(VectorMechanism, self.terms.mechanism)
+
+    @property
+    def classes(self) -> int:
+        """Public classes whose sums are released: people of a class have the largest coin at the same arm."""
+        return getattr(self.mechanism, "classes", 1)
+
+    def check(self, spec: LinearSpec) -> None:
+        """Refuse a policy that no learner makes.
+
+        Raises
+        ------
+        Malformed
+            If an array has the wrong shape or values, or anything differs from the spec.
+        """
+        if not (self._is_shaped(spec) and self._agrees(spec) and self._asks_no_more(spec)):
+            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+
+    def _is_shaped(self, spec: LinearSpec) -> bool:
+        arms, d = spec.arm_count, spec.design.dimension
+        shapes = [(self.means, (arms, d)), (self.factors, (arms, d, d))]
+        shapes += [(self.whitening, (d, d)), (self.telling, (d, d))]
+        shaped = all(one.shape == shape and one.dtype == np.float64 for one, shape in shapes)
+        return shaped and all(bool((np.abs(one) <= _LARGEST).all()) for one, _ in shapes)
+
+    def _agrees(self, spec: LinearSpec) -> bool:
+        same = self.design == spec.design and self.link == spec.algorithm.link
+        same = same and self.playable.tolist() == list(spec.playable) and 0 <= self.exploration <= 1
+        same = same and (self._favours_one if spec.favours else self.favours == -1)
+        return same and 0 <= self.seed < 1 << 63 and self.fresh_coins == spec.fresh_coins
+
+    @property
+    def _favours_one(self) -> bool:
+        return 0 <= self.favours < len(self.playable) and bool(self.playable[self.favours])
+
+    def _asks_no_more(self, spec: LinearSpec) -> bool:
+        """Whether the mechanism is of the spec's ball, and tells no other classes than those of the coins."""
+        asked = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball
+        return asked and self.classes in (1, spec.asked(self.seed).classes) and self.share == spec.share
+
+    def decide(self, contexts: Array, coins: Coins) -> Arms:
+        """Decide for n people with contexts (n, columns) in [0, 1] and coins (n,).
+
+        Raises
+        ------
+        InputError
+            If a context is not finite.
+        """
+        return Arms(self.chosen(self.design.rows(contexts), self.normals(coins)))
+
+    def chosen(self, rows: Array, normals: Array) -> NDArray[np.int64]:
+        """Return the arms (n,) of people with these rows (n, d) and normal coins (n, arms)."""
+        chosen = np.empty(len(rows), np.int64)
+        arms, d = self.means.shape
+        sides = np.ascontiguousarray(self.factors.transpose(1, 0, 2).reshape(d, arms * d))
+        step = max(1, _BLOCK // (arms * d))
+        for start in range(0, len(rows), step):
+            x = rows[start : start + step]
+            scores = x @ self.means.T
+            if self.exploration:
+                products = (x @ sides).reshape(len(x), arms, d)
+                lengths = np.sqrt(np.einsum("nkd,nkd->nk", products, products))
+                scores += self.exploration * normals[start : start + step] * lengths
+            scores[:, ~self.playable] = -np.inf
+            chosen[start : start + step] = scores.argmax(axis=1)
+        return chosen
+
+    def normals(self, coins: Coins) -> Array:
+        """Return the normal coins of every arm, (n, arms): independent, the largest of those played at the own class.
+
+        A class is uniform, so that swapping the largest coin with the class's own leaves their distribution as it is.
+        """
+        words = mix(coins.astype(np.uint64) + np.uint64(self.seed))[:, None]
+        bits = mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM)) >> np.uint64(11)
+        normals = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
+        played = np.flatnonzero(self.playable)
+        own = played[classes_of(coins, self.seed, len(played))] if self.favours < 0 else self.favours
+        largest = played[normals[:, played].argmax(axis=1)]
+        people = np.arange(len(coins))
+        own_values = normals[people, own]
+        normals[people, own] = normals[people, largest]
+        normals[people, largest] = own_values
+        return np.asarray(normals)
+
+    def expected(self, rows: Array, arms: NDArray[np.int64]) -> Array:
+        """Return the expected rewards (n,) of arms for people with these rows, as far as the policy knows."""
+        return self.rewards_link.means(np.einsum("nd,nd->n", rows, self.means[arms]))
+
+    @property
+    def rewards_link(self) -> Link:
+        """The link."""
+        return LINKS[self.link]
+
+    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> BoundedVectors:
+        """Return everybody's vector; the arm is the place of a block in it, and the mechanism hides it all.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, columns), in [0, 1].
+        coins
+            Shape (n,): those of the choice, or fresh ones.
+        decisions
+            What `decide` returned.
+        rewards
+            Shape (n,), in [0, 1].
+        """
+        rows, arms = self.design.rows(contexts), decisions.arms
+        if self.share == 1:
+            vectors = in_blocks(joint(rows @ self.telling, rewards), arms, len(self.means))
+            return BoundedVectors(coins, vectors)
+        own = residuals(rows @ self.whitening, self.expected(rows, arms), rewards)
+        vectors = in_blocks(own, arms, len(self.means))
+        if self.share:
+            vectors = beside(vectors, moments(rows @ self.telling), self.share)
+        return BoundedVectors(coins, vectors)
+
+    def shown(self, spec: LinearSpec, decisions: Arms) -> str:
+        """Return the name of the first person's arm."""
+        return spec.options[int(decisions.arms[0])]
+
+    def read(self, spec: LinearSpec, reward: Any) -> tuple[Array, bool]:
+        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
+        value, clipped = scaled_reward(reward, spec.reward)
+        return np.array([value]), clipped
+
+    def describe(self, spec: LinearSpec) -> dict[str, Any]:
+        """Describe the policy: the mean of every arm's parameter, by the names of coordinates."""
+        names = self.design.names(spec.features)
+        return {
+            "algorithm": "linear",
+            "version": self.version,
+            "link": self.link,
+            "arms": {
+                arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
+                for arm, mean in zip(spec.options, self.means, strict=True)
+            },
+        }

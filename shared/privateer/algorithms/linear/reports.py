@@ -1,0 +1,66 @@
+"""What a person tells about a context: vectors of length 1 at most."""
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+MATRIX: Final = math.sqrt(1 / 3)
+PRODUCT: Final = math.sqrt(2 / 3)
+"""Parts of a joint report: the matrix is scaled by 1 / sqrt 2 of the products, and both have length 1 together."""
+
+
+def pairs(dimension: int) -> int:
+    """Return the number of second moments of so many coordinates."""
+    return dimension * (dimension + 1) // 2
+
+
+def residuals(whitened: Array, means: Array, rewards: Array) -> Array:
+    """Return everybody's (reward - mean) / max(mean, 1 - mean), in [-1, 1], times the direction of ``whitened``."""
+    return np.asarray(((rewards - means) * weights(means))[:, None] * directions(whitened))
+
+
+def directions(whitened: Array) -> Array:
+    """Return rows (n, d) divided by their lengths."""
+    return np.asarray(whitened / np.linalg.norm(whitened, axis=1, keepdims=True))
+
+
+def weights(means: Array) -> Array:
+    """Return what a residual of an expected reward is multiplied by, so that it is 1 at most."""
+    return np.asarray(1 / np.maximum(means, 1 - means))
+
+
+def moments(whitened: Array) -> Array:
+    """Return the second moments (n, d (d + 1) / 2) of rows, which are shortened to length 1: the products' length."""
+    shortened = whitened / np.maximum(1.0, np.linalg.norm(whitened, axis=1, keepdims=True))
+    left, right = np.triu_indices(whitened.shape[1])
+    doubled = np.where(left == right, 1.0, math.sqrt(2))
+    return np.asarray(shortened[:, left] * shortened[:, right] * doubled)
+
+
+def matrix_of(packed: Array, dimension: int) -> Array:
+    """Return the symmetric matrix (d, d) that a sum of `moments` says."""
+    left, right = np.triu_indices(dimension)
+    matrix = np.zeros((dimension, dimension))
+    matrix[left, right] = packed / np.where(left == right, 1.0, math.sqrt(2))
+    return np.asarray(matrix + np.triu(matrix, 1).T)
+
+
+def joint(whitened: Array, rewards: Array) -> Array:
+    """Return second moments, and products of rows (n, d) with rewards in [0, 1]; (n, d (d + 1) / 2 + d)."""
+    products = (2 * rewards - 1)[:, None] * whitened
+    return np.concatenate([MATRIX * moments(whitened), PRODUCT * products], axis=1)
+
+
+def beside(vectors: Array, told: Array, share: float) -> Array:
+    """Return both of two vectors, of length 1 at most together; ``told`` has a share of the squared length."""
+    return np.concatenate([math.sqrt(1 - share) * vectors, math.sqrt(share) * told], axis=1)
+
+
+def in_blocks(vectors: Array, arms: NDArray[np.int64], count: int) -> Array:
+    """Return vectors (n, k) in the blocks of their arms, and 0 in those of others; (n, count * k)."""
+    placed = np.zeros((len(vectors), count, vectors.shape[1]))
+    placed[np.arange(len(vectors)), arms] = vectors
+    return placed.reshape(len(vectors), -1)

@@ -1,0 +1,140 @@
+"""The spec of linear and generalized linear bandits, with all refusals."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from privateer.algorithms.linear.design import Design
+from privateer.algorithms.linear.links import LINKS
+from privateer.algorithms.linear.reports import pairs
+from privateer.errors import SpecError
+from privateer.questions import DirectedSum, Question
+from privateer.sections import Section, parse_section
+from privateer.spec import ArmsSpec, example_promises
+from privateer.vectors import Ball
+
+COORDINATES_MAX: Final = 1 << 16
+_CURATED: Final = 0.3
+_BATCHED: Final = 0.1
+"""Shares of second moments where noise is a curator's or a batch's."""
+_BYTES: Final = 4
+"""Bytes of a coordinate, where a report has them all."""
+
+
+class LinearTable(Section):
+    """The ``[algorithm]`` of linear and generalized linear bandits.
+
+    Attributes
+    ----------
+    link
+        ``identity``: the expected reward is x theta_k. ``logistic``: it is 1 / (1 + exp(-x theta_k)).
+    exploration
+        alpha, how far the coins of people move what is known of an arm, in standard deviations.
+    report
+        ``residual``; or ``joint``, paper 2's report of second moments and products, as a reference.
+    """
+
+    name: Literal["linear"]
+    link: str = "identity"
+    exploration: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
+    report: Literal["residual", "joint"] = "residual"
+
+    @field_validator("link")
+    @classmethod
+    def _known(cls, link: str) -> str:
+        if link not in LINKS:
+            detail = f"must be one of {', '.join(map(repr, LINKS))}"
+            raise SpecError(detail, field="algorithm.link", remedy="choose one")
+        return link
+
+
+class LinearSpec(ArmsSpec):
+    """An experiment with linear or generalized linear rewards."""
+
+    question: ClassVar[type[Question]] = DirectedSum
+
+    algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.experiment.conversion_window:
+            detail = "reports on earlier rounds' decisions mean something else"
+            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it")
+        if self.privacy.calibration == "published" and self.algorithm.report != "joint":
+            detail = "the published report is the joint one"
+            raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")
+        self._check_size()
+        return self
+
+    def _check_size(self) -> None:
+        most = self._coordinates
+        if most > COORDINATES_MAX:
+            detail = f"make reports of {most} coordinates, {_BYTES * most} bytes; at most {COORDINATES_MAX}"
+            remedy = "list fewer levels, or leave features out"
+            raise SpecError(detail, field="context.features", remedy=remedy)
+
+    @property
+    def share(self) -> float:
+        """Share of a report that is second moments of contexts: where noise is small enough for them to say much."""
+        if self.algorithm.report == "joint":
+            return 1.0
+        trust = self.privacy.trust
+        return _CURATED if trust.curated else _BATCHED if trust.batched else 0.0
+
+    @property
+    def _coordinates(self) -> int:
+        d = self.design.dimension
+        if self.algorithm.report == "joint":
+            return self.arm_count * (pairs(d) + d)
+        return self.arm_count * d + (pairs(d) if self.share else 0)
+
+    @property
+    def design(self) -> Design:
+        """How encoded contexts become rows."""
+        return Design(self.blocks)
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether reports have coins of their own, since those of a choice say something about a person's arm."""
+        return self.privacy.arm_in_key
+
+    @property
+    def favours(self) -> bool:
+        """Whether a round favours one arm: no coin in a report may say which arm was favoured for a person."""
+        return self.fresh_coins and self.privacy.trust.batched
+
+    @property
+    def ball(self) -> Ball:
+        """Return where people's vectors lie."""
+        return Ball("l2", 1.0, self._coordinates)
+
+    def asked(self, seed: int) -> DirectedSum:
+        """Return what a round asks; sums by class are wanted where coins of choices are in reports."""
+        by_class = self.share < 1 and not self.fresh_coins
+        return DirectedSum(self.ball, seed, sum(self.playable) if by_class else 1)
+
+    def usual_question(self) -> DirectedSum:
+        """Return a question as the first round asks it, without its public coins."""
+        return self.asked(0)
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model."""
+        promises = {str(one["model"]): one for one in example_promises()}
+        # Reports of small epsilons are made of few directions.
+        least = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
+        made = {name: cls._instance({**promise, **least.get(name, {})}, {}) for name, promise in promises.items()}
+        published = {"model": "local", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"}
+        made["joint"] = cls._instance(published, {"report": "joint"})
+        return made
+
+    @classmethod
+    def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 3000, "round_growth": 1.0},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "privacy": {**privacy},
+            "algorithm": {"name": "linear", **algorithm},
+        }
+        return parse_section(cls, data)

@@ -1,0 +1,50 @@
+"""A person who comes back, through the SDK, the shuffler and the server; and what the server then claims."""
+
+from pathlib import Path
+
+import pytest
+
+from privateer.certificate import recompute
+from privateer.errors import AlreadyReported, SpecError
+from privateer.record_verification import read_certificates
+from privateer_client import AsyncClient, Ledger, Outcome
+from tests.integration.test_changes import CONTEXT, device
+from tests.support.clocks import Hands
+from tests.support.pair import pair
+from tests.support.sealing import sealed_reports
+from tests.support.servers import SHUFFLED
+
+DAY = 86_400.0
+
+
+async def take_part(client: AsyncClient) -> Outcome:
+    session = await client.join("test")
+    session.choose(CONTEXT)
+    return await session.report(1.0)
+
+
+async def test_reports_of_one_person_in_several_rounds_share_a_promise(tmp_path: Path) -> None:
+    (tmp_path / "trusted").mkdir()
+    clock = Hands()
+    async with pair(tmp_path) as services:
+        await services.api.create(SHUFFLED | {"experiment.reports_per_person": 2})
+        for version in (1, 2):
+            publication = await services.api.publication()
+            assert await take_part(device(services, tmp_path / "one.db", clock)) is Outcome.ACCEPTED
+            assert await services.uploads(publication, sealed_reports(publication, 99, seed=version)) == 99
+            assert (await services.version(version + 1))["accepted"] == 100 * version
+            clock.time += DAY
+        with pytest.raises(AlreadyReported):
+            await take_part(device(services, tmp_path / "one.db", clock))
+        record = (await services.api.client.get("/experiments/test/privacy")).json()
+    (paid,) = Ledger(tmp_path / "one.db").payments()
+    assert (paid.epsilon, paid.delta, paid.made, paid.version) == (1.0, 1e-6, 2, 2)
+    assert record["reports_per_person"] == 2
+    (certificate,) = read_certificates(record).values()
+    together, colluding = recompute(certificate)
+    assert together.holds
+    assert 0.9e-6 < together.found < 1e-6
+    assert colluding.epsilon == paid.local_epsilon == 2 * max(row["mechanism"]["epsilon"] for row in record["rounds"])
+    record["rounds"][0]["mechanism"]["epsilon"] = 3.0  # what a person who reports once may spend
+    with pytest.raises(SpecError, match="more than a report's share"):
+        read_certificates(record)

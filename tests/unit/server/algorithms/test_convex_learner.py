@@ -1,0 +1,96 @@
+"""Learning on convex sets: gradients without bias, the noise that is expected, and points that stay in the set."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer.algorithms import parse_spec
+from privateer.algorithms.convex import ConvexSpec
+from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _power, _radial
+from privateer_server.schedule import Schedule
+
+SPECS = ConvexSpec.instances()
+TRUTH = np.array([0.3, -0.4])
+"""The gradient of a linear reward, 0.5 + <truth, x>, within the bounds on a set of radius 1."""
+
+
+def estimates(spec, count, turned=False):
+    """Estimate the gradient of a linear reward in so many rounds; ``turned``: planted, everybody's side is lost."""
+    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    made = []
+    for seed in range(count):
+        policy = schedule.open(seed).policy
+        coins = rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32)
+        decisions = policy.decide(np.zeros((len(coins), 0)), coins)
+        rewards = 0.5 + decisions.points @ TRUTH
+        rewards = rewards[:, 0] if rewards.shape[1] == 1 else rewards
+        if turned:
+            decisions = replace(decisions, arms=decisions.arms | 1)
+        release = policy.terms.mechanism.simulate(policy.contribute(None, coins, decisions, rewards), rng)
+        made.append(learner._gradient(policy, release))
+    return np.array(made)
+
+
+def off(sample):
+    """By how many standard errors the mean is off the truth, at most."""
+    return float(np.abs((sample.mean(axis=0) - TRUTH) / (sample.std(axis=0) / np.sqrt(len(sample)))).max())
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_gradients_are_unbiased(name):
+    """A true one is called biased once in 10,000 runs; the seed is fixed. Planted: sides that are lost."""
+    assert off(estimates(SPECS[name], 150)) < 4.1
+    if name != "published":
+        assert off(estimates(SPECS[name], 150, turned=True)) > 8
+
+
+@pytest.mark.parametrize("name", ["local", "shuffle", "central"])
+def test_the_noise_is_what_the_learner_expects(name):
+    """Mean square of an estimate: that of d times a person's released slope, by people; or less, of real slopes.
+
+    Planted: expecting what half the epsilon makes.
+    """
+    spec = SPECS[name]
+    terms, people = Schedule(spec).open(0).policy.terms, spec.experiment.round_size
+    scale = (2 * spec.algorithm.slope) ** 2 / people
+    found = float(np.square(estimates(spec, 200)).sum(axis=1).mean() - np.square(TRUTH).sum())
+    expected = scale * _power(terms.mechanism, people)
+    assert found < 1.2 * expected
+    if terms.mechanism.pure:
+        assert found > 0.8 * expected
+        assert not found > 0.8 * scale * _power(terms.mechanism.weaker(0.5), people)
+
+
+def test_the_leader_solves_its_equation():
+    pulls, curved, weight, radius = np.array([0.0, 1e-3, 1.0, 50.0, 1e9]), 3.0, 2.0, 1.5
+    r = _radial(pulls, curved, weight, radius)
+    assert (curved * r + 2 * weight * r / (radius**2 - r**2))[:4] == pytest.approx(pulls[:4], abs=1e-6)
+    assert (r < radius).all()
+
+
+@pytest.mark.parametrize("shape", ["ball", "box"])
+@pytest.mark.parametrize("learned", [0, 1000, 10**9])
+def test_ellipsoids_fit_the_set_even_at_its_edge(shape, learned):
+    data = SPECS["local-ellipsoid"].model_dump(mode="json", exclude_none=True)
+    data["domain"] |= {"shape": shape, "dimension": 3, "radius": 2.0}
+    spec = parse_spec(data)
+    learner = ConvexLearner(spec)
+    for size in (0.0, 0.7, 1 - 1e-9):
+        point = 2.0 * size * np.array([0.6, -0.8, 0.0]) / (0.8 if shape == "box" else 1.0)
+        state = ConvexState(0, learned, point, np.zeros(3))
+        learner.next(state, 1, 5).policy.check(spec)
+
+
+def test_a_reward_that_rises_leads_to_the_edge():
+    spec = SPECS["none"]
+    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    step = schedule.open(1)
+    while step.batch:
+        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
+        made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
+        step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
+    end = learner.describe(step.state)
+    assert np.dot(end["point"], TRUTH) > 0.9 * 0.5
+    assert (end["heard"], learner.figures(step.state)["centre_size"] <= 1.0) == (4000, True)

@@ -1,0 +1,225 @@
+"""After the horizon: people who chose before report for one more window, nobody else is asked, then it is finished."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.clock import SystemClock
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer.wire.publication import decode_publication
+from privateer_client.participation import Participation
+from privateer_server.app import create_app
+from privateer_server.schedule import Schedule
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.changes import arms_played, change, changed, report
+from tests.support.clocks import Hands
+from tests.support.devices import EVERYTHING
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
+
+WINDOW = 1000.0
+OVER = WINDOW * 1.01 + 1
+WAITING = {"experiment.horizon": 40, "experiment.conversion_window": WINDOW}
+LOCAL = SMALL | WAITING
+CENTRAL = LOCAL | {"privacy.model": "central", "privacy.delta": 1e-6}
+SHUFFLE = SHUFFLED | WAITING | {"experiment.horizon": 250}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+def clock() -> Hands:
+    hands = Hands()
+    hands.time = SystemClock().now()
+    return hands
+
+
+@asynccontextmanager
+async def served(settings: Settings, clock: Hands) -> AsyncIterator[Api]:
+    async with serving(create_app(settings, clock)) as client:
+        yield Api(client)
+
+
+async def reached(api: Api, version: int) -> dict[str, Any]:
+    async with asyncio.timeout(20):
+        while (facts := await api.facts())["version"] < version:
+            await asyncio.sleep(0.01)
+    return facts
+
+
+async def deliver(api: Api, key: Ed25519PrivateKey, people: int) -> httpx.Response:
+    publication = await api.publication()
+    batch = body_of(publication, sealed_reports(publication, people))
+    headers = {SIGNATURE_HEADER: BATCH.sign(batch, key, SystemClock().now())}
+    return await api.client.post("/batches", content=batch, headers=headers)
+
+
+async def drained(api: Api, changes: dict[str, Any]) -> dict[str, Any]:
+    """An experiment without a shuffler whose horizon is reached, and what is known of it."""
+    await api.create(changes)
+    for _ in range(2):
+        await report(api, 20)
+    return await api.facts()
+
+
+@pytest.mark.parametrize("changes", [LOCAL, CENTRAL])
+async def test_reports_are_taken_for_one_more_window(settings: Settings, clock: Hands, changes: dict[str, Any]) -> None:
+    async with served(settings, clock) as api:
+        facts = await drained(api, changes)
+        assert facts | {"status": "draining", "version": 3, "batch": 20, "accepted": 40} == facts
+        until = decode_publication(await api.publication()).drain
+        assert until is not None
+        assert WINDOW <= until.until - clock.now() <= OVER + 1
+        # Who comes now gets the best arm and is not asked.
+        followed = Participation(await api.publication(), "test", EVERYTHING)
+        assert (followed.asks, followed.takes(2), followed.takes(3)) == (False, True, False)
+        assert len(await arms_played(api)) == 1
+        # A round that is full is followed by one more, and by the end of the window all that came is learned from.
+        await report(api, 20)
+        facts = await api.facts()
+        assert facts | {"status": "draining", "version": 4, "draining_until": facts["draining_until"]} == facts
+        await report(api, 7)
+        clock.time += OVER
+        facts = await reached(api, 5)
+        assert facts | {"status": "finished", "batch": 0, "accepted": 67, "draining_until": None} == facts
+        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 67
+
+
+async def test_without_a_window_the_horizon_is_the_end(api: Api) -> None:
+    assert (await drained(api, SMALL | {"experiment.horizon": 40}))["status"] == "finished"
+
+
+async def test_where_nobody_comes_nothing_is_released(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        await drained(api, CENTRAL)
+        clock.time += OVER
+        facts = await reached(api, 4)
+        assert facts | {"status": "finished", "accepted": 40} == facts
+        record = (await api.client.get("/experiments/test/privacy")).json()
+        assert [row["released"] for row in record["rounds"]] == [True, True, False]
+
+
+async def test_whole_batches_alone_are_taken_from_a_shuffler(
+    settings: Settings, clock: Hands, shuffler_key: Ed25519PrivateKey
+) -> None:
+    async with served(settings, clock) as api:
+        await api.create(SHUFFLE)
+        for _ in range(2):
+            clock.time += 10
+            assert (await deliver(api, shuffler_key, 100)).json()["closed"]
+        facts = await api.facts()
+        assert facts | {"status": "draining", "version": 3, "batch": 100} == facts
+        clock.time += OVER / 2
+        assert_problem(await deliver(api, shuffler_key, 99), 403, "batch-refused")
+        assert (await deliver(api, shuffler_key, 100)).json()["closed"]
+        assert (await api.facts())["status"] == "draining"
+        clock.time += OVER / 2
+        facts = await reached(api, 5)
+        assert facts | {"status": "finished", "accepted": 300} == facts
+        record = (await api.client.get("/experiments/test/privacy")).json()
+        assert [(row["batch"], row["released"]) for row in record["rounds"]] == [(100, True)] * 3 + [(100, False)]
+
+
+async def test_late_reports_are_about_policies_that_asked(
+    settings: Settings, clock: Hands, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds open at 0 and 900; from 1,800 to 2,300 nobody is asked; reports until 3,300 are on choices of before."""
+    seen, learned = [], Schedule.learned
+
+    def noting(self, step, release, decided=()):
+        seen.append({policy.version: round(share, 1) for policy, share in decided})
+        return learned(self, step, release, decided)
+
+    monkeypatch.setattr(Schedule, "learned", noting)
+    async with served(settings, clock) as api:
+        await api.create(SHUFFLE)
+        for _ in range(2):
+            clock.time += 900
+            await deliver(api, shuffler_key, 100)
+        clock.time += 500
+        await changed(api, "extend", {"horizon": 500, "seconds": 0})
+        await reached(api, 4)
+        clock.time += 1000
+        await deliver(api, shuffler_key, 100)
+    assert seen == [{1: 1.0}, {1: 1.0}, {2: 1.0}]
+
+
+async def test_a_restart_goes_on_where_it_was(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        before = await drained(api, CENTRAL)
+        await report(api, 7)
+    clock.time += OVER / 2
+    async with served(settings, clock) as api:
+        assert await api.facts() == before | {"received": 7, "accepted": 47}
+        clock.time += OVER / 2
+        facts = await reached(api, 4)
+        assert facts | {"status": "finished", "accepted": 47} == facts
+
+
+async def test_stopping_finishes_now(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        await drained(api, LOCAL)
+        await report(api, 7)
+        await changed(api, "stop")
+        facts = await reached(api, 4)
+        assert facts | {"status": "stopped", "batch": 0, "accepted": 47} == facts
+        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 47
+
+
+async def test_extending_asks_people_again(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        await drained(api, LOCAL)
+        await report(api, 7)
+        answer = await changed(api, "extend", {"horizon": 100, "seconds": 0})
+        assert answer["changed"]
+        facts = await reached(api, 4)
+        assert facts | {"status": "open", "accepted": 47, "draining_until": None} == facts
+        assert Participation(await api.publication(), "test", EVERYTHING).asks
+        for _ in range(3):
+            await report(api, 20)
+        assert (await api.facts())["status"] == "draining"
+
+
+async def test_extending_leaves_room_for_people(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        await drained(api, LOCAL)
+        for _ in range(2):
+            await report(api, 20)
+        problem = assert_problem(await change(api, "extend", {"horizon": 60}), 422, "spec-invalid")
+        assert problem["field"] == "experiment.horizon"
+
+
+async def test_an_arm_is_added_for_nobody_and_retired_for_those_who_come(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        await drained(api, LOCAL)
+        assert_problem(await change(api, "add-arm", {"arm": "more"}), 409, "conflict")
+        (best,) = await arms_played(api)
+        until = (await api.facts())["draining_until"]
+        await changed(api, "retire-arm", {"arm": best, "seconds": 0})
+        facts = await reached(api, 4)
+        assert facts | {"status": "draining", "draining_until": until} == facts
+        assert best not in await arms_played(api)
+
+
+async def test_a_pause_over_the_horizon_keeps_those_who_chose_before(settings: Settings, clock: Hands) -> None:
+    async with served(settings, clock) as api:
+        await api.create(LOCAL)
+        await report(api, 20)
+        await changed(api, "pause")
+        await report(api, 20)
+        facts = await api.facts()
+        assert facts | {"status": "paused", "version": 3, "batch": 20} == facts
+        assert (await report(api, 7)).json()["accepted"] == 7
+        clock.time += OVER
+        facts = await reached(api, 4)
+        assert facts | {"status": "paused", "batch": 0, "accepted": 47} == facts
+        assert (await changed(api, "resume"))["status"] == "finished"
