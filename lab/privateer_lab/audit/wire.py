@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer.ages import by_age
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.decisions import Arms
+from privateer.questions import KeyedMeans
 from privateer.spec import ArmsSpec, Spec
 from privateer.trust import TRUST
 from privateer.verification import Limits
@@ -39,9 +40,11 @@ _REWARDS = (1.0, 0.0)
 
 
 def audit_spec(model: str, arms: str = "seen") -> Spec:
-    """Return the experiment that is attacked: one of the first algorithm that chooses an arm for each person."""
-    name = next(name for name in ALGORITHMS if issubclass(algorithm(name).spec, ArmsSpec))
-    data = next(iter(algorithm(name).spec.instances().values())).model_dump(mode="json", exclude_none=True)
+    """Return the experiment that is attacked: the first that chooses an arm by context, and asks for keyed means."""
+    kinds = [algorithm(name).spec for name in ALGORITHMS]
+    arms_by_key = [kind for kind in kinds if issubclass(kind, ArmsSpec) and kind.question is KeyedMeans]
+    firsts = (next(iter(kind.instances().values())) for kind in arms_by_key)
+    data = next(first for first in firsts if first.dimension).model_dump(mode="json", exclude_none=True)
     data["experiment"] |= {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH}
     data["context"] = {"features": {"x": {"low": 0.0, "high": 1.0}}}
     data["privacy"] = {"model": model, "arms": arms, **TRUST[model].example}
