@@ -204,8 +204,9 @@ def _following(
     after = closed.round.version + 1 if version is None else version
     step = schedule.follow(state, after, secrets.randbits(63), asks=plan.hold != STOPPED)
     if until := _awaited_until(closed, schedule, step, now):
-        drain = Drain(until, encode(step.policy))
-        return _published(schedule, schedule.drain(step, secrets.randbits(63)), new_key, now, drain)
+        late = schedule.drain(step, secrets.randbits(63))
+        if late.batch:
+            return _published(schedule, late, new_key, now, Drain(until, encode(step.policy)))
     if plan.hold and step.batch:
         step = schedule.follow(state, after, secrets.randbits(63), asks=False)
     return _published(schedule, step, new_key, now)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from privateer.errors import SpecError
 from privateer.policy import Policy
 from privateer.result import Result
 from privateer.spec import Spec
@@ -88,12 +89,19 @@ class Schedule:
         return bool(window) and not (over.batch or is_drawn or self.failed(over))
 
     def drain(self, over: Step, seed: int) -> Step:
-        """Open one more round, as large as the first, in the place of a step that asks nobody: for late reports."""
+        """Open one more round, as large as the first, in the place of a step that asks nobody: for late reports.
+
+        It asks nobody either where the learner has no use for more reports.
+        """
         # It is the round that the learner would open if so many people were left.
         people = over.seen + self.spec.first_batch("")
         experiment = self.spec.experiment.model_copy(update={"horizon": people})
         learner = learner_for(self.spec.model_copy(update={"experiment": experiment}))
-        return learner.next(learner.changed(over.state, self.spec), over.policy.version, seed)
+        try:
+            state = learner.changed(over.state, self.spec)
+        except SpecError:  # what it finds holds for the people who were planned
+            return over
+        return learner.next(state, over.policy.version, seed)
 
     def _after(self, step: Step, version: int | None) -> int:
         return step.policy.version + 1 if version is None else version

@@ -10,6 +10,8 @@ Array = NDArray[np.float64]
 MATRIX: Final = math.sqrt(1 / 3)
 PRODUCT: Final = math.sqrt(2 / 3)
 """Parts of a joint report: the matrix is scaled by 1 / sqrt 2 of the products, and both have length 1 together."""
+_SHORTEST: Final = 1e-100
+"""Shorter vectors have no direction: squares of their coordinates would leave the range of floats."""
 
 
 def pairs(dimension: int) -> int:
@@ -23,8 +25,8 @@ def residuals(whitened: Array, means: Array, rewards: Array) -> Array:
 
 
 def directions(whitened: Array) -> Array:
-    """Return rows (n, d) divided by their lengths."""
-    return np.asarray(whitened / np.linalg.norm(whitened, axis=1, keepdims=True))
+    """Return rows (n, d) divided by their lengths; 0 stays 0, since whoever has such a row reports as others do."""
+    return np.asarray(whitened / np.maximum(np.linalg.norm(whitened, axis=1, keepdims=True), _SHORTEST))
 
 
 def weights(means: Array) -> Array:
