@@ -11,6 +11,8 @@ from privateer_lab.plots import COLOURS, in_thousands, panels
 
 _TIME: Final = ("people", "effect", "low", "high")
 """Columns of a table that has estimates with intervals over time; all others name what is estimated."""
+_CLAIM: Final = ("against", "about", "epsilon", "delta")
+_NOTHING: Final = {"epsilon": "nothing is claimed", "delta": None}
 _SHOWN: Final = 8
 """Curves that one picture has, at most."""
 
@@ -29,10 +31,7 @@ def markdown(name: str, result: Mapping[str, Any], claims: Sequence[Mapping[str,
     """
     confidence = f"{100 * result['confidence']:g} %"
     said = [("recommended", result["recommended"]), ("finished", result["stopped"])]
-    promised = [
-        {"against": one["against"], "about": one["about"], "epsilon": one["epsilon"], "delta": one["delta"]}
-        for one in claims
-    ]
+    promised = [{key: one[key] for key in _CLAIM} | (_NOTHING if one["epsilon"] is None else {}) for one in claims]
     parts = [
         f"# {_cell(name)}",
         _rows([{"": key, " ": value} for key, value in said]),
@@ -99,4 +98,4 @@ def _draw_over_time(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     axis.set_ylabel("effect")
     in_thousands(axis)
     if curves:
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))

@@ -96,6 +96,8 @@ def readable(value: Any) -> str:
     if isinstance(value, list):
         shown = ", ".join(readable(one) for one in value[:_SHOWN])
         return shown if len(value) <= _SHOWN else f"{shown}, ... ({len(value):,} in all)"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {readable(one)}" for name, one in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -1,7 +1,7 @@
 """What was chosen, against what could have been chosen."""
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -9,6 +9,8 @@ from privateer_lab.environments import Played
 
 Point: TypeAlias = tuple[int, float, float, float]
 """How often anything was chosen, and the regrets of the choices, of the best constant option, and of random ones."""
+_DUST: Final = 1e-12
+"""What rounding adds to a sum, as a share of it."""
 
 
 @dataclass
@@ -36,8 +38,9 @@ class Score:
 
     @property
     def best_constant_regret(self) -> float:
-        """Expected reward that the single option loses that is best on the whole."""
-        return self.played.best - float(self.played.by_option.max())
+        """Expected reward that the single option loses that is best on the whole; sums in two orders differ by dust."""
+        lost = self.played.best - float(self.played.by_option.max())
+        return lost if lost > _DUST * abs(self.played.best) else 0.0
 
     @property
     def uniform_regret(self) -> float:

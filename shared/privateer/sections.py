@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,7 +24,21 @@ _REMEDIES: Final = {
     "missing": "add it",
     "union_tag_not_found": "add it",
 }
-
+_WORDS: Final = {
+    "missing": "missing",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a table",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "int_type": "must be a whole number",
+    "string_type": "must be a text",
+    "bool_parsing": "must be a boolean, true or false",
+    "bool_type": "must be a boolean, true or false",
+}
+"""What is wrong with a value of the wrong kind, in the words of a TOML file."""
 
 TOML_BYTES_MAX: Final = 256 << 10
 _DOTS_MAX: Final = 16
@@ -63,13 +78,14 @@ def parse_section(kind: type[S], data: dict[str, Any]) -> S:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise _as_spec_error(first, data) from None
+        raise _as_spec_error(error.errors(include_url=False, include_input=False), data) from None
 
 
-def _as_spec_error(first: Any, data: dict[str, Any]) -> SpecError:
+def _as_spec_error(found: Sequence[Any], data: dict[str, Any]) -> SpecError:
+    first = found[0]
     kind, field = first["type"], _dotted(first["loc"], data)
-    message = str(first["msg"]).removeprefix("Value error, ")
+    ways = dict.fromkeys(_said(one) for one in found if _dotted(one["loc"], data) == field)
+    message = ", or ".join(ways) if all(way.startswith("must ") for way in ways) else _said(first)
     if kind == "value_error" and ": " in message:
         inner, message = message.split(": ", 1)
         field = inner if "." in inner or not field else f"{field}.{inner}"
@@ -82,6 +98,16 @@ def _as_spec_error(first: Any, data: dict[str, Any]) -> SpecError:
     return SpecError(message, field=field or "spec", remedy=_REMEDIES.get(kind, "see docs/configuration.md"))
 
 
+def _said(error: Any) -> str:
+    """What is wrong, in the words of a TOML file."""
+    kind, facts = error["type"], error.get("ctx", {})
+    if kind in ("too_long", "too_short"):
+        limit = f"at most {facts['max_length']}" if kind == "too_long" else f"at least {facts['min_length']}"
+        return f"must have {limit} items, not {facts['actual_length']}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return _WORDS.get(kind) or re.sub("^(Input|String) should ", "must ", message)
+
+
 def _is_tag(part: int | str) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
@@ -90,6 +116,8 @@ def _dotted(place: tuple[int | str, ...], data: Any) -> str:
     """The name of a field as the file has it: without the names that tell tables of several kinds apart."""
     parts, here = [], data
     for part in place:
+        if isinstance(part, str) and here is not None and not isinstance(here, dict):
+            continue  # a kind that was tried on a value, of several
         inside = isinstance(here, dict) and part in here
         if not inside and (_is_tag(part) or (isinstance(here, dict) and here.get("name") == part)):
             continue

@@ -63,7 +63,7 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
     Raises
     ------
     SpecError
-        If it is not of this form, or no table has the name.
+        If it is not of this form, no table has the name, or it begins as a list or table and is none.
     """
     key, equals, value = setting.partition("=")
     *sections, name = key.strip().split(".")
@@ -87,4 +87,7 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
     try:
         table[name] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
+        if value.strip()[0] in "[{":
+            remedy = "write numbers as 0.5, texts in quotes"
+            raise SpecError("is not a list or table of TOML", field=f"--set {key.strip()}", remedy=remedy) from None
         table[name] = value.strip()

@@ -132,7 +132,8 @@ class _Report:
 def _models(text: str) -> list[str]:
     found = [model for model in MODELS if model in text.split(",")]
     if len(found) < len(set(text.split(","))):
-        raise SpecError("not a trust model", field="--models", remedy=f"choose from {','.join(MODELS)}")
+        detail = "must be trust models that promise something"
+        raise SpecError(detail, field="--models", remedy=f"choose from {','.join(MODELS)}")
     return found
 
 

@@ -84,8 +84,8 @@ def result(experiment: Experiment) -> models.PublishedResult:
     """
     published = decode_publication(experiment.current.publication)
     if not published.result:
-        remedy = f"GET /experiments/{experiment.name}/state, or wait for the next version if the algorithm has results"
-        raise NotFound("no result is published with this version", remedy=remedy)
+        remedy = "wait for the end of the round; some algorithms publish no results, only policies"
+        raise NotFound(f"{experiment.name} has no result yet", remedy=remedy)
     found = decode_result(published.result)
     return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
 

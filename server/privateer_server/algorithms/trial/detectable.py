@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.power import POWER, drift_of
 
 Array = NDArray[np.float64]
+_DUST: Final = 1e-3
+"""People that rounding adds."""
 
 
 @dataclass(frozen=True)
@@ -65,4 +68,4 @@ def people_needed(design: Design, epochs: Sequence[Planned], rate: float, effect
     noise = np.square(deviations(design, epochs, rate)) - sampling
     wanted = (effect / drift_of(looks_of(design, epochs), design.alpha, power)) ** 2
     s, square = sampling * n, np.maximum(noise, 0.0) * n**2
-    return np.asarray(np.ceil((s + np.sqrt(np.square(s) + 4 * wanted * square)) / (2 * wanted)))
+    return np.asarray(np.ceil((s + np.sqrt(np.square(s) + 4 * wanted * square)) / (2 * wanted) - _DUST))

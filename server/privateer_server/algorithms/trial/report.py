@@ -21,6 +21,7 @@ _WORDS: Final = {
     Reason.SMALL: "too small: effects that matter will not be found",
     Reason.LOOK: "too few people since the last look",
 }
+_NO_AVERAGE: Final = "a segment has too few people beside the noise"
 _DIGITS: Final = 6
 
 
@@ -72,10 +73,11 @@ def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
             bool(one.decided[a - 1]),
             _rounded(one.p_value[a - 1]),
             _rounded(unit * one.detectable[a - 1]),
+            None if math.isfinite(one.estimate[a - 1]) else _NO_AVERAGE,
         )
         for a, _ in spec.average_effects()
     )
-    return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable"), rows)]
+    return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable", "note"), rows)]
 
 
 def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:

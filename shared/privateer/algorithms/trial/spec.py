@@ -43,6 +43,7 @@ class TrialSpec(ArmsSpec):
         self._check_alpha()
         self._check_arm_shares()
         self._check_looks()
+        self._check_effect()
         self._check_guardrails()
         return self
 
@@ -95,8 +96,12 @@ class TrialSpec(ArmsSpec):
         if strange := sorted(set(given) - set(names)):
             detail = f"no segment is {strange[0]!r}"
             raise SpecError(detail, field="segments.shares", remedy=f"name them as: {', '.join(names)}")
-        if set(given) != set(names) or abs(sum(given.values()) - 1) > 1e-6:
-            raise SpecError("must be one for each segment, with a sum of 1", field="segments.shares", remedy="add them")
+        if lacking := [name for name in names if name not in given]:
+            detail = f"must be one for each segment, and {lacking[0]!r} has none"
+            raise SpecError(detail, field="segments.shares", remedy="add it")
+        if abs(sum(given.values()) - 1) > 1e-6:
+            detail = f"must have a sum of 1, not {sum(given.values()):.4g}"
+            raise SpecError(detail, field="segments.shares", remedy="correct them")
 
     def _check_alpha(self) -> None:
         section, most = self.algorithm, self.alpha_most
@@ -131,6 +136,11 @@ class TrialSpec(ArmsSpec):
             raise SpecError(
                 detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"
             )
+
+    def _check_effect(self) -> None:
+        if self.smallest is not None and self.smallest >= 1:
+            detail = f"must be below the range of rewards, {2 * self.reward.half_range:g}"
+            raise SpecError(detail, field="algorithm.effect", remedy="lower it")
 
     def _check_guardrails(self) -> None:
         """Refuse guardrails for which an epsilon has nothing left: reports must name segments by all answers."""
