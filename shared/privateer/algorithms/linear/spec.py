@@ -130,9 +130,9 @@ class LinearSpec(ArmsSpec):
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
         data = {
-            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 3000, "round_growth": 1.0},
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 600, "round_size": 200},
             "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
-            "privacy": {**privacy},
+            "privacy": {**privacy, "min_batch": 100},
             "algorithm": {"name": "linear", **algorithm},
         }
         return parse_section(cls, data)
