@@ -39,11 +39,14 @@ class VectorSum:
     classes
         Public classes of people, told by the coins of a report (`privateer.coins.classes_of`): the sum of each class is
         wanted, where reports carry coins and are added up by themselves.
+    normal
+        Whether devices are to add normal noise, as a paper's do with which others are compared.
     """
 
     ball: Ball
     seed: int = 0
     classes: int = 1
+    normal: bool = False
 
 
 class DirectedSum(VectorSum):

@@ -410,7 +410,6 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
-    returns: ClassVar[bool] = True
 
     experiment: ArmsTable
     context: Context

@@ -142,8 +142,8 @@ def _local_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: A
 
 def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
-    if privacy.calibration == "published":
-        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "published")
+    if privacy.calibration == "published" or question.normal:
+        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
     symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
         return symbol

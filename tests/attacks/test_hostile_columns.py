@@ -105,6 +105,7 @@ KINDS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")  # which says so, on the device alone
 @given(st.dictionaries(st.sampled_from([*KINDS, "other"]), VALUES))
 def test_whatever_an_application_passes_is_encoded_or_refused_by_name(values: dict[str, Any]) -> None:
     features = make_spec({"context.features": KINDS}).features
@@ -113,4 +114,6 @@ def test_whatever_an_application_passes_is_encoded_or_refused_by_name(values: di
         found = context_vector(values, features)
     except InputError as error:
         refused.append(error.field or "")
+    complete = set(values) == set(KINDS)
+    assert complete is not bool(refused)
     assert refused[0] in (*KINDS, "other") if refused else ((found >= 0) & (found <= 1)).all()

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from privateer_lab.reproductions.paper_4_trials import SETTINGS, Trials, by_trial, central, named, one_bit
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.detectable import Planned, detectable
 from privateer_server.algorithms.trial.effects import effects
 from privateer_server.algorithms.trial.evidence import average
 from privateer_server.algorithms.trial.line import draw_line
+from tests.support.trials import SETTINGS, Trials, by_trial, central, named, one_bit
 
 pytestmark = pytest.mark.nightly
 
@@ -83,6 +83,32 @@ def test_a_base_rate_that_drifts_from_a_fifth_to_a_half(name: str) -> None:
     found = play(name, 0.2, True, 0.3, effect)
     assert found.false == pytest.approx(0.05, abs=0.0165)  # 3,000 effects of 0
     assert 0.94 <= found.end <= 0.972
+
+
+@pytest.mark.parametrize("name", ["none", "central 1", "shuffle 1", "local 2"])
+def test_three_treatments_whose_shares_go_to_extremes(name: str) -> None:
+    """400 trials of 8 effects of 0, with shares down to .0125: .05 and four standard errors of .0039."""
+    means = np.array([[0.3, 0.33, 0.3, 0.27], [0.3, 0.3, 0.36, 0.3], [0.3, 0.3, 0.3, 0.3], [0.3, 0.4, 0.3, 0.3]])
+    trials = Trials(SETTINGS[name], SEGMENTS, means, 1e5, 400, arms=(0.25,) * 4)
+    rng, evidence, shares, before = np.random.default_rng(3), trials.begin(), np.full((1_600, 4), 0.25), 0.0
+    for time in TIMES:
+        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares))
+        shares, before = matching(evidence, 0.0125), time
+    found, truth = effects(evidence), np.tile(means[:, 1:] - means[:, :1], (400, 1))
+    assert (found.p_value <= 0.05)[truth == 0].mean() == pytest.approx(0.05, abs=0.0155)
+    said = np.isfinite(found.estimate)
+    assert 0.94 <= ((found.low <= truth) & (truth <= found.high))[said].mean() <= 0.98
+
+
+@pytest.mark.parametrize("least", [0.025, 0.005])
+def test_rare_rewards_and_small_floors_are_called_no_more_often(least: float) -> None:
+    """8,000 effects of 0 at a base rate of .05: at most .05 and four standard errors of .0024."""
+    trials = Trials(SETTINGS["none"], SEGMENTS, np.full((4, 2), 0.05), 1e5, 2_000)
+    rng, evidence, shares, before = np.random.default_rng(4), trials.begin(), np.full((8_000, 2), 0.5), 0.0
+    for time in TIMES:
+        evidence = evidence.add(trials.epoch(rng, round((time - before) * 1e5), shares))
+        shares, before = matching(evidence, least), time
+    assert (effects(evidence).p_value <= 0.05).mean() <= 0.06
 
 
 def test_planted_naive_looks_and_pooled_means_are_caught() -> None:

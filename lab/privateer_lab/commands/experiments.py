@@ -98,7 +98,7 @@ def _result(page: str) -> dict[str, Any] | None:
 def print_result(result: dict[str, Any]) -> None:
     """Print estimates with their intervals, whatever else is reported, and the recommended option."""
     print_rows(f"estimates, with intervals of {_percent(result['confidence'])} confidence", result["estimates"])
-    for table in result["tables"]:
+    for table in result.get("tables", ()):
         print_rows(table["title"], [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]])
     print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
 

@@ -77,6 +77,4 @@ def verdict(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-PARETO: Final = Reproduction(
-    "pareto", "Paper 4, Figure 1: regret against the error of treatment effects", _rows, _draw, verdict
-)
+PARETO: Final = Reproduction("pareto", "Paper 4, Figure 1: regret and the error of effects", _rows, _draw, verdict)

@@ -1,13 +1,12 @@
 """Releases of many trials at once, drawn from the exact laws of mechanisms: repetitions are more segments."""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import Epoch, Evidence, Sums, begin
+from privateer_server.algorithms.trial.evidence import Epoch, Evidence, begin
 
 Array = NDArray[np.float64]
 
@@ -25,32 +24,6 @@ class Setting:
     def noise(self) -> float:
         """Variance of the discrete Laplace noise on positive hits, and on negative ones."""
         return 2 * self.decay / (1 - self.decay) ** 2
-
-
-def named(epsilon: float, segments: int) -> Setting:
-    """Return randomized response over segments and bits, of this local epsilon."""
-    total = np.exp(epsilon) + 2 * segments - 1
-    return Setting(float(np.expm1(epsilon) / total), float(1 / total))
-
-
-def one_bit(epsilon: float) -> Setting:
-    """Return reports of one bit about all segments, under public signs."""
-    return Setting(float(np.tanh(epsilon / 2)), counted=False)
-
-
-def central(epsilon: float) -> Setting:
-    """Return a curator's pairs."""
-    return Setting(decay=float(np.exp(-epsilon / 2)))
-
-
-SETTINGS: Final = {
-    "none": Setting(),
-    "central 1": central(1.0),
-    "shuffle 1": named(5.5, 4),
-    "local 2": named(2.0, 4),
-    "local 1": one_bit(1.0),
-}
-"""Those that intervals are tested in, for four segments; a shuffled batch of 10,000 allows a local epsilon of 5.5."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +74,3 @@ class Trials:
             one, other = rng.geometric(1 - told.decay, (2, *pair.shape))
             pair = pair + one - other
         return Epoch(people, pair[..., 0], pair.sum(axis=-1), told.keep, told.other, told.noise, shares)
-
-
-def by_trial(sums: Sums, count: int) -> Sums:
-    """The same sums with trials as treatments: what is summed over segments is summed within each trial."""
-
-    def moved(values: Array) -> Array:
-        split = values.reshape(count, -1, *values.shape[1:])
-        return np.moveaxis(split, 0, 1).reshape(split.shape[1], -1, *values.shape[2:])
-
-    return Sums(*(moved(getattr(sums, name)) for name in Sums.__dataclass_fields__))

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from privateer.accounting.accountant import Curve, account
 from privateer.accounting.events import Approximate, Event, Gaussian, Pure, Sequential, ShuffledResponse
@@ -23,6 +24,8 @@ _BEYOND: Final = 0.1
 _BELOW: Final = 1 - 1e-3
 """Share of delta that the composition may use: other machines' last digits, and other grids, have room."""
 _DIGITS: Final = 4
+_CROWD_MAX: Final = 200_000
+"""The most honest reports of a batch that an allotment counts on."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 _FEW: Final = 8
@@ -84,6 +87,8 @@ class Allotment:
         every
             Compare at every so many points; only 1 proves anything.
         """
+        if isinstance(event, ShuffledResponse):  # more people never harm, and devices have no time for millions
+            event = replace(event, honest=min(event.honest, _CROWD_MAX))
         curve = account(event)
         return all(curve.delta(at) + sampling <= most * (1 + digits) for at, most in self.grid[::every])
 

@@ -23,8 +23,11 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
 
     pure: ClassVar[bool] = False
     """Whether it keeps promises of delta 0, and does not use a larger one."""
-    coins_choose: ClassVar[bool] = False
-    """Whether the coins of a report, which everybody sees, may be those that chose the person's arm."""
+
+    @property
+    def coins_choose(self) -> bool:
+        """Whether the coins of a report, which everybody sees, may be those that chose the person's arm."""
+        return False
 
     @property
     def report_size(self) -> int:

@@ -50,7 +50,6 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
     """
 
     pure: ClassVar[bool] = True
-    coins_choose: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float
@@ -70,6 +69,11 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
     def scale(self) -> int:
         """Scale of the noise, in grid units: 4/epsilon, rounded up to a whole number."""
         return math.ceil(_SENSITIVITY * UNIT / Fraction(self.epsilon))
+
+    @property
+    def coins_choose(self) -> bool:
+        """Whether the coins of a report may be those that chose the person's arm."""
+        return True
 
     @property
     def report_size(self) -> int:

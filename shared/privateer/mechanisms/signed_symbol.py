@@ -54,7 +54,6 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
     """
 
     pure: ClassVar[bool] = True
-    coins_choose: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float
@@ -102,6 +101,11 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
     def symbols(self) -> int:
         """Size of the alphabet."""
         return 2 * self.buckets + self.elsewhere
+
+    @property
+    def coins_choose(self) -> bool:
+        """Whether the coins of a report may be those that chose the person's arm."""
+        return True
 
     @property
     def report_size(self) -> int:

@@ -116,6 +116,11 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return SubsetResponse(self.epsilon, 2 * self.directions, self.chosen)
 
     @property
+    def coins_choose(self) -> bool:
+        """Whether the coins of a report may be those that chose the person's arm: only they tell a class."""
+        return self.classes > 1
+
+    @property
     def report_size(self) -> int:
         """Bytes of a report."""
         return REPORT.itemsize

@@ -235,7 +235,7 @@ class PublishedBanditLearner(BanditLearner):
         mechanism: Any = policy.terms.mechanism
         played, average = np.eye(self.spec.arm_count)[arm], float(release.sums[0]) / people
         proxy_of_mean = 1 / (PER_REWARD * people) + mechanism.spread(people)[0]
-        share = self._shares(state, policy.terms.batch)[arm]
+        share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
         losses = -people * average * played / share
         evidence = state.evidence.and_(people * played, played / proxy_of_mean, HALF + average * played, losses)
         return self._after(state, evidence, people)

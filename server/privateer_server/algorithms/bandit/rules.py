@@ -169,8 +169,8 @@ def tsallis(losses: Array, playable: NDArray[np.bool_], rate: float, least: floa
 
     w_a = 4 / (rate (L_a - x))^2, where x makes their sum 1.
     """
-    known = losses[playable]
-    low, high = known.min() - 2 * math.sqrt(len(known)) / rate, known.min() - 2 / rate
+    known = losses[playable] - losses[playable].min()  # what all have in common would cost the equation its digits
+    low, high = -2 * math.sqrt(len(known)) / rate, -2 / rate
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if (4 / (rate * (known - middle)) ** 2).sum() < 1 else (low, middle)

@@ -101,7 +101,6 @@ class Rounds(ABC):
             favours=int(played[version % len(played)]) if spec.favours else -1,
             share=spec.share,
             seed=seed,
-            fresh_coins=spec.fresh_coins,
             terms=calibrate(spec.privacy, batch, question) if batch else nobody_asked(spec.privacy, question),
         )
 

@@ -36,11 +36,3 @@ def decision_time(times: tuple[float, ...], alpha: float, drift: float) -> float
     looks, effect = stretches(times, alpha), np.array([drift])
     decided = [float(np.add(*look.crossed(effect))[0]) for look in looks]
     return sum(look.time * crossed for look, crossed in zip(looks, decided, strict=True)) + max(0.0, 1 - sum(decided))
-
-
-def growing(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...]:
-    """Information fractions of epochs growing by a ratio, of which the first has at least ``first`` people."""
-    times = [1.0]
-    while times[0] / ratio * people >= first:
-        times.insert(0, times[0] / ratio)
-    return tuple(times)

@@ -59,8 +59,6 @@ class LinearPolicy(OfItsRound):
         Share of a report that is second moments of contexts, of its squared length; 1: a joint report.
     seed
         What the coins of a choice mean.
-    fresh_coins
-        Whether reports have coins of their own.
     terms
         How reports are randomized.
 
@@ -82,7 +80,6 @@ class LinearPolicy(OfItsRound):
     favours: int
     share: float
     seed: int
-    fresh_coins: bool
     terms: Terms
 
     cohort: ClassVar[str] = ""
@@ -97,6 +94,11 @@ class LinearPolicy(OfItsRound):
     def classes(self) -> int:
         """Public classes whose sums are released: people of a class have the largest coin at the same arm."""
         return getattr(self.mechanism, "classes", 1)
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether reports have coins of their own: those of a choice are sent only if they tell a class."""
+        return self.classes == 1
 
     def check(self, spec: LinearSpec) -> None:
         """Refuse a policy that no learner makes.
@@ -120,7 +122,7 @@ class LinearPolicy(OfItsRound):
         same = self.design == spec.design and self.link == spec.algorithm.link
         same = same and self.playable.tolist() == list(spec.playable) and 0 <= self.exploration <= 1
         same = same and (self._favours_one if spec.favours else self.favours == -1)
-        return same and 0 <= self.seed < 1 << 63 and self.fresh_coins == spec.fresh_coins
+        return same and 0 <= self.seed < 1 << 63
 
     @property
     def _favours_one(self) -> bool:

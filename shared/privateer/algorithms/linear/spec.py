@@ -32,7 +32,7 @@ class LinearTable(Section):
     exploration
         alpha, how far the coins of people move what is known of an arm, in standard deviations.
     report
-        ``residual``; or ``joint``, paper 2's report of second moments and products, as a reference.
+        ``residual``; or ``joint``, paper 2's report of second moments and products with normal noise, as a reference.
     """
 
     name: Literal["linear"]
@@ -64,6 +64,9 @@ class LinearSpec(ArmsSpec):
         if self.privacy.calibration == "published" and self.algorithm.report != "joint":
             detail = "the published report is the joint one"
             raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")
+        if self.share == 1 and self.privacy.trust.promises and self.privacy.delta == 0:
+            detail = "must be above 0: joint reports have normal noise"
+            raise SpecError(detail, field="privacy.delta", remedy="1e-6 is usual")
         self._check_size()
         return self
 
@@ -95,14 +98,9 @@ class LinearSpec(ArmsSpec):
         return Design(self.blocks)
 
     @property
-    def fresh_coins(self) -> bool:
-        """Whether reports have coins of their own, since those of a choice say something about a person's arm."""
-        return self.privacy.arm_in_key
-
-    @property
     def favours(self) -> bool:
-        """Whether a round favours one arm: no coin in a report may say which arm was favoured for a person."""
-        return self.fresh_coins and self.privacy.trust.batched
+        """Whether a round favours one arm for everybody, as coins in a report may not say which it was for a person."""
+        return self.privacy.arm_in_key and self.privacy.trust.batched
 
     @property
     def ball(self) -> Ball:
@@ -110,9 +108,9 @@ class LinearSpec(ArmsSpec):
         return Ball("l2", 1.0, self._coordinates)
 
     def asked(self, seed: int) -> DirectedSum:
-        """Return what a round asks; sums by class are wanted where coins of choices are in reports."""
-        by_class = self.share < 1 and not self.fresh_coins
-        return DirectedSum(self.ball, seed, sum(self.playable) if by_class else 1)
+        """Return what a round asks; sums by class are wanted where reports may have the coins of choices."""
+        by_class = self.share < 1 and not self.privacy.arm_in_key
+        return DirectedSum(self.ball, seed, sum(self.playable) if by_class else 1, normal=self.share == 1)
 
     def usual_question(self) -> DirectedSum:
         """Return a question as the first round asks it, without its public coins."""

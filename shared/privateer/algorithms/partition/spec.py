@@ -64,6 +64,7 @@ class PartitionSpec(ArmsSpec):
     """An experiment with the partition bandit."""
 
     recalls: ClassVar[bool] = True
+    returns: ClassVar[bool] = True
 
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
 

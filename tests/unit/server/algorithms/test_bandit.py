@@ -120,6 +120,7 @@ def test_tsallis_shares_solve_their_equation():
     shares = tsallis(losses, ALL, 0.2, 0.0)
     assert shares.sum() == pytest.approx(1)
     assert np.ptp(2 / (0.2 * np.sqrt(shares)) - losses) < 1e-6
+    assert tsallis(losses - 1e12, ALL, 0.2, 0.0) == pytest.approx(shares, rel=1e-3)
 
 
 def test_lil_ucb_stops_when_one_arm_has_nine_times_the_plays_of_the_others():

@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_lab.reproductions.paper_4_trials import SETTINGS, Trials, named
 from privateer_server.algorithms.trial.allocation import _probabilities, eliminated, elimination, floored, matching
 from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.evidence import Evidence
 from privateer_server.algorithms.trial.gain import hold
 from privateer_server.algorithms.trial.ratio import count
+from tests.support.trials import SETTINGS, Trials, named
 
 SEGMENTS = np.array([0.5, 0.5])
 NONE = np.zeros((2, 3), bool)

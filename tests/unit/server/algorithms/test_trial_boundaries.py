@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.boundaries import critical_values, p_values
-from privateer_server.algorithms.trial.power import decision_time, drift_of, growing, power
+from privateer_server.algorithms.trial.power import decision_time, drift_of, power
 from privateer_server.algorithms.trial.stagewise import stagewise
+from tests.support.trials import growing
 
 GROWING = growing(1_000, 17_000)
 EQUAL = tuple((np.arange(1, 21) / 20).tolist())

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_lab.reproductions.paper_4_trials import SETTINGS, Setting, Trials, by_trial, central, named
 from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.detectable import Planned, detectable, looks_of, people_needed
@@ -13,9 +12,9 @@ from privateer_server.algorithms.trial.effects import Reason, average_effects, e
 from privateer_server.algorithms.trial.evidence import Evidence, average
 from privateer_server.algorithms.trial.fieller import fieller
 from privateer_server.algorithms.trial.multiplicity import benjamini_hochberg, holm
-from privateer_server.algorithms.trial.power import growing
 from privateer_server.algorithms.trial.shares import Shares
 from privateer_server.algorithms.trial.stagewise import stopped_effect
+from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, growing, named
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])

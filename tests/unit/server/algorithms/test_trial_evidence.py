@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from privateer.codec import decode, encode
-from privateer_lab.reproductions.paper_4_trials import SETTINGS, Setting, Trials, by_trial
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.evidence import Epoch, Evidence, average, scores
-from privateer_server.algorithms.trial.power import growing
+from tests.support.trials import SETTINGS, Setting, Trials, by_trial, growing
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 TIMES = growing(6_000, 100_000)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer_lab.reproductions.paper_4_trials import SETTINGS, Trials, central
 from privateer_server.algorithms.trial.line import Line, _remainder, draw_line
+from tests.support.trials import SETTINGS, Trials, central
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])

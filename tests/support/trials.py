@@ -1,0 +1,54 @@
+"""Settings of trials, their looks, and sums by trial of many drawn at once."""
+
+from typing import Final
+
+import numpy as np
+
+from privateer_lab.reproductions.paper_4_trials import Array, Setting, Trials
+from privateer_server.algorithms.trial.evidence import Sums
+
+__all__ = ["SETTINGS", "Setting", "Trials", "by_trial", "central", "growing", "named", "one_bit"]
+
+
+def named(epsilon: float, segments: int) -> Setting:
+    """Return randomized response over segments and bits, of this local epsilon."""
+    total = np.exp(epsilon) + 2 * segments - 1
+    return Setting(float(np.expm1(epsilon) / total), float(1 / total))
+
+
+def one_bit(epsilon: float) -> Setting:
+    """Return reports of one bit about all segments, under public signs."""
+    return Setting(float(np.tanh(epsilon / 2)), counted=False)
+
+
+def central(epsilon: float) -> Setting:
+    """Return a curator's pairs."""
+    return Setting(decay=float(np.exp(-epsilon / 2)))
+
+
+SETTINGS: Final = {
+    "none": Setting(),
+    "central 1": central(1.0),
+    "shuffle 1": named(5.5, 4),
+    "local 2": named(2.0, 4),
+    "local 1": one_bit(1.0),
+}
+"""Those that intervals are tested in, for four segments; a shuffled batch of 10,000 allows a local epsilon of 5.5."""
+
+
+def by_trial(sums: Sums, count: int) -> Sums:
+    """The same sums with trials as treatments: what is summed over segments is summed within each trial."""
+
+    def moved(values: Array) -> Array:
+        split = values.reshape(count, -1, *values.shape[1:])
+        return np.moveaxis(split, 0, 1).reshape(split.shape[1], -1, *values.shape[2:])
+
+    return Sums(*(moved(getattr(sums, name)) for name in Sums.__dataclass_fields__))
+
+
+def growing(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...]:
+    """Information fractions of epochs growing by a ratio, of which the first has at least ``first`` people."""
+    times = [1.0]
+    while times[0] / ratio * people >= first:
+        times.insert(0, times[0] / ratio)
+    return tuple(times)

@@ -1,0 +1,85 @@
+"""What linear learners make of releases: slopes without bias, posteriors that contain the truth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer.algorithms.linear.design import prior_moments
+from privateer.contributions import VectorSums
+from privateer.decisions import Arms
+from privateer_server.algorithms.linear.posterior import posterior
+from privateer_server.algorithms.linear.surrogate import people, slopes
+from privateer_server.schedule import Schedule
+from tests.support.linears import linear_spec
+
+RNG = np.random.default_rng(4)
+TRUTH = {"identity": np.array([0.5, 0.1, -0.15, 0.1, 0.0]), "logistic": np.array([0.2, 0.4, -0.6, 0.4, 0.0])}
+
+
+@pytest.mark.parametrize("model", ["local", "shuffle", "none"])
+@pytest.mark.parametrize("link", list(TRUTH))
+def test_slopes_say_what_people_of_the_surrogate_tell(model, link):
+    """Mean vectors of 32,768 people against matrices and offsets, within 8 standard errors (both are drawn).
+
+    Planted: slopes that are twice as steep.
+    """
+    spec = linear_spec(model, link=link)
+    policy = Schedule(spec).open(3).policy
+    away = policy.means + np.array([[0.02, 0.05, 0, 0, 0.03], [0, 0.1, 0.05, 0, 0]])
+    policy = replace(policy, means=away)
+    found, moments = slopes(policy, prior_moments(policy.design)), prior_moments(policy.design)
+    rows = people(policy.design, moments, RNG)
+    coins = RNG.integers(0, 2**32, len(rows), dtype=np.uint32)
+    arms = policy.chosen(rows, policy.normals(coins))
+    rewards = policy.rewards_link.means(rows @ TRUTH[link])
+    made = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), rewards)
+    told = made.values[:, : policy.means.size].mean(axis=0) / np.sqrt(1 - policy.share)
+    errors = made.values[:, : policy.means.size].std(axis=0) / np.sqrt(len(rows))
+    by_arm = np.einsum("ckij,kj->cki", found.matrices, TRUTH[link] - policy.means) + found.offsets
+    expected = by_arm.mean(axis=0).ravel()
+    slack = 0.0 if link == "identity" else 0.008  # the link is taken to be straight between means and truth
+    assert (np.abs(told - expected) <= 8 * errors + slack).all()
+    doubled = expected + np.einsum("ckij,kj->cki", found.matrices, TRUTH[link] - policy.means).mean(axis=0).ravel()
+    assert not (np.abs(told - doubled) <= 8 * errors + slack).all()
+
+
+def test_the_posterior_is_that_of_regression_and_its_prior_follows_the_evidence():
+    design = RNG.normal(size=(400, 3))
+    deviation, found = 0.3, {}
+    for scale in (0.02, 0.4):
+        truths = scale * RNG.normal(size=(6, 3))
+        observed = design @ truths.T + deviation * RNG.normal(size=(400, 6))
+        information = np.tile(design.T @ design / deviation**2, (6, 1, 1))
+        found[scale] = posterior(information, (design.T @ observed / deviation**2).T, 1.0)
+        precision = np.linalg.inv(found[scale].covariances)
+        off = np.einsum("ki,kij,kj->k", found[scale].means - truths, precision, found[scale].means - truths)
+        assert off.sum() < 45  # chi-squared of 18: beyond it in 4 of 10,000 cases
+    assert found[0.02].prior[1] < found[0.4].prior[1]
+
+
+def test_what_people_tell_of_second_moments_replaces_what_was_assumed():
+    spec = linear_spec("none")
+    schedule = Schedule(spec)
+    step = schedule.open(1)
+    learner, policy = schedule.learner, step.policy
+    rows = np.concatenate([np.ones((20_000, 1)), RNG.uniform(-0.5, 0.5, (20_000, 4))], axis=1)
+    made = policy.contribute(
+        (rows[:, 1:] + 1) / 2, np.zeros(20_000, np.uint32), Arms(np.zeros(20_000, np.int64)), rows[:, 0]
+    )
+    state = learner.learn(step.state, policy, VectorSums(20_000, made.values.sum(axis=0), 0.0))
+    truth = rows.T @ rows / len(rows)
+    assert np.abs(learner.moments(state) - truth).max() < 0.01
+    assert np.abs(learner.moments(step.state) - truth).max() > 0.05
+    assert learner.doubt(state) < 0.02 < learner.doubt(step.state)
+
+
+def test_an_arm_that_nobody_plays_says_little():
+    spec = linear_spec("none")
+    schedule = Schedule(spec)
+    step = schedule.open(1)
+    sure = replace(step.policy, means=np.array([[0.9, 0, 0, 0, 0], [0.1, 0, 0, 0, 0]]))
+    release = VectorSums(1000, np.zeros(sure.mechanism.ball.coordinates), 0.0)
+    state = schedule.learner.learn(step.state, sure, release)
+    assert np.isfinite(state.information).all()
+    assert np.abs(state.information[1]).max() < 1e-6 * np.abs(state.information[0]).max()
