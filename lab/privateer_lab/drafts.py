@@ -277,7 +277,10 @@ def _closing() -> list[str]:
     """Return the sections that no data decide: the first promise and algorithm that take features."""
     promise = next(example_promises())
     promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
-    fitting = next(one for one in ALGORITHMS if issubclass(algorithm(one).spec, ArmsSpec))
+    kinds = {one: algorithm(one).spec for one in ALGORITHMS}
+    fitting = next(
+        one for one, spec in kinds.items() if issubclass(spec, ArmsSpec) and spec.model_fields["context"].is_required()
+    )
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
         *(f"{key} = {_inline(value)}" for key, value in promise.items()),

@@ -46,6 +46,31 @@ def test_what_cannot_be_is_refused_with_a_remedy(field: str) -> None:
     assert refused.value.remedy
 
 
+SAID = {
+    "algorithm.alpha=fast": "algorithm.alpha: must be a number, or must be 'accuracy', 'balanced' or 'welfare' (",
+    "algorithm.effect=1": "algorithm.effect: must be below the range of rewards, 1 (",
+    "algorithm.guardrails=refund": "algorithm.guardrails: must be a list (",
+    "algorithm.guardrails=['a', 'b', 'c']": "algorithm.guardrails: must have at most 2 items, not 3 (",
+    "algorithm.shares=[.5, .5]": "--set algorithm.shares: is not a list or table of TOML (",
+    "segments.shares={ 'group=a' = 0.5, 'group=b' = 0.5 }": "segments.shares: must be one for each segment, and '",
+}
+
+
+@pytest.mark.parametrize("setting", SAID)
+def test_mistakes_are_named_in_the_words_of_the_file(setting: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        spec(setting)
+    assert str(refused.value).startswith(SAID[setting])
+
+
+def test_the_spec_of_the_page_is_possible(tmp_path: Path) -> None:
+    page = (EXAMPLE.parents[1] / "docs" / "trial.md").read_text()
+    (tmp_path / "page.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    found = load_spec(tmp_path / "page.toml", [])
+    assert isinstance(found, TrialSpec)
+    assert found.segment_names[-1] == "country=BE/other"
+
+
 def test_a_first_look_that_says_nothing_is_refused() -> None:
     """Twelve segments and arms need 240 people."""
     with pytest.raises(SpecError) as refused:
