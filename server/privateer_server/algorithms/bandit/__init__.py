@@ -66,7 +66,7 @@ class BanditLearner:
         if not batch:
             return self.last(state, version, seed)
         choice = layout(seed, self.shares(state, batch, seed))
-        terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
+        terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice), None, self.spec.reports)
         own = choice if self.spec.privacy.arm_in_key else None
         return Step(state, BanditPolicy(version, terms, own), batch, state.heard)
 

@@ -88,6 +88,8 @@ class Rounds(ABC):
         spec, (means, covariances) = self.spec, self.known(state)
         played = np.flatnonzero(spec.playable)
         question, (whitening, telling) = spec.asked(seed), self.matrices(state)
+        promise = spec.privacy
+        terms = calibrate(promise, batch, question, None, spec.reports) if batch else nobody_asked(promise, question)
         return LinearPolicy(
             version=version,
             design=self.design,
@@ -101,7 +103,7 @@ class Rounds(ABC):
             favours=int(played[version % len(played)]) if spec.favours else -1,
             share=spec.share,
             seed=seed,
-            terms=calibrate(spec.privacy, batch, question) if batch else nobody_asked(spec.privacy, question),
+            terms=terms,
         )
 
     def changed(self, state: LinearState, before: LinearSpec) -> LinearState:
