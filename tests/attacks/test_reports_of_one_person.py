@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import AlreadyReported, TermsRefused
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.errors import AlreadyReported, SpecError, TermsRefused
+from privateer.sections import parse_section
+from privateer.spec import Spec
 from privateer_client import Outcome
+from privateer_server.schedule import Schedule
 from tests.support.experiments import CONTEXT, Device, Server
 from tests.support.publications import published
 from tests.support.specs import make_spec
@@ -125,3 +129,25 @@ def test_a_round_is_not_sold_twice(tmp_path: Path) -> None:
         server.moves_on(make_spec(HONEST), version)
         assert take_part(device) is Outcome.NOT_ASKED
     assert len(server.sent) == 1
+
+
+def _returning() -> dict[str, Spec]:
+    """Every small spec whose people may come back three times."""
+    found: dict[str, Spec] = {}
+    for name in ALGORITHMS:
+        kind = algorithm(name).spec
+        for instance, spec in kind.instances().items():
+            data = spec.model_dump(mode="json", exclude_none=True)
+            data["experiment"]["reports_per_person"] = 3
+            with suppress(SpecError):
+                found[f"{name}-{instance}"] = parse_section(kind, data)
+    return found
+
+
+RETURNING = _returning()
+
+
+@pytest.mark.parametrize("spec", RETURNING.values(), ids=RETURNING)
+def test_no_learner_asks_for_more_than_a_reports_share(spec: Spec) -> None:
+    terms = Schedule(spec).open(7).policy.terms
+    assert (terms.reports, terms.holds) == (spec.reports, True)

@@ -10,10 +10,10 @@ from privateer.sections import parse_section, toml_tables
 from privateer.spec import Spec
 
 ALGORITHMS: Final = (
+    "partition",
     "bandit",
     "convex",
     "linear",
-    "partition",
     "phased",
     "trial",
 )
