@@ -37,7 +37,7 @@ def test_a_population_must_fit_the_spec():
 def test_a_spec_has_people_of_its_kind():
     with pytest.raises(SpecError, match=r"population\.name: must be one of 'linear'"):
         environment_for(LINEAR, 0, {"name": "peaks"})
-    with pytest.raises(SpecError, match=r"population\.name: must be one of 'peaks', 'quadrants', .*'adult' "):
+    with pytest.raises(SpecError, match=r"population\.name: must be one of 'peaks', 'quadrants', .*'adult'"):
         environment_for(make_spec(), 0, {"name": "linear"})
 
 

@@ -61,7 +61,7 @@ BAD = [
     ({**CSV, "project": {}}, "population.project", "name columns"),
     ({**CSV, "density": {"name": "uniform"}}, "population.density", "unknown key"),
     ({"name": "adult"}, "population.path", "required"),
-    ({"name": "adult", "path": "a", "task": "wage"}, "population.task", "'offers' or 'income'"),
+    ({"name": "adult", "path": "a", "task": "wage"}, "population.task", "'offers', 'income' or 'effects'"),
 ]
 
 
