@@ -26,5 +26,7 @@ def pinned(spec: Spec, terms: Terms) -> str:
         "epsilon": terms.epsilon if math.isfinite(terms.epsilon) else None,
         "delta": terms.delta,
         "each": share and share.each,
+        "arms": spec.privacy.arms,
+        "honest_fraction": spec.privacy.honest_fraction,
     }
     return msgspec.json.encode(parts, order="deterministic").decode()

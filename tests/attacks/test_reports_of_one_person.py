@@ -10,11 +10,12 @@ from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.errors import AlreadyReported, SpecError, TermsRefused
 from privateer.sections import parse_section
 from privateer.spec import Spec
+from privateer.verification import Limits
 from privateer_client import Outcome
 from privateer_server.schedule import Schedule
 from tests.support.experiments import CONTEXT, Device, Server
 from tests.support.publications import published
-from tests.support.specs import make_spec
+from tests.support.specs import SHUFFLE, make_spec
 
 DAY = 86_400.0
 HONEST = {
@@ -128,6 +129,20 @@ def test_a_round_is_not_sold_twice(tmp_path: Path) -> None:
         device.clock.time += 7 * DAY
         server.moves_on(make_spec(HONEST), version)
         assert take_part(device) is Outcome.NOT_ASKED
+    assert len(server.sent) == 1
+
+
+@pytest.mark.parametrize("lie", [{"privacy.arms": "hidden"}, {"privacy.honest_fraction": 0.9}], ids=str)
+def test_nor_what_the_promise_assumes(tmp_path: Path, lie: dict[str, Any]) -> None:
+    """Of a device that would accept either assumption from the first report on."""
+    honest = SHUFFLE | {"experiment.reports_per_person": 3, "privacy.honest_fraction": 0.5}
+    server, limits = Server(published(make_spec(honest))), Limits(delta=1e-5, local_epsilon=100.0, arms="hidden")
+    device = Device(tmp_path, server, limits=limits, shuffler="http://shuffler")
+    assert take_part(device) is Outcome.ACCEPTED
+    device.clock.time += DAY
+    server.moves_on(make_spec(honest | lie), 2)
+    with pytest.raises(TermsRefused):
+        take_part(device)
     assert len(server.sent) == 1
 
 

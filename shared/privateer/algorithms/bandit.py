@@ -1,7 +1,7 @@
 """Bandits without context (paper 2, Algorithm 1 and Appendix B): their spec, and their policy, shares of arms."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -235,7 +235,8 @@ class BanditPolicy:
         shares = np.zeros(self.layout.groups)
         for policy, weight in decided:
             shares[: policy.layout.groups] += weight * policy.layout.shares[0]
-        return replace(self, choice=layout(self.layout.seed, shares / shares.sum()))
+        choice = layout(self.layout.seed, shares / shares.sum())
+        return FollowedPolicy(self.version, self.terms, choice, asked=self.layout)
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
@@ -314,6 +315,24 @@ class BanditPolicy:
         shares = zip(spec.options, self.layout.shares[0].tolist(), strict=True)
         arms = {name: round(share, 5) for name, share in shares if share}
         return {"algorithm": "bandit", "version": self.version, "arms": arms}
+
+
+@dataclass(frozen=True)
+class FollowedPolicy(BanditPolicy):
+    """A policy whose ``choice`` has the shares of arms among a round's people, whichever policies decided.
+
+    Attributes
+    ----------
+    asked
+        The round's own shares: its reports are about the arms that these have, also if people played others.
+    """
+
+    asked: Layout = field(kw_only=True)
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """The arms that are keys of the round's reports, rising; shape (keys,)."""
+        return np.flatnonzero(self.asked.shares[0])
 
 
 @dataclass(frozen=True)

@@ -104,11 +104,12 @@ class BanditLearner:
 
     def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums) -> BanditState:
         """Return the state with a round's release counted in."""
-        shares, arms = policy.layout.shares[0], policy.cells
-        people, sums, variance = shares * release.reports, np.zeros(len(shares)), np.ones(len(shares))
+        shares, told = policy.layout.shares[0], policy.layout.shares[0][policy.cells] > 0
+        arms, people, sums, variance = policy.cells[told], *np.zeros((2, len(shares))), np.ones(len(shares))
         noise = release.noise * (1 if policy.terms.delta else 2)  # Laplace noise has a heavier tail than normal noise
         if policy.fresh_coins:
-            sums[arms] = release.sums[:, 0]
+            people[arms] = shares[arms] * release.reports
+            sums[arms] = release.sums[told, 0]
             hits = shares * release.hit_own + (1 - shares) * release.hit_other
             proxies = [proxy(math.ceil(1000 * hit) / 1000) for hit in hits[arms].tolist()]
             variance[arms] = release.reports * np.array(proxies) + noise

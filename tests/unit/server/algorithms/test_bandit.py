@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer.contributions import KeyedSums
 from privateer.errors import SpecError
+from privateer.terms import calibrate
 from privateer_lab.simulation import simulate_once
 from privateer_lab.specs import load_spec
 from privateer_server.algorithms import learner_for
@@ -221,3 +223,21 @@ def test_published_losses_go_to_the_host_as_they_are():
     after = schedule.learner.learn(step.state, step.policy, release).evidence
     assert after.losses[arm] == pytest.approx(-50)
     assert np.count_nonzero(after.losses) == 1
+
+
+def test_late_reports_on_arms_that_a_round_does_not_ask_about_count_for_no_other_arm():
+    """People of the first round played three arms; later ones ask about one or two, and are about those alone."""
+    spec = BanditSpec.instances()["central"]
+    learner, rng, means = learner_for(spec), np.random.default_rng(3), np.array([0.1, 0.5, 0.9])
+    first, nothing = learner.next(learner.start(1), 1, 5).policy, learner.start(1)
+    for shares in ([0.0, 0.0, 1.0], [0.5, 0.0, 0.5]):
+        choice = layout(9, np.array(shares))
+        policy = BanditPolicy(2, calibrate(spec.privacy, 3000, spec.asked(choice)), choice)
+        coins = rng.integers(0, 1 << 32, 3000, np.uint32)
+        decisions = first.decide(np.zeros((3000, 0)), coins)
+        told = policy.contribute(np.zeros((3000, 0)), coins, decisions, means[decisions.arms])
+        release = policy.terms.mechanism.simulate(told, rng)
+        found = learner.learn(nothing, policy.followed([(first, 1.0)]), release).evidence
+        asked = choice.shares[0] > 0
+        assert (found.precision > 0).tolist() == asked.tolist()
+        assert np.abs(found.means - means)[asked].max() < 0.05
