@@ -216,7 +216,7 @@ async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
     await api.client.post("/experiments", json=phased_tables(PHASED, "central"), headers=ADMIN)
     first = await api.publication()
     problem = assert_problem(await api.client.get("/experiments/test/result"), 404, "not-found")
-    assert "/experiments/test/state" in problem["remedy"]
+    assert "wait for the end of the round" in problem["remedy"]
     people = decode_publication(first).round.batch
     await api.client.post("/reports", content=body_of(first, sealed_reports(first, people)))
     answer = (await api.client.get("/experiments/test/result")).json()
