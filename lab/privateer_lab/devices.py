@@ -17,16 +17,17 @@ def scaled(raw: Array, spec: Spec) -> Array:
 
 
 def scaled_rewards(rewards: Array, spec: Spec) -> Array:
-    """Clip rewards of arms to the spec's bounds, and scale them to [0, 1]; answers in further columns stay."""
+    """Clip a person's rewards to the spec's bounds, and scale them to [0, 1]; answers in further columns stay."""
     low, high = spec.reward.low, spec.reward.high
     if rewards.ndim == 1:
         return _clipped((rewards - low) / (high - low))
-    return np.column_stack([_clipped((rewards[:, 0] - low) / (high - low)), rewards[:, 1:]])
+    scaled = _clipped((rewards[:, : spec.rewards] - low) / (high - low))
+    return np.column_stack([scaled, rewards[:, spec.rewards :]])
 
 
-def received(rewards: Array) -> float:
-    """Return the sum of rewards, (n,), or of the first column, (n, 1 + answers)."""
-    return float((rewards if rewards.ndim == 1 else rewards[:, 0]).sum())
+def received(rewards: Array, spec: Spec) -> float:
+    """Return the sum over people of their reward, (n,), or of the mean of theirs, (n, rewards + answers)."""
+    return float((rewards if rewards.ndim == 1 else rewards[:, : spec.rewards].mean(axis=1)).sum())
 
 
 def _clipped(values: Array) -> Array:

@@ -190,7 +190,7 @@ class Simulation:
 
     def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
         self.people += people
-        self.score.add(played, played.expected if isinstance(decisions, Plays) else received(rewards))
+        self.score.add(played, played.expected if isinstance(decisions, Plays) else received(rewards, self.spec))
 
     def finish(self) -> bool:
         """Play the last policy to the horizon; tell whether anything was left to choose."""

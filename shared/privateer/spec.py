@@ -266,6 +266,11 @@ class Spec(Section):
         return 1 if self.privacy.trust.draws_one else self.experiment.reports_per_person
 
     @property
+    def rewards(self) -> int:
+        """Rewards that a person reports; answers of yes or no may follow them."""
+        return 1
+
+    @property
     def features(self) -> Mapping[str, Feature]:
         """The features of a context, in order; empty if the algorithm uses none."""
         return {}

@@ -212,9 +212,9 @@ def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
     paid, delivered = Reports._paid, session.deliver
     sealed: list[Callable[[], bytes]] = []
 
-    def keep(self: Any, opened: Participation, seal: Callable[[], bytes]) -> Any:
+    def keep(self: Any, opened: Participation, period: int, seal: Callable[[], bytes]) -> Any:
         sealed.append(lambda: encode_envelope(Envelope(opened.header, seal())))
-        return paid(self, opened, seal)
+        return paid(self, opened, period, seal)
 
     def anew(*arguments: Any) -> Any:
         steps, answer = delivered(*arguments), None

@@ -138,7 +138,7 @@ def test_learners_see_the_shares_that_people_followed():
     coins = rng.integers(0, 2**32, len(contexts), dtype=np.uint32)
     now, then = (one.decide(contexts, coins).arms for one in (policy, earlier))
     arms = np.where(rng.random(len(contexts)) < 0.5, now, then)
-    places = policy._key_of_bin[policy.locate(contexts)]
+    places = policy.key_of_bin[policy.locate(contexts)]
     for key in range(len(policy.bins)):
         played = np.bincount(arms[places == key], minlength=3) / max(1, (places == key).sum())
         assert half.layout.shares[key] == pytest.approx(played, abs=0.03)

@@ -3,6 +3,7 @@
 import random
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -13,7 +14,7 @@ import httpx
 import numpy as np
 
 from privateer.decisions import Arms
-from privateer.errors import OutOfRange, PrivateerError
+from privateer.errors import OutOfRange, PrivateerError, UnfitValueWarning
 from privateer.sampling.entropy import SecureNoise
 from privateer.trust import TRUST
 from privateer.wire.problem import problem_body
@@ -140,7 +141,9 @@ def _refuse(request: httpx.Request, current: OpenRound) -> httpx.Response:
 
 def _error_of(action: Callable[[], object]) -> str:
     try:
-        action()
-    except PrivateerError as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UnfitValueWarning)
+            action()
+    except (PrivateerError, UnfitValueWarning) as error:
         return "".join(traceback.format_exception(error)) + f"{error.args} {error!r}"
     return "no error"

@@ -184,7 +184,7 @@ class Driver:
         self.result.people += people
         if isinstance(decisions, Plays):
             return part.reports(contexts, coins, decisions, rewards) if part.asks else []
-        self.result.add(environment.play(decisions, raw), received(rewards))
+        self.result.add(environment.play(decisions, raw), received(rewards, part.spec))
         values = scaled_rewards(rewards, part.spec)
         if not part.asks:
             return []

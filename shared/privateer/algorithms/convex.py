@@ -175,6 +175,11 @@ class ConvexSpec(Spec):
         return self
 
     @property
+    def rewards(self) -> int:
+        """Rewards that a person reports: one at each of their points."""
+        return self.algorithm.points
+
+    @property
     def options(self) -> tuple[str, ...]:
         """Names of a point's coordinates."""
         return tuple(f"x{i}" for i in range(1, self.domain.dimension + 1))
