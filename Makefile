@@ -28,7 +28,7 @@ coverage: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report=term $(TESTS)
 
 data: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m data
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly"
 
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"

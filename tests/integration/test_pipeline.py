@@ -196,6 +196,7 @@ def send_junk(at: Services, people: int) -> None:
         httpx.post(url, content=body_of(publication, [os.urandom(size)]), timeout=60)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("victim", ["server", "shuffler"])
 def test_kill_minus_nine_while_somebody_sends_junk(tmp_path: Path, victim: str) -> None:
     """Rounds take several batches, some of them twice: what opens counts once. In the end junk fills the last one."""

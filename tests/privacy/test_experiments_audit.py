@@ -91,7 +91,7 @@ def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "breaks"),
     [
-        (the_same_people_in_every_round, DRAWN),
+        pytest.param(the_same_people_in_every_round, DRAWN, marks=pytest.mark.nightly),
         (sampling_with_replacement, DRAWN),
         # A symbol is as private whatever it is made of.
         (unclipped_rewards, ("local-normal", "central", "shuffle")),

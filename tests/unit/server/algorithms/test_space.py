@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privateer.algorithms.partition import DEPTH_MAX
@@ -105,6 +105,7 @@ def test_covariances_of_levels_are_averages_over_pairs_of_them(seed: int) -> Non
     assert np.linalg.eigvalsh(found).min() > 0
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_halves_differ_as_their_covariances_say(seed: int) -> None:
     lower, upper = boxes(seed, 30)
