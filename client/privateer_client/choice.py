@@ -80,7 +80,7 @@ class Choice:
         spec, decisions = followed.spec, followed.decide(contexts, coins)
         none, window = np.zeros(0, np.int64), spec.experiment.conversion_window
         shown = followed.decider.shown(spec, decisions)
-        rewards, _ = followed.policy.read(spec, _default(spec, shown))
+        rewards, _ = followed.policy.read(spec, spec.without_outcome(shown))
         return cls(
             decided=followed.round.version,
             digest=followed.header.digest,
@@ -184,12 +184,6 @@ def decode_choice(body: bytes) -> Choice:
         If it is none.
     """
     return decode(body, Choice)
-
-
-def _default(spec: Spec, shown: Any) -> Any:
-    """Return what the application would report of a person without an outcome."""
-    value = spec.reward.without_outcome
-    return dict.fromkeys(shown, value) if isinstance(shown, dict) else value
 
 
 def _end_of(experiment: ExperimentTable, now: float) -> float:

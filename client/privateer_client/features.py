@@ -38,6 +38,18 @@ def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -
     return encoded(features, np.array([numbers], np.float64))
 
 
+def clipped_features(values: Mapping[str, Any], features: Mapping[str, Feature]) -> tuple[str, ...]:
+    """Name the features whose values are beyond the spec's bounds, and so are clipped to them."""
+
+    def clips(name: str, feature: Feature) -> bool:
+        try:
+            return feature.clips(feature.read(name, values[name]))
+        except InputError:
+            return False
+
+    return tuple(name for name, feature in features.items() if clips(name, feature))
+
+
 def _read(values: Mapping[str, Any], name: str, feature: Feature) -> float:
     if name not in values:
         remedy = (
@@ -51,7 +63,7 @@ def _read(values: Mapping[str, Any], name: str, feature: Feature) -> float:
         return math.nan
 
 
-def warn_unfit(error: InputError) -> None:
+def warn_unfit(error: InputError, as_if: str = "it were missing") -> None:
     """Tell the developer, and nobody else, that a value has no place in the spec."""
-    told = f"{error.field}: {error.detail}; the report is made as if it were missing ({error.remedy})"
+    told = f"{error.field}: {error.detail}; the report is made as if {as_if} ({error.remedy})"
     warnings.warn(told, UnfitValueWarning, stacklevel=2)

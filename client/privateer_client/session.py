@@ -11,7 +11,8 @@ from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Outcome
 from privateer_client.choice import Choice
 from privateer_client.delivery import Pace, Steps, deliver
-from privateer_client.features import context_vector
+from privateer_client.features import clipped_features, context_vector
+from privateer_client.outcomes import read_outcome
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
 from privateer_client.returns import period_of
@@ -36,6 +37,8 @@ class Session(Generic[Reported]):
         The reason of a refused report, or why one still waits.
     clipped
         Whether the last reward had to be clipped to its bounds.
+    clipped_features
+        Names of features whose values the last decision had to clip to their bounds. They stay on the device.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Session(Generic[Reported]):
         self.offline = published.sent is None
         self.refusal: str | None = None
         self.clipped = False
+        self.clipped_features: tuple[str, ...] = ()
 
     def choose(self, context: Mapping[str, Any] = {}) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
@@ -121,8 +125,9 @@ class Session(Generic[Reported]):
         Parameters
         ----------
         reward
-            A number; for actions the person's average reward of each, a mapping {row: average}; for two points their
-            rewards, a mapping {name: reward}. The device clips rewards to the experiment's bounds.
+            A number, or yes or no; for actions the person's average reward of each, a mapping {row: average}; for two
+            points their rewards, a mapping {name: reward}. The device clips rewards to the experiment's bounds. None
+            where nothing is known.
 
         Returns
         -------
@@ -131,11 +136,16 @@ class Session(Generic[Reported]):
         Raises
         ------
         InputError
-            If nothing was chosen, or the reward is not what the experiment asks for.
+            If nothing was chosen.
         TermsRefused
             If the open round's terms miss what was promised when the person chose, or what this device accepts.
         AlreadyReported, BudgetExceeded
             If the ledger does not allow the report; nothing was sent.
+
+        Warns
+        -----
+        UnfitValueWarning
+            If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
         return self._run(self._reporting(reward))
 
@@ -161,7 +171,7 @@ class Session(Generic[Reported]):
         Warns
         -----
         UnfitValueWarning
-            If the experiment has no such arm: the report then says nothing. Or as `choose`.
+            If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
         return self._run(self._reporting_past(context, arm, reward))
 
@@ -194,7 +204,8 @@ class Session(Generic[Reported]):
     def _decided(self, context: Mapping[str, Any]) -> Choice:
         # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
         coins = self._participation.coins(1)
-        known = context_vector(context, self._participation.spec.features)
+        features = self._participation.spec.features
+        known, self.clipped_features = context_vector(context, features), clipped_features(context, features)
         return Choice.made(self._participation, known, coins, self._now)
 
     def _kept(self, choice: Choice) -> Choice:
@@ -216,7 +227,8 @@ class Session(Generic[Reported]):
         if self._participation.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
         self._check_unpaid()
-        choice, rewards = self._made_choice(), self._read(reward)
+        choice = self._made_choice()
+        rewards = self._read(choice.shown, reward)
         if not self.asked:
             return Outcome.NOT_ASKED
         self._reports.check(choice, self._participation)
@@ -256,7 +268,7 @@ class Session(Generic[Reported]):
         spec = self._participation.spec
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
-        known, rewards = context_vector(context, spec.features), self._read(reward)
+        known, rewards = context_vector(context, spec.features), self._read(None, reward)
         self._check_unpaid()
         if not self.asked:
             return Outcome.NOT_ASKED
@@ -273,8 +285,9 @@ class Session(Generic[Reported]):
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )
 
-    def _read(self, reward: Any) -> NDArray[np.float64]:
-        rewards, self.clipped = self._participation.policy.read(self._participation.spec, reward)
+    def _read(self, shown: Any, reward: Any) -> NDArray[np.float64]:
+        followed = self._participation
+        rewards, self.clipped = read_outcome(followed.policy, followed.spec, shown, reward)
         return rewards
 
     def _open(self) -> Steps[Published]:

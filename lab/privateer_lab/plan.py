@@ -72,8 +72,13 @@ def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     try:
         return parse_spec(data)
     except SpecError as error:
-        where = f"{error.field}, under the {model} model at epsilon {epsilon:g}"
-        raise SpecError(error.detail, field=where, remedy="change it, or choose others with --models") from None
+        remedy = "change it, or choose others with --models"
+        raise SpecError(error.detail, field=_under_which(error, model, epsilon), remedy=remedy) from None
+
+
+def _under_which(error: SpecError, model: str, epsilon: float) -> str:
+    """Return the field of an error, with the promise under which it is one."""
+    return f"{error.field}, under the {model} model at epsilon {epsilon:g}"
 
 
 def _with_as_many_choices(spec: Spec, row: Trust, table: dict[str, Any]) -> None:
@@ -110,7 +115,13 @@ def _single(several: Generator[tuple[int, list[Run]], None, None]) -> Generator[
 
 
 def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Run]]:
-    return place, [simulate_once(spec, seed) for seed in seeds]
+    try:
+        return place, [simulate_once(spec, seed) for seed in seeds]
+    except SpecError as error:
+        # A learner may refuse what a spec alone does not: too few people for what it is to find.
+        where = _under_which(error, spec.privacy.model, spec.privacy.bound)
+        remedy = f"{error.remedy or 'change it'}; or choose others with --models and --epsilons"
+        raise SpecError(error.detail, field=where, remedy=remedy) from None
 
 
 def stages(seeds: int) -> list[int]:

@@ -22,6 +22,7 @@ _STYLE: Final[Any] = {
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "svg.hashsalt": "privateer",
+    "text.parse_math": False,  # a dollar in a name is a dollar
 }
 
 

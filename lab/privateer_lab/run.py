@@ -1,5 +1,6 @@
 """An experiment in one process: the schedule, policies and mechanisms of the services, and simulated people."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final, TypeGuard, cast
@@ -8,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.ages import message_size
-from privateer.contributions import merged
+from privateer.context import COLUMNS_MAX
+from privateer.contributions import BoundedVectors, merged
 from privateer.decisions import Arms, Decisions, Plays
 from privateer.policy import Boxes
 from privateer.spec import Spec
@@ -26,6 +28,8 @@ _BY_BOXES: Final = 2000
 """Smaller rounds are drawn faster one by one."""
 _BLOCK: Final = 1 << 18
 """Most people drawn one by one at a time."""
+_NUMBERS: Final = 1 << 21
+"""Most numbers at a time of contexts with many columns: memory that is used again costs no time."""
 FIGURES: Final = ("regret", "uniform_regret", "best_constant_regret", "reward", "people", "rounds")
 SENT: Final = ("messages", "bytes", "bits")
 
@@ -101,6 +105,7 @@ class Simulation:
         self.score, self.costs = Score(), Costs()
         self.terms: dict[Any, Terms] = {}
         self.path: list[Point] = []
+        self.left: tuple[Any, Any] = (self.step.policy.terms.mechanism, None)
         self.judgement = Judgement(spec, self.environment) if compares(self.step.policy) else None
 
     def _seed(self) -> int:
@@ -141,18 +146,22 @@ class Simulation:
             return mechanism.simulate_counts(*self.play_boxes(policy, step.batch, self.cells), self.rng)
         # One by one in blocks, so that memory does not grow with the number of people.
         contribute = self.recall if policy.cohort else self.play
-        blocks = _blocks(step.batch)
+        blocks = _blocks(step.batch, self.spec.dimension)
         contributed = (contribute(policy, people, self.rng, step.seen + start) for start, people in blocks)
         # A curator adds its noise once, to all blocks.
         additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
         # Where coins ask people of a source about arms, they say something about what these people contribute.
         independent = not policy.cohort or policy.fresh_coins or policy.terms.calibration == "published"
-        if additive and independent:
+        if additive and independent and hasattr(mechanism, "least"):  # no smaller crowd is released
+            return mechanism.simulate(_joined(contributed), self.rng)
+        if additive and independent and not mechanism.continues:
             return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
-        seeded, total = SeededNoise(self.rng), mechanism.empty()
+        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.left)
         for block in contributed:
             total = mechanism.add(total, mechanism.randomize(block, seeded))
-        return mechanism.release(total, seeded)
+        release, left = mechanism.settle(total, seeded)
+        self.left = (mechanism, left)
+        return release
 
     def recall(self, policy: Any, people: int, rng: np.random.Generator, seen: int) -> Any:
         """Return what the next people of a source contribute about arms that they played before."""
@@ -203,7 +212,7 @@ class Simulation:
         elif self.cells and left >= _BY_BOXES and _has_boxes(policy):
             self.play_boxes(policy, left, self.cells)
         else:
-            for _, people in _blocks(left):
+            for _, people in _blocks(left, self.spec.dimension):
                 self.choose(policy, people)
         if more := self.score.played.times > before:
             self.path.append(self.score.point)
@@ -256,6 +265,13 @@ def _has_boxes(policy: Any) -> TypeGuard[Boxes]:
     return hasattr(type(policy), "edges") and hasattr(type(policy), "count")
 
 
-def _blocks(people: int) -> list[tuple[int, int]]:
+def _joined(blocks: Iterator[BoundedVectors]) -> BoundedVectors:
+    parts = [(block.coins, block.values) for block in blocks]
+    coins, values = (np.concatenate(some) for some in zip(*parts, strict=True))
+    return BoundedVectors(coins, values)
+
+
+def _blocks(people: int, columns: int) -> list[tuple[int, int]]:
     """First person and size of each block."""
-    return [(start, min(_BLOCK, people - start)) for start in range(0, people, _BLOCK)]
+    size = _BLOCK if columns <= COLUMNS_MAX else max(1, _NUMBERS // columns)
+    return [(start, min(size, people - start)) for start in range(0, people, size)]

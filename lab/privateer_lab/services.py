@@ -17,7 +17,7 @@ import httpx
 from privateer.errors import SpecError, Unavailable
 from privateer.wire.keys import own_key, publish_key
 
-_START_SECONDS = 30.0
+_START_SECONDS = 90.0
 _PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
@@ -56,11 +56,12 @@ class Processes:
         while time.monotonic() < deadline:
             ready = _is_ready(url)
             if self._running[name].poll() is not None:  # another process has answered
-                break
+                raise Unavailable(f"the {name} did not start", remedy="see its message above")
             if ready:
                 return
             time.sleep(0.1)
-        raise Unavailable(f"the {name} did not start", remedy="see its message above")
+        remedy = "try again when the machine has less to do"
+        raise Unavailable(f"the {name} is not ready after {_START_SECONDS:g} seconds", remedy=remedy)
 
     def watch(self) -> NoReturn:
         """Check once a second that the processes run.

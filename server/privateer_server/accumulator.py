@@ -126,7 +126,7 @@ class Accumulator:
         self._earlier = earlier
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
-        self._closed, self._given_up, self._asked = current.taken, False, False
+        self._closed, self._given_up, self._asked, self._sound = current.taken, False, False, False
 
     @property
     def accepted(self) -> int:
@@ -142,8 +142,12 @@ class Accumulator:
     def _received(self) -> int:
         return self._current.received + self.accepted
 
-    def take(self, envelope: Envelope) -> Receipt:
-        """Count the reports of an envelope from devices."""
+    def examine(self, opened: list[bytes]) -> None:
+        """Parse all that requests hold at once: if all of it does, none of it is parsed again request by request."""
+        self._sound = bool(opened) and self._parses([one for one in opened if one])
+
+    def take(self, envelope: Envelope, opened: list[bytes] | None = None) -> Receipt:
+        """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already."""
         receipt, facts = Receipt(), self._current.round
         try:
             check_header(envelope.header, facts, self._current.digest, "server")
@@ -152,8 +156,9 @@ class Accumulator:
             receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
         else:
             room = 0 if self._closed or self._given_up else max(0, facts.batch - self._received)
-            self._count(sealed, room * facts.messages, envelope, receipt)
-        self.refused.update(receipt.refused)
+            self._count(sealed, room * facts.messages, envelope, opened, receipt)
+        if receipt.refused:
+            self.refused.update(receipt.refused)
         return receipt
 
     def _report_size(self, version: int) -> int:
@@ -162,8 +167,8 @@ class Accumulator:
         earlier = self._size_before(version) if version < facts.version else None
         return earlier or facts.report_size
 
-    def take_batch(self, delivery: Delivery) -> Receipt:
-        """Count the reports of a shuffler's batch.
+    def take_batch(self, delivery: Delivery, opened: list[bytes] | None = None) -> Receipt:
+        """Count the reports of a shuffler's batch; ``opened`` is what they hold, if they are open already.
 
         The round closes if as many opened, over all its batches, as its promise counts on. Otherwise it waits for
         another batch, or asks other people: what does not open costs the experiment nothing.
@@ -184,7 +189,7 @@ class Accumulator:
         self._check_size(envelope)
         receipt = Receipt()
         sealed = pieces(envelope.sealed, facts.sealed_size)
-        self._count(sealed, len(sealed), envelope, receipt)
+        self._count(sealed, len(sealed), envelope, opened, receipt)
         receipt.closed = self._closed = self._received >= self._current.enough or self._current.schedule.learner.repeats
         self.refused.update(receipt.refused)
         self._answers[delivery.digest] = receipt.answer
@@ -214,12 +219,16 @@ class Accumulator:
             self._given_up = not self.taken and self._current.is_given_up(now)
         return Receipt()
 
-    def _count(self, sealed: list[bytes], room: int, envelope: Envelope, receipt: Receipt) -> None:
+    def _count(
+        self, sealed: list[bytes], room: int, envelope: Envelope, opened: list[bytes] | None, receipt: Receipt
+    ) -> None:
         """Count messages, at most ``room`` of them."""
         if not room or self._opener is None:
             receipt.refuse(_CLOSED, self._people(len(sealed)))
             return
-        opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
+        if opened is None:
+            opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
+        opened = [one for one in opened if one]
         fresh = self._fresh(opened)
         good = self._in_range(fresh)
         fitting = good[:room]
@@ -245,7 +254,7 @@ class Accumulator:
 
     def _in_range(self, reports: list[bytes]) -> list[bytes]:
         """Return the reports that parse. Few do not, so halves in which all parse are found at once."""
-        if not reports or self._parses(reports):
+        if not reports or self._sound or self._parses(reports):
             return reports
         half = len(reports) // 2
         return self._in_range(reports[:half]) + self._in_range(reports[half:]) if half else []

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.clock import Clock, SystemClock
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
@@ -19,9 +20,9 @@ from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
 from privateer_server.api.claims import claims_router
+from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
-from privateer_server.api.models import Problem, describe_structs
 from privateer_server.api.operations import operations_router
 from privateer_server.api.problems import answer_problems
 from privateer_server.changes import Changes
@@ -31,7 +32,10 @@ from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.settings import Settings, read_settings
 
-_PROBLEM: Final[dict[str, Any]] = {"model": Problem, "description": "A problem document (RFC 9457)"}
+_ABOUT: Final = (
+    "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
+    "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
+)
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
 
@@ -75,8 +79,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     """
     metrics, clock = Metrics(), clock or SystemClock()
     data, experiments = open_experiments(settings, clock)
-    intake, background = Intake(data, experiments, metrics, clock), Background()
-    deadlines = Deadlines(experiments, intake, clock)
+    intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
+    deadlines = Deadlines(experiments, intake, clock, background)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -90,11 +94,13 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
 
     control = FastAPI(
         title="Privateer server",
+        version=VERSION,
+        description=_ABOUT,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={"4XX": _PROBLEM, "5XX": _PROBLEM, 422: _PROBLEM},
+        responses=refusals(),
     )
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, data.store, metrics))
@@ -105,7 +111,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
-    describe_structs(control)
+    describe(control)
     return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
 
 

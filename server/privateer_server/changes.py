@@ -196,7 +196,7 @@ class Changes:
         return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, wish, change)))
 
     async def _carried_out(self, name: str, who: str, wish: Wish, change: _Change) -> bool:
-        async with self._intake.alone():
+        async with self._intake.alone(name):
             experiment = self._experiments.get(name)
             plan = await asyncio.to_thread(self._planned, experiment, change)
             if plan is None:
@@ -264,7 +264,7 @@ class Changes:
         return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
 
     async def _deleted(self, name: str, who: str) -> bool:
-        async with self._intake.alone():
+        async with self._intake.alone(name):
             is_there = not self._experiments.is_deleted(name)
             keys, version = list[bytes](), 0
             if is_there:

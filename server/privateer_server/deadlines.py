@@ -6,6 +6,7 @@ from typing import Final
 
 from privateer.clock import Clock
 from privateer.errors import NotFound, Unavailable
+from privateer.serving.background import Background
 from privateer.serving.logs import trace
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
@@ -29,26 +30,30 @@ class Deadlines:
     clock: setting the time of day closes no round, and keeps none open.
     """
 
-    def __init__(self, experiments: Experiments, intake: Intake, clock: Clock) -> None:
-        self._experiments, self._intake, self._clock = experiments, intake, clock
+    def __init__(self, experiments: Experiments, intake: Intake, clock: Clock, background: Background) -> None:
+        self._experiments, self._intake, self._clock, self._background = experiments, intake, clock, background
         self._started = clock.monotonic()
         self._before = {experiment.current.digest for experiment in experiments}
         self._late: dict[bytes, tuple[float, int]] = {}
+        self._expiring: set[str] = set()
 
     async def run(self) -> None:
         """Look until the task is cancelled."""
         while True:
-            await self.look()
+            self.look()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def look(self) -> None:
-        """Have every round that is over closed or given up."""
+    def look(self) -> None:
+        """Have every round that is over closed or given up; one that takes its time keeps no other waiting."""
         now = self._clock.monotonic()
         for experiment in self._experiments:
+            if experiment.name in self._expiring:
+                continue
             if now < self._started + _SETTLING_SECONDS and experiment.current.digest in self._before:
                 experiment.current = timed(experiment.current, self._clock)
             if self._intake.running and now >= experiment.retry_at and self._is_over(experiment, now):
-                await self._expire(experiment)
+                self._expiring.add(experiment.name)
+                self._background.start(self._expire(experiment.name))
 
     def _is_over(self, experiment: Experiment, now: float) -> bool:
         current = experiment.current
@@ -65,11 +70,12 @@ class Deadlines:
         self._late[current.digest] = since, looks + 1
         return False
 
-    async def _expire(self, experiment: Experiment) -> None:
-        name = experiment.current.round.experiment
+    async def _expire(self, name: str) -> None:
         try:
             await self._intake.expire(name)
         except (Unavailable, NotFound):
             return  # the intake has logged why, and the next look tries again; or somebody has deleted the experiment
         except Exception as error:  # one experiment must not keep others from their deadlines
             _log.error("experiment %s: its round is over but not closed (%s)", name, trace(error))
+        finally:
+            self._expiring.discard(name)

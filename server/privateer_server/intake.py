@@ -1,86 +1,100 @@
-"""The single writer: counts queued reports group by group, one transaction a group, and answers after it."""
+"""The way of reports into the store: they are opened, counted group by group, and answered once they are durable."""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Final
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from itertools import islice
+from typing import Final, NamedTuple
 
 from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
-from privateer.wire.envelope import Envelope
-from privateer.wire.publication import decode_publication
+from privateer.wire.envelope import Envelope, binding, header_of
 from privateer.wire.upload import check_alone
-from privateer_server.accumulator import Accumulator, Delivery, Receipt
+from privateer_server.accumulator import Delivery, Receipt
+from privateer_server.counting import Answer, Counted, Counting, Request
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
 from privateer_server.metrics import Metrics
+from privateer_server.openers import Openers
 from privateer_server.rounds import OpenRound
-from privateer_server.store import Change
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
 _QUEUE_MAX: Final = 4096
-"""Requests that may wait, of one sender half as many; further ones are refused until there is room."""
+"""Requests that may wait, of one sender half as many; further ones are refused until there is room. As many may be held
+for rounds that close."""
 _GROUP_BYTES: Final = 64 * 1024
 """Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
-_SIZES_MAX: Final = 4096
-"""Earlier rounds whose size of a report is kept."""
-_Answer = Receipt | PrivateerError
-_Counted = tuple[Experiment, OpenRound, Change]
-"""An experiment with its new last round, and the change that made it durable."""
+_CLOSERS: Final = 4
+"""Rounds that are learned from at the same time."""
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What is to be done to an experiment's accumulator, and the bytes that this takes."""
+class _Waiting(NamedTuple):
+    """A request whose sender waits for the answer."""
 
-    experiment: str
-    take: Callable[[Accumulator], Receipt]
-    size: int
+    request: Request
     answer: asyncio.Future[Receipt]
+
+    @property
+    def size(self) -> int:
+        """Sealed bytes."""
+        return self.request.size
 
 
 class Intake:
     """Takes reports and batches from the endpoints.
 
-    Opening, counting, learning and committing run in a worker thread, one group at a time; what comes in meanwhile
-    forms the next group, in which senders take turns. Nothing is answered before it is durable.
+    While a group is counted and committed in a thread of its own, processes open the next one, in which senders take
+    turns. A round that is full is closed and learned from in another thread: what comes for its experiment waits for
+    that, and nobody else does. Nothing is answered before it is durable.
     """
 
-    def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock) -> None:
-        self._store, self._keys, self._closer = data.store, data.keys, experiments.closer
-        self._experiments, self._metrics, self._clock = experiments, metrics, clock
+    def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock, processes: int) -> None:
+        self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
+        self._counting, self._openers = Counting(data, experiments, clock), Openers(processes)
         self._is_failing = self._is_damaged = self._stopping = False
-        self._queue: Turns[_Request] = Turns(_QUEUE_MAX, _GROUP_BYTES)
-        # Whoever sends reports for rounds long over shall not have their publications read again and again.
-        self._report_size = lru_cache(maxsize=_SIZES_MAX)(self._read_report_size)
+        self._queue: Turns[_Waiting] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         self._called, self._writing = asyncio.Event(), asyncio.Lock()
-        self._writer: asyncio.Task[None] | None = None
+        self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_CLOSERS, "close")
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        self._held: list[_Waiting] = []
+        self._running: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
         """Whether reports are being counted."""
-        return self._writer is not None and not self._writer.done() and not (self._stopping or self._is_damaged)
+        return self._running is not None and not self._running.done() and not (self._stopping or self._is_damaged)
 
     def start(self) -> None:
         """Begin to count."""
-        self._writer = asyncio.create_task(self._run())
+        self._running = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Count what is queued, and end."""
+        """Count what is queued, close the rounds that end, and end."""
         self._stopping = True
         self._called.set()
-        if self._writer:
-            await self._writer
+        if self._running:
+            await self._running
+        for threads in (self._writer, self._closers):
+            threads.shutdown()
+        await self._openers.close()
 
-    def alone(self) -> asyncio.Lock:
-        """Return what to hold while nothing may be counted and no round may close."""
-        return self._writing
+    @asynccontextmanager
+    async def alone(self, name: str) -> AsyncIterator[None]:
+        """Have nothing counted, and the round of an experiment not closed, until the context is left."""
+        while True:
+            async with self._writing:
+                closing = self._closing.get(name)
+                if closing is None:
+                    yield
+                    return
+            await asyncio.wait([closing])  # other experiments are counted meanwhile
 
     async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Receipt:
         """Have reports from devices counted; return when what was accepted is durable.
@@ -110,7 +124,7 @@ class Intake:
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(name, lambda accumulator: accumulator.take(envelope), len(envelope.sealed), sender)
+        return await self._do(Request(name, lambda into, opened: into.take(envelope, opened), envelope), sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
         """Have a shuffler's batch counted; return when that is durable.
@@ -128,8 +142,8 @@ class Intake:
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        size = len(delivery.envelope.sealed)
-        return await self._do(name, lambda accumulator: accumulator.take_batch(delivery), size, delivery.shuffler)
+        request = Request(name, lambda into, opened: into.take_batch(delivery, opened), delivery.envelope)
+        return await self._do(request, delivery.shuffler)
 
     async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
         """See that the experiment is the shuffler's; it becomes that with its first batch."""
@@ -151,99 +165,129 @@ class Intake:
         Unavailable
             As `submit`.
         """
-        await self._do(name, Accumulator.expire, 0, "")
+        await self._do(Request(name, lambda into, _: into.expire()), "")
 
-    async def _do(self, name: str, take: Callable[[Accumulator], Receipt], size: int, sender: str) -> Receipt:
+    async def _do(self, request: Request, sender: str) -> Receipt:
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        if not self.running or not self._queue.put(sender, _Request(name, take, size, answer)):
-            raise Unavailable("the server takes no reports now", remedy="send the same bytes again later")
+        if not self.running or not self._queue.put(sender, _Waiting(request, answer)):
+            raise _busy()
         self._called.set()
         return await answer
 
     async def _run(self) -> None:
-        while self._queue or not self._stopping:
-            if self._queue:
-                await self._count(self._queue.group())
+        """Open a group while the one before is counted; end once nothing waits and no round closes."""
+        counting: asyncio.Task[None] | None = None
+        while True:
+            self._called.clear()
+            waiting, self._held = self._held + self._queue.group(), []
+            if group := self._free(waiting):
+                await self._open(group)
+                if counting:
+                    await counting
+                counting = asyncio.create_task(self._count(self._free(group)))
+                counting.add_done_callback(lambda _: self._called.set())
+            elif (
+                self._stopping
+                and not (self._queue or self._held or self._closing)
+                and (counting is None or counting.done())
+            ):
+                break
             else:
-                self._called.clear()
                 await self._called.wait()
+        if counting:
+            await counting
 
-    async def _count(self, group: list[_Request]) -> None:
-        answers: list[_Answer]
+    def _free(self, waiting: list[_Waiting]) -> list[_Waiting]:
+        """Return the requests of experiments whose round is not just closing; the others are held until then."""
+        free: list[_Waiting] = []
+        for one in waiting:
+            if one.request.experiment not in self._closing:
+                free.append(one)
+            elif len(self._held) < _QUEUE_MAX:
+                self._held.append(one)
+            else:
+                _resolve(one.answer, _busy())
+        return free
+
+    async def _open(self, group: list[_Waiting]) -> None:
+        """Open the reports of a group, those for one round together. What is not for an open round stays closed."""
+        rounds: dict[str, tuple[OpenRound, list[Request]]] = {}
+        for request, _ in group:
+            with suppress(NotFound):
+                current = self._experiments.get(request.experiment).current
+                if request.is_for(current):
+                    rounds.setdefault(request.experiment, (current, []))[1].append(request)
+        # What fails to open here is opened as it is counted, where a failure is told to those whom it concerns.
+        await asyncio.gather(*(self._open_round(*one) for one in rounds.values()), return_exceptions=True)
+
+    async def _open_round(self, current: OpenRound, requests: list[Request]) -> None:
+        facts, opener = current.round, self._keys.find(current.round.public_key)
+        sealed = [request.envelope.sealed for request in requests if request.envelope]
+        info, size = binding(header_of(facts, current.digest), facts.model), facts.sealed_size
+        opened = await self._openers.open(opener, b"".join(sealed), size, info) if opener else None
+        if opened is not None:
+            left = iter(opened)
+            for request, part in zip(requests, sealed, strict=True):
+                request.opened = list(islice(left, len(part) // size))
+
+    async def _count(self, group: list[_Waiting]) -> None:
+        loop, requests = asyncio.get_running_loop(), [one.request for one in group]
+        answers: list[Answer]
+        ended: list[Experiment] = []
         async with self._writing:
             try:
-                answers, rounds = await asyncio.to_thread(self._process, group)
+                answers, counted, ended = await loop.run_in_executor(self._writer, self._counting.count, requests)
             except Exception as error:  # nothing of the group is durable: its senders shall try again
                 self._note(error)
                 refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
-                answers, rounds = [refusal] * len(group), []
-            for experiment, current, change in rounds:
-                self._metrics.follow(change, change.received - experiment.current.received)
-                experiment.advance(current, change)
-        for request, answer in zip(group, answers, strict=True):
-            _resolve(request.answer, answer)
+                answers, counted = [refusal] * len(group), []
+            else:
+                self._note_success()
+            for one in counted:
+                self._follow(one)
+            for experiment in ended:
+                self._closing[experiment.name] = asyncio.create_task(self._close(experiment))
+        for waiting, answer in zip(group, answers, strict=True):
+            # Whoever ends a round hears of it once the next one is there.
+            closing = self._closing.get(waiting.request.experiment)
+            if closing:
+                closing.add_done_callback(partial(_resolve, waiting.answer, answer))
+            else:
+                _resolve(waiting.answer, answer)
+
+    async def _close(self, experiment: Experiment) -> None:
+        try:
+            closed = await asyncio.get_running_loop().run_in_executor(self._closers, self._counting.close, experiment)
+            if closed:
+                self._follow(closed)
+        finally:
+            del self._closing[experiment.name]
+            self._called.set()
+
+    def _follow(self, counted: Counted) -> None:
+        self._metrics.follow(counted.change, counted.change.received - counted.experiment.current.received)
+        counted.experiment.advance(counted.current, counted.change)
 
     def _note(self, error: Exception) -> None:
         """Log the first of the failures in a row; a damaged database ends the counting."""
-        self._is_damaged = is_damage(error)
+        self._is_damaged = self._is_damaged or is_damage(error)
         if self._is_damaged:
             _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
         elif not self._is_failing:
             _log.error("reports cannot be stored, and their senders are asked to come again (%s)", trace(error))
         self._is_failing = True
 
-    def _process(self, group: list[_Request]) -> tuple[list[_Answer], list[_Counted]]:
-        """Count a group in one transaction, then close the rounds that it ends; return an answer to each request."""
-        accumulators: dict[str, Accumulator] = {}
-        answers: list[_Answer] = []
-        for request in group:
-            try:
-                if request.experiment not in accumulators:
-                    accumulators[request.experiment] = self._accumulator(self._experiments.get(request.experiment))
-            except NotFound as error:  # deleted since the request came
-                answers.append(error)
-            else:
-                answers.append(_taken(accumulators[request.experiment], request))
-        rounds = [(self._experiments.get(name), *accumulator.close()) for name, accumulator in accumulators.items()]
-        self._store.commit([change for _, _, change in rounds])
+    def _note_success(self) -> None:
         if self._is_failing:
             self._is_failing = False
             _log.warning("reports are stored again")
-        ended = [counted for counted in rounds if accumulators[counted[0].name].ends_round]
-        return answers, rounds + [result for counted in ended for result in self._closed(*counted[:2])]
-
-    def _accumulator(self, experiment: Experiment) -> Accumulator:
-        opener = self._keys.find(experiment.current.round.public_key)
-        answered = partial(self._store.answer, experiment.name)
-        size = partial(self._report_size, experiment.name)
-        earlier = partial(self._closer.earlier.find, experiment.name)
-        return Accumulator(experiment.current, experiment.report_ids, opener, self._clock, answered, size, earlier)
-
-    def _read_report_size(self, name: str, version: int) -> int | None:
-        body = self._store.publication(name, version)
-        return decode_publication(body).round.report_size if body else None
-
-    def _closed(self, experiment: Experiment, current: OpenRound) -> list[_Counted]:
-        """Open the next round. If that fails, keep this one, which takes no more reports once its end is on record."""
-        try:
-            return [(experiment, *self._closer.close(current))]
-        except Exception as error:
-            experiment.put_off(error, self._clock.monotonic())
-            if not self._closer.is_on_record(current):
-                return []
-            facts, ended = current.round, replace(current, taken=True)
-            return [(experiment, ended, Change(facts.experiment, facts.version, current.received, True))]
 
 
-def _taken(accumulator: Accumulator, request: _Request) -> _Answer:
-    try:
-        return request.take(accumulator)
-    except PrivateerError as error:
-        accumulator.refused[error.slug] += 1
-        return error
+def _busy() -> Unavailable:
+    return Unavailable("the server takes no reports now", remedy="send the same bytes again later")
 
 
-def _resolve(future: asyncio.Future[Receipt], answer: _Answer) -> None:
+def _resolve(future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
     if future.done():
         return
     if isinstance(answer, Receipt):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -37,18 +37,26 @@ class Opener:
         self._key = private_key
         self._suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
         self.public_key = private_key.public_key().public_bytes_raw()
-        derived = HKDF(SHA256(), _TOTALS_KEY_SIZE, salt=None, info=_TOTALS).derive(private_key.private_bytes_raw())
-        self._totals = AESGCM(derived)
+        self._totals = AESGCM(HKDF(SHA256(), _TOTALS_KEY_SIZE, salt=None, info=_TOTALS).derive(self.private_bytes()))
+
+    @classmethod
+    def of(cls, private_key: bytes | memoryview) -> Self:
+        """Return the opener of a private key, as `private_bytes` gives it."""
+        return cls(X25519PrivateKey.from_private_bytes(private_key))
+
+    def private_bytes(self) -> bytes:
+        """Return the private key (32 bytes): for the disk, and for another process of this server."""
+        return self._key.private_bytes_raw()
 
     def open(self, sealed: Sequence[bytes], info: bytes) -> list[bytes]:
-        """Return what the reports hold, report id first, in order; those that do not open are left out."""
-        opened = []
-        for one in sealed:
-            try:
-                opened.append(self._suite.decrypt(one, self._key, info))
-            except InvalidTag:
-                continue
-        return opened
+        """Return what the reports hold, report id first, in order; nothing for one that does not open."""
+        return [self._opened(one, info) for one in sealed]
+
+    def _opened(self, sealed: bytes, info: bytes) -> bytes:
+        try:
+            return self._suite.decrypt(sealed, self._key, info)
+        except InvalidTag:
+            return b""
 
     def protect(self, total: bytes, digest: bytes) -> bytes:
         """Encrypt the encoded sums of a round for the round of this digest: a fresh nonce, then AES-256-GCM."""

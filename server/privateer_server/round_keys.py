@@ -47,11 +47,10 @@ class RoundKeys:
 
     def make(self) -> bytes:
         """Return the public half of a new key, which is on disk when this returns."""
-        private = X25519PrivateKey.generate()
-        opener = Opener(private)
+        opener = Opener(X25519PrivateKey.generate())
         path = self._path(opener.public_key)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(private.private_bytes_raw())
+            file.write(opener.private_bytes())
             file.flush()
             os.fsync(file.fileno())
         _sync(self._folder)
@@ -60,22 +59,26 @@ class RoundKeys:
 
     def find(self, public_key: bytes) -> Opener | None:
         """Return what opens reports sealed to this key; None if its private half is lost or damaged."""
-        if public_key not in self._openers and (opener := self._read(public_key)):
-            self._openers[public_key] = opener
-        return self._openers.get(public_key)
+        if opener := self._openers.get(public_key):
+            return opener
+        with self._erasing:  # another thread may be destroying it
+            if public_key not in self._doomed and (opener := self._read(public_key)):
+                self._openers[public_key] = opener
+        return opener
 
     def _read(self, public_key: bytes) -> Opener | None:
         try:
             raw = self._path(public_key).read_bytes()
         except FileNotFoundError:
             return None
-        opener = Opener(X25519PrivateKey.from_private_bytes(raw)) if len(raw) == _KEY_SIZE else None
+        opener = Opener.of(raw) if len(raw) == _KEY_SIZE else None
         return opener if opener and opener.public_key == public_key else None
 
     def destroy(self, public_key: bytes) -> None:
         """Forget a key and erase its file; what the disk refuses now, `retry` does later."""
-        self._openers.pop(public_key, None)
-        self._doomed.add(public_key)
+        with self._erasing:
+            self._openers.pop(public_key, None)
+            self._doomed.add(public_key)
         self.retry()
 
     def retry(self) -> None:

@@ -178,8 +178,8 @@ def following_round(
     # The promise counts on more people: nothing is released, and other people are asked the same.
     if closed.received < closed.enough:
         return missed_round(closed, new_key, now, again=True)
-    release = closed.mechanism.release(closed.total, SecureNoise())
-    return _following(closed, closed.schedule.learned(closed.step, release, decided), new_key, now)
+    release, left = closed.mechanism.settle(closed.total, SecureNoise())
+    return _following(closed, closed.schedule.learned(closed.step, release, decided), left, new_key, now)
 
 
 def missed_round(
@@ -190,12 +190,18 @@ def missed_round(
     ``again``: other people are asked the same, as they are where the operator ended the round.
     """
     again = again or closed.plan != NO_PLAN
-    return _following(closed, closed.schedule.missed(closed.step, again=again), new_key, now, version)
+    return _following(closed, closed.schedule.missed(closed.step, again=again), closed.total, new_key, now, version)
 
 
 def _following(
-    closed: OpenRound, state: Any, new_key: Callable[[], bytes], now: float, version: int | None = None
+    closed: OpenRound, state: Any, left: Any, new_key: Callable[[], bytes], now: float, version: int | None = None
 ) -> OpenRound:
+    """Publish the round that a state leads to; noise that later releases depend on goes along, under the new key."""
+    following = _planned(closed, state, new_key, now, version)
+    return replace(following, total=following.mechanism.resume(closed.mechanism, left))
+
+
+def _planned(closed: OpenRound, state: Any, new_key: Callable[[], bytes], now: float, version: int | None) -> OpenRound:
     """Publish the round that a state leads to, as the operator planned it."""
     schedule, plan = closed.schedule, closed.plan
     if plan.spec:

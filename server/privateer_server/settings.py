@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
 from pathlib import Path
@@ -11,6 +12,7 @@ from privateer.errors import SpecError
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 
 _MIB: Final = 1 << 20
+_OPENERS_MAX: Final = 64
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
 
@@ -34,6 +36,9 @@ class Settings:
         Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
+    openers
+        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has one
+        less than there are cores, unless it is told otherwise.
     """
 
     data: Path
@@ -48,6 +53,7 @@ class Settings:
     admin_port: int = 8002
     body_budget: int = 256 * _MIB
     journal: Path | None = None
+    openers: int = 0
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
@@ -73,7 +79,7 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    given = {**environment, **flags}
+    given = {_variable("openers"): str(_cores() - 1), **environment, **flags}
     required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
@@ -86,7 +92,15 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     return settings
 
 
+def _cores() -> int:
+    """Return the number of cores that this process may use, as far as a pool of processes can use them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, _OPENERS_MAX)
+
+
 def _read(given: Mapping[str, str], name: str) -> Any:
+    if name == "openers":
+        return number(given, _variable(name), 0, _OPENERS_MAX)
     if name.endswith("_keys"):
         return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):

@@ -15,6 +15,7 @@ from privateer.terms import Terms, composed
 
 FORMAT: Final = "privateer/certificate/2"
 RECORD: Final = "the whole record"
+JOINT: Final = "the whole record, as everybody else together sees it: what is published, and what they get themselves"
 _COLLUDING: Final = "server and shuffler"
 _FOR_THE_BATCH: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
 _UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
@@ -125,7 +126,10 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     if share:
         seen, sampling = {composed(share, seen)}, 0.0
     claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, sampling)
-    if row.batched or row.curated or not any(one.mechanism.coins_choose for one in terms):
+    if row.curated:
+        # What the person got is a function of their own record: nothing is claimed against those who see it.
+        return [replace(claim, about=JOINT)]
+    if row.batched or not any(one.mechanism.coins_choose for one in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
     unseen, seen_too = (f"{row.reader}, who see {arms}" for arms in ("no arms", "arms too"))

@@ -5,7 +5,7 @@ function of the spec alone. Devices, simulated people and the load driver all en
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,15 @@ Array = NDArray[np.float64]
 
 FEATURES_MAX: Final = 20
 COLUMNS_MAX: Final = 40
+
+
+@runtime_checkable
+class EncodedAtOnce(Protocol):
+    """Features that are all alike, and too many to be encoded one by one."""
+
+    def encoded(self, numbers: Array) -> Array:
+        """Return the columns of n people, as `encoded` does."""
+        ...
 
 
 def _kind(data: Any) -> str:
@@ -82,5 +91,7 @@ def encoded(features: Mapping[str, Feature], numbers: Array) -> Array:
         Shape (n, features + more), as `Feature.read` returns them: a number; the place of a level, or the number of
         levels for one that is not listed; 1 or 0; and NaN where a value is missing.
     """
+    if isinstance(features, EncodedAtOnce):
+        return features.encoded(numbers)
     parts = [feature.encode(column) for feature, column in zip(features.values(), numbers.T, strict=False)]
     return np.concatenate(parts, axis=1) if parts else np.zeros((len(numbers), 0))

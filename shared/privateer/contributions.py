@@ -102,6 +102,16 @@ class CellHits:
         """Sum of scores, 1 for a positive hit and -1 for another; shape (keys, groups), as of `KeyedSums`."""
         return 2 * self.positive - self.hits
 
+    @property
+    def hit_own(self) -> float:
+        """Probability of a hit for a person with the key, where keys are named."""
+        return self.gain + 2 * self.other
+
+    @property
+    def hit_other(self) -> float:
+        """Probability of a hit for a person with another key, where keys are named."""
+        return 2 * self.other
+
 
 @dataclass(frozen=True, repr=False)
 class BoundedVectors:
@@ -140,6 +150,43 @@ class VectorSums:
     reports: int
     sums: NDArray[np.float64]
     noise: float
+
+
+@dataclass(frozen=True)
+class RunningSums(VectorSums):
+    """A private sum of vectors over one round, whose noise depends on that of the rounds before it.
+
+    Attributes
+    ----------
+    noise
+        Variance of what was added to each coordinate of the sum of all rounds since noise began anew.
+    step
+        How many rounds these are; 1: noise begins anew, with this round.
+    """
+
+    step: int
+
+
+@dataclass(frozen=True)
+class ScreenedSums:
+    """Private second moments over one round: of the coordinates of arms, kept features, chosen ones and the value.
+
+    Attributes
+    ----------
+    reports
+        Number of people.
+    chosen
+        Shape (screened,), int64: the features that were chosen.
+    moments
+        Shape (p, p): sums of products of two coordinates, the value last.
+    variances
+        Shape (p, p): of what was added to each of them.
+    """
+
+    reports: int
+    chosen: NDArray[np.int64]
+    moments: NDArray[np.float64]
+    variances: NDArray[np.float64]
 
 
 @dataclass(frozen=True)

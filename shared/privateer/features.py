@@ -96,6 +96,10 @@ class Feature(Section, ABC):
         NaN has a place also where the spec allows none to be missing: who has no value must be able to report.
         """
 
+    def clips(self, _number: float) -> bool:
+        """Whether a number, as `read` returns it, is beyond bounds that it is clipped to."""
+        return False
+
     @abstractmethod
     def shown(self, lower: Array, upper: Array) -> Any:
         """Return which values a box has, by its corners along the feature's columns, for people."""
@@ -141,6 +145,10 @@ class Scaled(Feature):
 
 class Numeric(Scaled, Range):
     """A number in a range; a device clips to it and scales to [0, 1]."""
+
+    def clips(self, number: float) -> bool:
+        """Whether a number is beyond the range."""
+        return number < self.low or number > self.high
 
     def places(self, numbers: Array) -> Array:
         """Return how far each number is along the range."""

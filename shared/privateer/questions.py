@@ -26,6 +26,13 @@ class KeyedMeans:
     key_share: float = 1.0
 
 
+class NamedMeans(KeyedMeans):
+    """Means of a few keys of one group, such as arms, of which many people have each.
+
+    Where batches are shuffled, a symbol may name the key: then reports on other keys say nothing of it.
+    """
+
+
 @dataclass(frozen=True)
 class VectorSum:
     """A bounded vector per person; the sum of the vectors is wanted.
@@ -41,12 +48,15 @@ class VectorSum:
         wanted, where reports carry coins and are added up by themselves.
     normal
         Whether devices are to add normal noise, as a paper's do with which others are compared.
+    steps
+        Rounds of which a curator tells the sum since the first of them; 0: every round's for itself.
     """
 
     ball: Ball
     seed: int = 0
     classes: int = 1
     normal: bool = False
+    steps: int = 0
 
 
 class DirectedSum(VectorSum):
@@ -54,6 +64,36 @@ class DirectedSum(VectorSum):
 
     Where batches are shuffled, everybody's one symbol is amplified, as bits in every coordinate would hide a whole box.
     """
+
+
+@dataclass(frozen=True)
+class ScreenedSum(VectorSum):
+    """Sums about few of many coordinates, which are found on the way.
+
+    Where a curator holds records, a record is ``arms`` coordinates that say which of them, features, and a value. Then
+    second moments of the kept and the screened features are wanted; elsewhere a sum of vectors is.
+
+    Attributes
+    ----------
+    arms
+        Coordinates of which one is 1 and the others 0.
+    kept
+        Features about which the round learns in any case.
+    screened
+        How many more it finds, whose products with the value, less what is predicted, are largest.
+    predicted
+        What is predicted by the coordinate of an arm, and by each kept feature; empty: nothing.
+    """
+
+    arms: int = 0
+    kept: tuple[int, ...] = ()
+    screened: int = 0
+    predicted: tuple[float, ...] = ()
+
+    @property
+    def wanted(self) -> int:
+        """Features whose second moments are wanted; 0: only a sum is."""
+        return len(self.kept) + self.screened
 
 
 @dataclass(frozen=True)

@@ -270,6 +270,11 @@ class Spec(Section):
         """Rewards that a person reports; answers of yes or no may follow them."""
         return 1
 
+    def without_outcome(self, shown: Any) -> Any:
+        """Return what an application would report of a person to whom something was shown, and nothing came of it."""
+        value = self.reward.without_outcome
+        return dict.fromkeys(shown, value) if isinstance(shown, Mapping) else value
+
     @property
     def features(self) -> Mapping[str, Feature]:
         """The features of a context, in order; empty if the algorithm uses none."""

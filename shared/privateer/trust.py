@@ -12,17 +12,20 @@ from typing import Any, Final, Literal, Protocol
 from privateer.accounting.allotment import Allotment
 from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import Event
+from privateer.coins import SlotLayout
 from privateer.errors import SpecError
 from privateer.mechanisms import AnyMechanism, Mechanism
 from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import LaplaceCells
 from privateer.mechanisms.named_symbol import NamedSymbol
+from privateer.mechanisms.running_vectors import RunningVectors
+from privateer.mechanisms.screened_moments import ScreenedMoments
 from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import DirectedSum, KeyedHits, KeyedMeans, Question, VectorSum
+from privateer.questions import DirectedSum, KeyedHits, KeyedMeans, NamedMeans, Question, ScreenedSum, VectorSum
 
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
@@ -151,6 +154,10 @@ def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: 
     return symbol if symbol.error < gaussian.error else gaussian
 
 
+def _local_symbols(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+    return VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
+
+
 def _local_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     return NamedSymbol.calibrated(question, privacy.bound)
 
@@ -161,6 +168,15 @@ def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits, _share: A
 
 def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
     return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
+
+
+def _shuffled_names(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Name the keys, unless they are too many for the local epsilons that the spec allows."""
+    keys, limit = question.layout, privacy.local_epsilon_max
+    if keys.groups > 1 or not NamedSymbol.names(keys.keys, limit):
+        return _shuffled_means(privacy, honest, question, share)
+    named = KeyedHits(SlotLayout(keys.seed, keys.thresholds))
+    return NamedSymbol.amplified(named, privacy.bound, privacy.delta, honest, limit)
 
 
 def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
@@ -177,8 +193,25 @@ def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: 
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 
 
+def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    # Published learners have exact sums, and draw the noise of what they make of several rounds (paper 4).
+    published = privacy.calibration == "published" or not trust_of(privacy.model).promises
+    return CellPairs(question.layout) if published else CellPairs.calibrated(question, privacy.bound)
+
+
 def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    if question.steps and privacy.calibration == "tight":
+        return RunningVectors.running(question.ball, privacy.bound, privacy.delta, "root", question.steps)
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+
+
+def _central_moments(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+    return ScreenedMoments.calibrated(question, privacy.bound, privacy.delta)
+
+
+def _exact_moments(_: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+    # Where nobody is asked the question may be one that no curator has.
+    return ScreenedMoments.exact(question) if question.wanted else CentralVectors(question.ball, 0.0)
 
 
 def _exact_vectors(_: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
@@ -201,9 +234,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
+                NamedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
                 KeyedHits: Serving((NamedSymbol,), (), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
                 DirectedSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
+                ScreenedSum: Serving((VectorSymbol,), (), _local_symbols),
             },
             example={"epsilon": 4.0},
         ),
@@ -224,9 +259,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means, shares_out=True),
+                NamedMeans: Serving((SignedSymbol, NamedSymbol), (), _shuffled_names),
                 KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
                 DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions),
+                ScreenedSum: Serving((BitVectors,), (), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -243,9 +280,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.released,
             serves={
                 KeyedMeans: Serving((CentralSums,), (), _central_means, shares_out=True),
-                KeyedHits: Serving((CellPairs,), (), lambda p, _h, q, _s: CellPairs.calibrated(q, p.bound)),
-                VectorSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
-                DirectedSum: Serving((CentralVectors,), (CentralVectors,), _central_vectors),
+                NamedMeans: Serving((CentralSums,), (), _central_means),
+                KeyedHits: Serving((CellPairs,), (CellPairs,), _central_hits),
+                VectorSum: Serving((CentralVectors, RunningVectors), (CentralVectors,), _central_vectors),
+                DirectedSum: Serving((CentralVectors, RunningVectors), (CentralVectors,), _central_vectors),
+                ScreenedSum: Serving((ScreenedMoments,), (), _central_moments),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -262,9 +301,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda _mechanism, _honest: None,
             serves={
                 KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                KeyedHits: Serving((CellPairs,), (), lambda _p, _h, question, _s: CellPairs(question.layout)),
+                NamedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                KeyedHits: Serving((CellPairs,), (CellPairs,), _central_hits),
                 VectorSum: Serving((CentralVectors,), (), _exact_vectors),
                 DirectedSum: Serving((CentralVectors,), (), _exact_vectors),
+                ScreenedSum: Serving((ScreenedMoments,), (), _exact_moments),
             },
             example={},
         ),

@@ -12,15 +12,18 @@ import httpx
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import PrivateerError, Unavailable
 from privateer.serving.budget import Budget
-from privateer.serving.problems import answer_problems
+from privateer.serving.endpoint import answer
+from privateer.serving.problems import FaultGuard, answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
+from privateer_shuffler.description import SigningKey, Standing, Status, document
 from privateer_shuffler.endpoint import Endpoint
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.history import History
@@ -31,6 +34,7 @@ from privateer_shuffler.settings import Settings, read_settings
 from privateer_shuffler.upstream import Upstream
 
 _KEY: Final = "shuffler.key"
+_OK: Final = 200
 
 
 class Pages:
@@ -47,23 +51,16 @@ class Pages:
         """Show the open round of an experiment, but nothing that a single report changes before the batch is full."""
         followed = await self._rounds.find(request.path_params["name"])
         round_, pool = followed.round, followed.pool
-        return JSONResponse(
-            {
-                "experiment": round_.experiment,
-                "version": round_.version,
-                "model": round_.model,
-                "batch": round_.batch,
-                "open": pool is not None and not pool.full,
-            }
-        )
+        is_open = pool is not None and not pool.full
+        return answer(Standing(round_.experiment, round_.version, round_.model, round_.batch, is_open), _OK)
 
     async def keys(self, _: Request) -> Response:
         """Show the public key that batches are signed with."""
-        return JSONResponse({"public_key": self._public_key})
+        return answer(SigningKey(self._public_key), _OK)
 
     async def healthz(self, _: Request) -> Response:
         """Answer, since the process runs."""
-        return JSONResponse({"status": "ok"})
+        return answer(Status("ok"), _OK)
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether reports can be stored and forwarded."""
@@ -71,14 +68,42 @@ class Pages:
             raise Unavailable("the shuffler cannot store reports", remedy="check its disk and its log")
         if not await self._upstream.reachable():
             raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
-        return JSONResponse({"status": "ready"})
+        return answer(Status("ready"), _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
+    async def openapi(self, _: Request) -> Response:
+        """Describe all pages."""
+        return answer(document(), _OK)
 
-def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Starlette:
+
+class Shuffler:
+    """The ASGI application: the endpoint for reports, and pages for everything else.
+
+    The router of the pages would cost as much as holding a report does.
+    """
+
+    def __init__(self, endpoint: ASGIApp, pages: ASGIApp) -> None:
+        self._endpoint, self._pages = endpoint, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the lifespan."""
+        name = _reported(scope["path"]) if scope["type"] == "http" else ""
+        if name:
+            await self._endpoint({**scope, "path_params": {"name": name}}, receive, send)
+        else:
+            await self._pages(scope, receive, send)
+
+
+def _reported(path: str) -> str:
+    """Return the experiment that a path takes reports for; empty if it is another page's."""
+    parts = path.split("/")
+    return parts[2] if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "reports" else ""
+
+
+def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Shuffler:
     """Make the shuffler's application.
 
     Parameters
@@ -103,7 +128,7 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
         raise
 
 
-def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Starlette:
+def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
     key = own_key(settings.data / _KEY, "PRIVATEER_DATA")
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
@@ -126,9 +151,9 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
 
     app = Starlette(
         routes=[
-            Route("/experiments/{name}/reports", endpoint, methods=["POST"]),
             Route("/experiments/{name}", pages.experiment),
             Route("/keys", pages.keys),
+            Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
             Route("/metrics", pages.metrics),
@@ -137,7 +162,7 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return app
+    return Shuffler(FaultGuard(endpoint), app)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from privateer.serving.endpoint import UploadEndpoint, answer
 from privateer.serving.problems import problem_response
 from privateer.wire.envelope import Envelope, split_sealed
 from privateer.wire.keys import TrustedKeys
-from privateer.wire.upload import check_alone
+from privateer.wire.upload import UploadAnswer, check_alone
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Receipt
 from privateer_shuffler.rounds import Rounds
@@ -38,7 +38,7 @@ class Endpoint(UploadEndpoint):
         self._refuse(receipt.refused)
         if receipt.accepted == 0 and receipt.reason is not None:
             return problem_response(receipt.reason, accepted=0, refused=receipt.refused)
-        return answer({"accepted": receipt.accepted, "refused": receipt.refused}, _ACCEPTED)
+        return answer(UploadAnswer(receipt.accepted, receipt.refused), _ACCEPTED)
 
     async def _hold(self, envelope: Envelope, is_signed: bool) -> Receipt:
         followed = await self._rounds.current(envelope.header)

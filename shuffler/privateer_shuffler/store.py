@@ -73,6 +73,7 @@ class RoundStore:
         self._path = path
         self._connection = connection
         self._key = key
+        self._is_renewed = connection.execute("SELECT 1 FROM delivered LIMIT 1").fetchone() is not None
         self.label = label
 
     @classmethod
@@ -123,6 +124,8 @@ class RoundStore:
 
     def has_delivered(self, fingerprints: Iterable[bytes]) -> bool:
         """Whether any of these messages was in an earlier batch of the version."""
+        if not self._is_renewed:
+            return False
         found = (self._connection.execute(_DELIVERED, (one,)).fetchone() for one in fingerprints)
         return any(row is not None for row in found)
 
@@ -156,6 +159,7 @@ class RoundStore:
         self._connection.executemany("INSERT OR IGNORE INTO delivered VALUES (?)", ((one,) for one in fingerprints))
         self._connection.execute("UPDATE place SET taken = 0, sealed = zeroblob(?)", (self.label.round.sealed_size,))
         self._connection.execute("COMMIT")
+        self._is_renewed = True
         self.truncate_log()
 
     def erase(self) -> None:

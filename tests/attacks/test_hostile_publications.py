@@ -28,6 +28,7 @@ from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.phases import small_spec
 from tests.support.purses import Purse
+from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
 
 SOURCES = [{"name": "clinic", "people": 1000, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]
@@ -43,6 +44,9 @@ SPECS = {
     "vectors-reduced": small_spec("shuffle", REDUCED),
     "vectors-central": small_spec("central"),
     "vectors-none": small_spec("none"),
+    "sparse-central": sparse_spec(context__features=4, algorithm__sparsity=2),
+    "sparse-local": sparse_spec("local", context__features=4, algorithm__sparsity=2),
+    "sparse-shuffle": sparse_spec("shuffle", context__features=4, algorithm__sparsity=2),
 }
 """Those with sources and with a deadline are under shuffle."""
 NUMBERS: list[Any] = [-1, 0, 1, 2, 3, 64, 1024, 1025, 1 << 15, 1 << 17, 10**8, 10**10, (1 << 64) - 1, -(1 << 63)]
@@ -234,7 +238,13 @@ def heaviest() -> float:
     return time.process_time() - began
 
 
-@pytest.mark.parametrize("name", ["local", "sources", "central", "vectors-local", "vectors-reduced"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "local", "sources", "central", "vectors-local", "vectors-reduced",
+        pytest.param("sparse-central", marks=pytest.mark.nightly),
+    ],
+)  # fmt: skip
 def test_every_field_with_every_hostile_value(name, heaviest):
     device = Device(name)
     for body in changed_once(name):

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import traceback
+import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,14 @@ def test_errors_logs_and_representations_are_silent(tmp_path: Path, caplog: pyte
     said = [repr(session), repr(choice), str(choice), repr(session.__dict__), f"{[choice]}"]
     device.server.moves_on(waiting_spec(**{"reward.high": 2.0}), 2)
     device.clock.time += 2 * WEEK
-    for act in (lambda: device.start().join("test").report(REWARD), lambda: session.report(f"{REWARD}")):
-        try:
-            act()
-        except PrivateerError as error:
-            said += ["".join(traceback.format_exception(error)), repr(error.args)]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for act in (lambda: device.start().join("test").report(REWARD), lambda: session.report(f"{REWARD}")):
+            try:
+                act()
+            except PrivateerError as error:
+                said += ["".join(traceback.format_exception(error)), repr(error.args)]
+    said += [f"{one.message}" for one in warned]
     assert len(said) > 7
     seen = [*said, caplog.text]
     assert not [one for one in seen for value in (*MARKED.values(), REWARD) if str(value)[2:] in one]

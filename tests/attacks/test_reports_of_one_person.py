@@ -134,7 +134,7 @@ def test_a_round_is_not_sold_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lie", [{"privacy.arms": "hidden"}, {"privacy.honest_fraction": 0.9}], ids=str)
 def test_nor_what_the_promise_assumes(tmp_path: Path, lie: dict[str, Any]) -> None:
-    """Of a device that would accept either assumption from the first report on."""
+    """The device would accept either assumption if it stood from the first report on."""
     honest = SHUFFLE | {"experiment.reports_per_person": 3, "privacy.honest_fraction": 0.5}
     server, limits = Server(published(make_spec(honest))), Limits(delta=1e-5, local_epsilon=100.0, arms="hidden")
     device = Device(tmp_path, server, limits=limits, shuffler="http://shuffler")

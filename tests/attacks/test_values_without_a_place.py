@@ -47,7 +47,7 @@ def test_whoever_has_a_value_sends_and_pays_the_same(tmp_path: Path, feature: An
 
 
 def test_the_developer_is_told_and_nobody_else(tmp_path: Path) -> None:
-    """As an error the warning keeps the device from reporting: right in a test of the application alone."""
+    """An application that makes the warning an error keeps the device from reporting: right in its tests alone."""
     feature, _, other = SPECS["an ordered level that is not listed"]
     server = Server(published(make_spec({"context.features": {"age": feature}})))
     session = Device(tmp_path, server).start().join("test")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privateer.algorithms import ALGORITHMS, algorithm
 from privateer.coins import UNIT as SHARES
-from privateer.contributions import BoundedVectors, CellSums, KeyedValues, VectorSums
+from privateer.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
 from privateer.mechanisms import (
     MECHANISMS,
     BitVectors,
@@ -21,12 +21,15 @@ from privateer.mechanisms import (
     GaussianVectors,
     LaplaceCells,
     NamedSymbol,
+    ScreenedMoments,
     SignedSymbol,
     VectorSymbol,
 )
 from privateer.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer.mechanisms.laplace_cells import UNIT as CELL_UNIT
+from privateer.mechanisms.running_vectors import RunningVectors
+from privateer.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer.spec import Spec
 from privateer_lab.audit.views import _cells
 from privateer_lab.noise import SeededNoise
@@ -137,11 +140,17 @@ def estimates(release: Any) -> Array:
     """Return unbiased estimates that a release gives."""
     if isinstance(release, CellSums):
         return np.concatenate([release.rewards.ravel(), release.counts.ravel()])
+    if isinstance(release, ScreenedSums):
+        known = [*range(len(release.moments) - 1 - len(release.chosen)), -1]
+        return release.moments[np.ix_(known, known)][np.triu_indices(len(known))]
     return release.sums if isinstance(release, VectorSums) else (release.sums / release.gain).ravel()
 
 
 def truths(subject: Subject) -> Array:
-    """Return what `estimates` estimate: a sum of vectors; or sums over people of a key, by the shares of groups."""
+    """Return what `estimates` estimate: sums of vectors or products; or of people of a key, by the shares of groups."""
+    if isinstance(subject.mechanism, ScreenedMoments):
+        records = subject.reports().astype(float)[:, _known(subject.mechanism)] / MOMENT_GRID
+        return np.asarray((records.T @ records)[np.triu_indices(records.shape[1])])
     if not subject.keyed:
         made, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
         return np.tile(subject.mechanism.ball.clip(made.values).sum(axis=0) / classes, classes)
@@ -230,6 +239,21 @@ def _of_bits(subject: Subject) -> Array:
     return np.asarray(((share * (1 - share)).sum(axis=0) + trials) * one.unit**2)
 
 
+def _known(one: ScreenedMoments) -> list[int]:
+    """Coordinates that are in every block."""
+    return [*range(one.arms), *(one.arms + place for place in one.kept), one.ball.coordinates - 1]
+
+
+def _of_moments(subject: Subject) -> Array:
+    """Noise in units of sqrt(features + 1) for every coordinate but the value; squares have twice the variance."""
+    one = subject.mechanism
+    squared = np.append(np.full(one.arms + len(one.kept), 1.0 + len(one.kept) + one.screened), 1.0)
+    noise = (one.standard_deviation**2 * np.outer(squared, squared)) * (1 + np.eye(len(squared)))
+    noise += one.standard_deviation > 0 and 1 / (12 * MOMENT_GRID**4)
+    noise[: one.arms, : one.arms] *= np.eye(one.arms)
+    return np.asarray(noise[np.triu_indices(len(squared))])
+
+
 EXACT: dict[type, Callable[[Subject], Array]] = {
     SignedSymbol: _of_symbols,
     LaplaceCells: _of_cells,
@@ -239,7 +263,9 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     VectorSymbol: _of_named_directions,
     GaussianVectors: _of_noisy_vectors,
     CentralVectors: _of_noisy_vectors,
+    RunningVectors: _of_noisy_vectors,
     BitVectors: _of_bits,
+    ScreenedMoments: _of_moments,
 }
 """Exact variances of `estimates`, rounding included; or their average, where only that is known."""
 

@@ -13,12 +13,13 @@ from privateer.ages import message_size
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer.codec import decode, encode
 from privateer.decisions import Plays, Points
-from privateer.errors import InputError, SpecError, TermsRefused
+from privateer.errors import InputError, SpecError, TermsRefused, UnfitValueWarning
 from privateer.result import Result, decode_result, encode_result
-from privateer.spec import ArmsSpec
+from privateer.spec import ARMS_MIN, ArmsSpec
 from privateer.trust import TRUST
 from privateer.verification import Limits, verify
 from privateer.wire.publication import Round
+from privateer_client.outcomes import read_outcome
 from privateer_lab.noise import SeededNoise
 from privateer_server.algorithms import learner_for
 from privateer_server.respec import extended, renamed, with_arm, without_arm
@@ -192,7 +193,9 @@ def changed_specs(spec):
     """The specs that an operator may make of one, by the field that changes."""
     made = {"horizon": extended(spec, spec.experiment.horizon * 2)}
     if isinstance(spec, ArmsSpec):
-        made |= {"new": with_arm(spec, "one more"), "retired": without_arm(spec, spec.options[0])}
+        made |= {"new": with_arm(spec, "one more")}
+        if len(spec.options) > ARMS_MIN:
+            made |= {"retired": without_arm(spec, spec.options[0])}
     return made
 
 
@@ -323,6 +326,30 @@ def test_what_is_not_a_reward_is_refused_without_an_echo(spec, played, bad):
         with pytest.raises(InputError) as refused:
             played[0].policy.read(spec, reward)
         assert "0.123" not in str(refused.value)
+
+
+def test_whatever_an_application_reports_is_read_as_if_there_were_no_outcome(spec, played):
+    """Whether a device reports, and how much, does not tell what came of a choice; a message carries no value."""
+    policy = played[0].policy
+    decisions = policy.decide(np.zeros((1, spec.dimension)), np.zeros(1, np.uint32))
+    shown = policy.shown(spec, decisions)
+    nothing, _ = policy.read(spec, spec.without_outcome(shown))
+    for bad in ("0.123456", None, [0.123456], {}, {"a": 0.123456}, float("nan")):
+        for reward in (bad, answer(decisions, bad)):
+            with pytest.warns(UnfitValueWarning, match="no outcome") as told:
+                rewards, clipped = read_outcome(policy, spec, shown, reward)
+            assert (rewards.tolist(), clipped) == (nothing.tolist(), False)
+            assert "0.123" not in str(told[0].message)
+
+
+def test_what_is_too_large_for_a_number_is_clipped(spec, played):
+    policy = played[0].policy
+    decisions = policy.decide(np.zeros((1, spec.dimension)), np.zeros(1, np.uint32))
+    shown = policy.shown(spec, decisions)
+    for large, bound in ((10**400, spec.reward.high), (-np.inf, spec.reward.low)):
+        rewards, clipped = read_outcome(policy, spec, shown, answer(decisions, large))
+        assert rewards.tolist() == policy.read(spec, answer(decisions, bound))[0].tolist()
+        assert clipped
 
 
 @pytest.mark.parametrize("name", [name for name in SPECS if hasattr(kind_of(SPECS[name]), "edges")])

@@ -25,9 +25,11 @@ ROW = """        Trust(
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
+                NamedMeans: Serving((SignedSymbol,), (), _stricter_means),
                 KeyedHits: Serving((NamedSymbol,), (), _stricter_hits),
                 VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
                 DirectedSum: Serving((VectorSymbol,), (), _stricter_vectors),
+                ScreenedSum: Serving((VectorSymbol,), (), _stricter_symbols),
             },
         ),
 """
@@ -43,6 +45,10 @@ def _stricter_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: 
 
 def _stricter_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed)
+
+
+def _stricter_symbols(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+    return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed, question.classes)
 
 
 """

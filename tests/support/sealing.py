@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from privateer.ages import with_ages
 from privateer.algorithms import algorithm, parse_spec
 from privateer.codec import decode
-from privateer.decisions import Arms
+from privateer.decisions import Arms, Points
 from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
 from privateer.wire.publication import Publication, decode_publication, digest
 from privateer_lab.noise import SeededNoise
@@ -33,6 +33,8 @@ def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
     coins = rng.integers(0, 2**32, count, dtype=np.uint32)
     decisions = policy.decide(contexts, coins)
     shape = (count,) if isinstance(decisions, Arms) else (count, len(decisions.actions))
+    if isinstance(decisions, Points) and spec.rewards > 1:
+        shape = (count, spec.rewards)
     contributions = policy.contribute(contexts, coins, decisions, rng.random(shape))
     rows = policy.terms.mechanism.randomize(contributions, SeededNoise(seed))
     reports = pieces(rows.tobytes(), policy.terms.mechanism.report_size)

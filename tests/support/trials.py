@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 
 from privateer_lab.reproductions.paper_4_trials import Array, Setting, Trials
-from privateer_server.algorithms.trial.evidence import Sums
+from privateer_server.algorithms.trial.evidence import Epoch, Evidence, Sums, common_weights, variances_of
 
-__all__ = ["SETTINGS", "Setting", "Trials", "by_trial", "central", "growing", "named", "one_bit"]
+__all__ = ["SETTINGS", "Setting", "Trials", "added_in_common", "by_trial", "central", "growing", "named", "one_bit"]
 
 
 def named(epsilon: float, segments: int) -> Setting:
@@ -44,6 +44,14 @@ def by_trial(sums: Sums, count: int) -> Sums:
         return np.moveaxis(split, 0, 1).reshape(split.shape[1], -1, *values.shape[2:])
 
     return Sums(*(moved(getattr(sums, name)) for name in Sums.__dataclass_fields__))
+
+
+def added_in_common(sums: Sums, evidence: Evidence, epoch: Epoch, count: int) -> Sums:
+    """Add an epoch of so many trials, with one weight for all segments of each, as `Evidence.common` does of one."""
+    design = evidence.design
+    both = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    planned, actual = (np.moveaxis(one.reshape(count, -1, one.shape[1]), 0, 1) for one in both)
+    return sums.add(epoch, np.moveaxis(common_weights(planned, actual), 0, 1).reshape(epoch.shares.shape[0], -1))
 
 
 def growing(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...]:

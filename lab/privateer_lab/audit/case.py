@@ -28,6 +28,9 @@ class Case:
         Larger scores speak for neighbour 0.
     count
         Observations of each neighbour.
+    unsafe
+        Whether the accountant finds that the claim, a paper's, does not hold: experiments that make it run in
+        simulation alone, and an attack should break it.
     """
 
     name: str
@@ -39,3 +42,4 @@ class Case:
     event: Event
     sample: Sampler
     count: int
+    unsafe: bool = False

@@ -42,12 +42,15 @@ _BITS_AT_ONCE: Final = 20.0
 
 
 def experiment_cases(samples: int) -> list[Case]:
-    """Return attacks on every algorithm under every trust model with a claim, in each calibration that it has."""
+    """Return attacks on every algorithm under every trust model with a claim, in each calibration that it has.
+
+    Where rounds hand out records, there is no release to attack: only attacks of the algorithm's own know what follows.
+    """
     return [
         case
         for name in ALGORITHMS
         for instance, spec in algorithm(name).spec.instances().items()
-        if spec.privacy.trust.promises
+        if spec.privacy.trust.promises and (terms := spec.planned("")) and terms.event
         for case in _cases(name, instance, spec, samples)
     ]
 
@@ -141,7 +144,7 @@ def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coin
     if isinstance(decisions, Plays):
         rewards: NDArray[np.float64] = np.full((len(coins), len(decisions.actions)), reward)
     elif isinstance(decisions, Points) and isinstance(shown := decisions.shown, dict):
-        # Of two points the difference counts: their rewards are at opposite ends.
+        # A report on two points tells the difference of their rewards, which is largest at opposite ends.
         ends = (reward, 2 * spec.reward.middle - reward)
         rewards = np.repeat(policy.read(spec, dict(zip(shown, ends, strict=True)))[0], len(coins), axis=0)
     else:

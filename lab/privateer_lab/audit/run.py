@@ -11,6 +11,8 @@ from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.experiments import experiment_cases
 from privateer_lab.audit.hits import hit_cases
 from privateer_lab.audit.keyed import keyed_cases
+from privateer_lab.audit.moments import moment_cases
+from privateer_lab.audit.running import running_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
 
@@ -31,6 +33,8 @@ class Finding:
         Epsilon that is proved at delta; None for a channel, which tells something or nothing.
     confidence
         With which all lower bounds of a run hold together; None for a channel.
+    unsafe
+        Whether the claim is a paper's that the accountant does not confirm.
     """
 
     attack: str
@@ -43,6 +47,7 @@ class Finding:
     confidence: float | None
     samples: int
     verdict: Literal["holds", "broken"]
+    unsafe: bool = False
 
     @property
     def holds(self) -> bool:
@@ -57,6 +62,8 @@ def cases(samples: int) -> list[Case]:
         *keyed_cases(samples),
         *hit_cases(samples),
         *vector_cases(samples),
+        *running_cases(samples),
+        *moment_cases(samples),
         *attacks_of_algorithms(samples),
         *experiment_cases(samples),
     ]
@@ -101,6 +108,7 @@ def _attacked(case: Case, alarm: float) -> Finding:
         confidence=1 - FALSE_ALARM,
         samples=case.count,
         verdict="holds" if found.excess <= 0 and found.lower_bound <= case.epsilon * (1 + 1e-9) else "broken",
+        unsafe=case.unsafe,
     )
 
 
@@ -110,11 +118,13 @@ def _checked(name: str, check: Callable[[], bool]) -> Finding:
 
 
 def summary(findings: list[Finding]) -> dict[str, Any]:
-    """Return figures over findings."""
-    broken = sorted({finding.mechanism for finding in findings if not finding.holds})
+    """Return figures over findings; what is known to be unsafe counts apart."""
+    wrong = [finding for finding in findings if not finding.holds]
+    broken, known = (sorted({one.mechanism for one in wrong if one.unsafe is unsafe}) for unsafe in (False, True))
     return {
         "holds": not broken,
         "broken": broken,
+        "unsafe": known,
         "attacks": len(findings),
         "false_alarm": FALSE_ALARM,
         "findings": [vars(finding) for finding in findings],

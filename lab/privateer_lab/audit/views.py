@@ -8,14 +8,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from privateer.coins import bucket, sign
-from privateer.contributions import BoundedVectors, CellHits, KeyedValues
+from privateer.contributions import BoundedVectors, CellHits, KeyedValues, ScreenedSums
 from privateer.mechanisms import Mechanism
 from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import UNIT, LaplaceCells
 from privateer.mechanisms.named_symbol import NamedSymbol
+from privateer.mechanisms.screened_moments import GRID as MOMENT_GRID
+from privateer.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
@@ -165,6 +168,8 @@ def releases(target: Target) -> Sampler:
     Several people who have keys of their own stand in one release: noise is independent from number to number, so each
     of them is an observation.
     """
+    if isinstance(target.mechanism, ScreenedMoments):
+        return screened(target)
     mechanism, people = _widened(target.mechanism)
     none = {name: 0.0 for name in ("standard_deviation", "scale") if hasattr(mechanism, name)}
     silent: Mechanism = msgspec.structs.replace(mechanism, **none)
@@ -186,6 +191,43 @@ def releases(target: Target) -> Sampler:
             seen = _numbers(mechanism.release(added, SecureNoise()), people)
             scores.append(_noise_density(mechanism, seen - exact[0]) - _noise_density(mechanism, seen - exact[1]))
         return np.concatenate(scores)[:count]
+
+    return sample
+
+
+def screened(target: Target) -> Sampler:
+    """Attack releases that choose features: as likely as the choices, one after the other, times the block's noise.
+
+    Everybody else is in the sums, and the adversary knows them.
+    """
+    mechanism = target.mechanism
+    assert isinstance(mechanism, ScreenedMoments)
+    others = target.others(np.zeros(target.people, np.uint32)) if target.others and target.people > 1 else None
+
+    def total(who: int) -> Moments:
+        made = [target.neighbours[who](np.zeros(1, np.uint32)), *([others] if others else [])]
+        rows = [mechanism.randomize(one, SecureNoise()) for one in made]
+        return mechanism.add(mechanism.empty(), np.concatenate(rows))
+
+    totals = [total(who) for who in (0, 1)]
+    scores = [mechanism.scores(one) / mechanism.scale if mechanism.screened else np.zeros(0) for one in totals]
+    blocks: dict[tuple[int, ...], list[NDArray[np.float64]]] = {}
+
+    def likelihood(who: int, release: ScreenedSums) -> float:
+        chosen, left = release.chosen.tolist(), mechanism.candidates
+        if tuple(chosen) not in blocks:
+            blocks[tuple(chosen)] = [mechanism.block(one, chosen) / MOMENT_GRID**2 for one in totals]
+        found = 0.0
+        for one in chosen:
+            found += float(scores[who][one] - logsumexp(scores[who][left]))
+            left = left[left != one]
+        upper = np.triu_indices(len(release.moments))
+        off = (release.moments - blocks[tuple(chosen)][who])[upper] ** 2 / release.variances[upper]
+        return found - float(off.sum()) / 2
+
+    def sample(who: int, count: int) -> Scores:
+        released = (mechanism.release(totals[who], SecureNoise()) for _ in range(count))
+        return np.array([likelihood(0, one) - likelihood(1, one) for one in released])
 
     return sample
 

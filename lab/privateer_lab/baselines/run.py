@@ -8,7 +8,7 @@ import numpy as np
 
 from privateer.spec import ArmsSpec, Spec
 from privateer_lab.baselines import BASELINES
-from privateer_lab.baselines.base import with_arms
+from privateer_lab.baselines.base import Baseline, with_arms
 from privateer_lab.baselines.people import GROUP, People
 from privateer_lab.devices import scaled_rewards
 from privateer_lab.parallel import Backend, each
@@ -46,9 +46,13 @@ def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
         Seeds people, rewards and what baselines draw: the same seed gives the same runs, whatever the other names.
     """
     spec = with_arms(spec)
+    return play_together(spec, {name: BASELINES[name](spec, seed) for name in names}, seed)
+
+
+def play_together(spec: ArmsSpec, playing: dict[str, Baseline], seed: int) -> list[BaselineRun]:
+    """Play baselines that were made for a spec and a seed, as `play_once` does."""
     people = People(spec, seed)
-    playing = {name: BASELINES[name](spec, seed) for name in names}
-    regret, received = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+    regret, received = dict.fromkeys(playing, 0.0), dict.fromkeys(playing, 0.0)
     for batch, size in _rounds(spec):
         for baseline in playing.values():
             baseline.open(batch)
@@ -65,7 +69,7 @@ def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
         for baseline in playing.values() if batch else ():
             baseline.close()
     horizon = spec.experiment.horizon
-    return [BaselineRun(name, seed, regret[name], received[name] / horizon) for name in names]
+    return [BaselineRun(name, seed, regret[name], received[name] / horizon) for name in playing]
 
 
 def _rounds(spec: ArmsSpec) -> Iterator[tuple[int, int]]:

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from privateer.errors import Unavailable
+from privateer.result import Result
 from privateer_lab.commands.experiments import print_result
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.output import print_json
@@ -25,13 +28,22 @@ def effects(
 ) -> None:
     """Show what an experiment has found: estimates with intervals, and all that its algorithm reports beside them."""
     page = f"{url}/experiments/{name}"
-    result: dict[str, Any] = ask("GET", f"{page}/result")["result"]
+    result = _checked(ask("GET", f"{page}/result").get("result"))
     if markdown or plot:
         _write(name, result, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
     if as_json:
         print_json(result)
         return
     print_result(result)
+
+
+def _checked(answer: Any) -> dict[str, Any]:
+    """Refuse what is not a result: names that control a terminal, or figures that are none."""
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.convert(answer, Result))
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
+    return found
 
 
 def _write(

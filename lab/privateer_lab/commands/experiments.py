@@ -13,6 +13,7 @@ from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, readable, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
+from privateer_lab.result_tables import have_estimates, is_over_time, rows_of
 from privateer_lab.specs import load_spec
 
 Name = Annotated[str, typer.Argument(help="Name of the experiment.")]
@@ -96,10 +97,18 @@ def _result(page: str) -> dict[str, Any] | None:
 
 
 def print_result(result: dict[str, Any]) -> None:
-    """Print estimates with their intervals, whatever else is reported, and the recommended option."""
-    print_rows(f"estimates, with intervals of {_percent(result['confidence'])} confidence", result["estimates"])
-    for table in result.get("tables", ()):
-        print_rows(table["title"], [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]])
+    """Print estimates with their intervals, whatever else is reported, and the recommended option.
+
+    Estimates that a table has are not printed twice, nor are those of every look: a picture shows them.
+    """
+    tables = [table for table in result.get("tables", ()) if not is_over_time(table)]
+    confidence = f"intervals of {_percent(result['confidence'])} confidence"
+    if have_estimates(tables):
+        screen.print(f"What follows has {confidence}.")
+    else:
+        print_rows(f"estimates, with {confidence}", result["estimates"])
+    for table in tables:
+        print_rows(table["title"], rows_of(table))
     print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
 
 

@@ -184,14 +184,22 @@ def _explain(result: dict[str, Any], what: str) -> None:
         screen.print("The best policy is a constant option, so no policy gains anything above it.")
     else:
         screen.print(_GAIN.format(what=what))
-    for promise in result["foreseen"]:
-        for found in promise["tables"]:
-            rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
-            print_rows(f"{promise['model']}, epsilon {promise['epsilon']:g}: {found['title']}", rows)
+    _print_foreseen(result["foreseen"])
     for row in result["batches"]:
         screen.print(_batches(row))
     for warning in result["warnings"]:
         screen.print(f"warning: {warning}")
+
+
+def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:
+    """Print what is found under each promise; promises that find the same have one table."""
+    tables = [(found, promise) for promise in foreseen for found in promise["tables"]]
+    while tables:
+        first = tables[0][0]
+        alike = [f"{promise['model']} at epsilon {promise['epsilon']:g}" for found, promise in tables if found == first]
+        rows = [dict(zip(first["columns"], row, strict=True)) for row in first["rows"]]
+        print_rows(first["title"] if len(alike) == len(foreseen) else f"{', '.join(alike)}: {first['title']}", rows)
+        tables = [(found, promise) for found, promise in tables if found != first]
 
 
 def _batches(row: dict[str, Any]) -> str:

@@ -16,10 +16,12 @@ from privateer_lab.environments.functions import PeaksSection, QuadrantsSection,
 from privateer_lab.environments.linear import LinearSection
 from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection
+from privateer_lab.environments.needles import NeedlesSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
 
 _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
+    "needles": NeedlesSection,
     "peaks": PeaksSection,
     "quadrants": QuadrantsSection,
     "smooth": SmoothSection,

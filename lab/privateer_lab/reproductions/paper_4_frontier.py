@@ -12,10 +12,11 @@ from privateer.questions import KeyedHits
 from privateer.spec import Privacy
 from privateer.terms import calibrate
 from privateer.trust import TRUST
-from privateer_lab.reproductions.paper_4_conse import ConSE
+from privateer_lab.reproductions.paper_4_conse import eliminate, estimate
 from privateer_lab.reproductions.paper_4_trials import Setting, Trials
 from privateer_lab.reproductions.paper_4_world import UNIFORM, error_of, losses_of, means_of
 from privateer_server.algorithms.trial.allocation import floored, matching
+from privateer_server.algorithms.trial.conse import ConSE
 from privateer_server.algorithms.trial.evidence import Evidence, rates
 
 Array = NDArray[np.float64]
@@ -54,11 +55,11 @@ def published(people: int, alpha: float, epsilon: float | None, width: str, seed
     rng, algorithm = np.random.default_rng([seed, 4]), ConSE(people, alpha, epsilon, width)  # type: ignore[arg-type]
     bins, wide, half = algorithm.bins, algorithm.wide_bins, people // 2
     first, second = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in ((half, bins), (half, wide)))
-    ends = [algorithm.eliminate(n, means, rng) for n, means in zip(first, means_of(bins), strict=True)]
+    ends = [eliminate(algorithm, n, means, rng) for n, means in zip(first, means_of(bins), strict=True)]
     tossed = np.array([used for used, _ in ends])
     losses = losses_of(bins)
     left = losses[np.arange(bins), [arm or 0 for _, arm in ends]]
-    estimates = [algorithm.estimate(n, means, rng) for n, means in zip(second, means_of(wide), strict=True)]
+    estimates = [estimate(algorithm, n, means, rng) for n, means in zip(second, means_of(wide), strict=True)]
     coins = np.array([used for used, _ in estimates])
     follow = (1 - coins / np.maximum(second, 1))[(np.arange(bins) * wide + wide // 2) // bins]
     lost = tossed @ losses.mean(axis=1) + (first - tossed) @ left

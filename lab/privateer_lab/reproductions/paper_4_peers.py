@@ -1,6 +1,7 @@
 """Intervals of an average effect on the same people: ours and those of others, with privacy and without."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,8 @@ _THEIRS: Final = "local 1: Waudby-Smith, Wu, Ramdas"
 _TUNED: Final = "local 1: the same, tuned to the plan"
 _BARE: Final = "none: repeated"
 _MIXTURE: Final = "none: normal mixture"
-_RULES: Final = (_OURS, _STRICT, _TUNED, _THEIRS, _BARE, _MIXTURE)
+_LIBRARY: Final = "none: statsmodels, Bonferroni over looks"
+_RULES: Final = (_OURS, _STRICT, _TUNED, _THEIRS, _BARE, _MIXTURE, _LIBRARY)
 
 
 def intervals(seed: int) -> list[Row]:
@@ -44,6 +46,8 @@ def intervals(seed: int) -> list[Row]:
         _BARE: _ours(arms, bits, ends, 1.0)[0],
         _MIXTURE: _mixture(arms, bits, ends),
     }
+    if find_spec("statsmodels"):
+        found[_LIBRARY] = _library(arms, bits, ends)
     return [
         {"rule": rule, "people": int(end), "seed": seed, "estimate": estimate, "half": half}
         for rule, pairs in found.items()
@@ -106,6 +110,18 @@ def _mixture(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.
     return found
 
 
+def _library(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64]) -> list[tuple[float, float]]:
+    """Intervals of statsmodels for two proportions (Agresti and Caffo), each at a level that all looks share."""
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    found = []
+    for end in ends:
+        played, hits = np.bincount(arms[:end], minlength=2), np.bincount(arms[:end], bits[:end], 2)
+        low, high = confint_proportions_2indep(hits[1], played[1], hits[0], played[0], alpha=_ALPHA / len(ends))
+        found.append((float(low + high) / 2, float(high - low) / 2))
+    return found
+
+
 def _rows(effort: Effort) -> Iterator[Row]:
     for rows in each(intervals, [(seed,) for seed in range(effort.seeds)], effort.jobs, effort.backend):
         yield from rows
@@ -132,6 +148,8 @@ def verdict(rows: Rows) -> str:
     said, effect = [], _MEANS[1] - _MEANS[0]
     for rule in _RULES:
         found = rows.where(rule=rule)
+        if not found:  # its library is not installed
+            continue
         width = found.where(people=_PEOPLE).mean("half")[0]
         wrong = {row["seed"] for row in found if abs(row["estimate"] - effect) > row["half"]}
         said.append(f"{rule}: {width:.4f} ({len(wrong)} of {len(found.values('seed'))} trials missed at some look).")

@@ -1,24 +1,30 @@
 """The route for backups."""
 
-from typing import Annotated
+from typing import Any, Final
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 from starlette.responses import Response
 
-from privateer_server.api.admin import authorize
+from privateer.errors import Unauthorized
+from privateer.serving.openapi import refusals
+from privateer_server.api.admin import Token, authorize
 from privateer_server.store.sqlite import SqliteStore
 
-_MEDIA_TYPE = "application/vnd.sqlite3"
+_MEDIA_TYPE: Final = "application/vnd.sqlite3"
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
+    **refusals(Unauthorized),
+}
 
 
 def backup_router(store: SqliteStore, token_digest: bytes) -> APIRouter:
     """Return the route, bound to what it copies."""
     router = APIRouter(tags=["operations"])
 
-    @router.get("/backup", response_class=Response, responses={200: {"content": {_MEDIA_TYPE: {}}}})
-    def backup(authorization: Annotated[str, Header()] = "") -> Response:
+    @router.get("/backup", response_class=Response, responses=_ANSWERS)
+    def backup(token: Token = None) -> Response:
         """Copy the database, for ``privateer restore``; open rounds end with the copy."""
-        authorize(authorization, token_digest)
+        authorize(token, token_digest)
         return Response(store.backup(), media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
 
     return router

@@ -3,19 +3,21 @@
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from privateer.algorithms import parse_spec
+from privateer.errors import Conflict, Deleted, NotFound, SpecError, TooLarge, Unauthorized, Unavailable
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
+from privateer.serving.openapi import answers, refusals
 from privateer.serving.peer import peer
 from privateer_server.api import models, views
-from privateer_server.api.admin import authorize
+from privateer_server.api.admin import Token, authorize
 from privateer_server.changes import Changes
 from privateer_server.experiments import Experiments
-from privateer_server.exports import Export, exported, start_with
+from privateer_server.exports import exported, start_with
 from privateer_server.respec import renamed
 from privateer_server.store.sqlite import SqliteStore
 
@@ -44,6 +46,12 @@ class Stop(_Body):
     seconds: Seconds = 0.0
 
 
+_CHANGE: Final = refusals(Unauthorized, NotFound, Deleted, Conflict, SpecError, Unavailable)
+_CREATION: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": models.Details, "description": "It was created before"},
+    **refusals(Unauthorized, NotFound, Deleted, Conflict, SpecError, TooLarge, Unavailable),
+}
+_EXPORT: Final = answers("Export", "Policy, result, record and state.")
 _WAITING: Final = Ending()
 _AT_ONCE: Final = Stop()
 
@@ -80,52 +88,52 @@ def changes_router(
     """Return the routes, bound to what they change."""
     router = APIRouter(prefix="/experiments/{name}", tags=["changes"])
 
-    def admin(authorization: Annotated[str, Header()] = "") -> str:
-        return authorize(authorization, token_digest)
+    def admin(token: Token = None) -> str:
+        return authorize(token, token_digest)
 
     Who = Annotated[str, Depends(admin)]  # noqa: N806 - a type
 
     def answer(name: str, is_new: bool) -> models.Changed:
         return views.changed(experiments.get(name), store.log(name), is_new)
 
-    @router.post("/pause")
+    @router.post("/pause", responses=_CHANGE)
     async def pause(name: str, who: Who, body: Ending = _WAITING) -> models.Changed:
         """Ask nobody until it is resumed; the open round waits for those who chose before, or for so many seconds."""
         return answer(name, await changes.pause(name, who, body.seconds))
 
-    @router.post("/resume")
+    @router.post("/resume", responses=_CHANGE)
     async def resume(name: str, who: Who) -> models.Changed:
         """Ask people again."""
         return answer(name, await changes.resume(name, who))
 
-    @router.post("/stop")
+    @router.post("/stop", responses=_CHANGE)
     async def stop(name: str, who: Who, body: Stop = _AT_ONCE) -> models.Changed:
         """Ask nobody any more, and publish the best policy for good."""
         return answer(name, await changes.stop(name, who, body.seconds))
 
-    @router.post("/extend")
+    @router.post("/extend", responses=_CHANGE)
     async def extend(name: str, who: Who, body: Extension) -> models.Changed:
         """Let the horizon grow."""
         return answer(name, await changes.extend(name, who, body.horizon, body.seconds))
 
-    @router.post("/retire-arm")
+    @router.post("/retire-arm", responses=_CHANGE)
     async def retire_arm(name: str, who: Who, body: Arm) -> models.Changed:
         """Give an arm to nobody from the next version on."""
         return answer(name, await changes.retire_arm(name, who, body.arm, body.seconds))
 
-    @router.post("/add-arm")
+    @router.post("/add-arm", responses=_CHANGE)
     async def add_arm(name: str, who: Who, body: Arm) -> models.Changed:
         """Try one more arm from the next version on."""
         return answer(name, await changes.add_arm(name, who, body.arm, body.seconds))
 
-    @router.post("/clone", status_code=201, responses={200: {"model": models.Details}})
+    @router.post("/clone", status_code=201, responses=_CREATION)
     async def clone(name: str, who: Who, body: Clone, response: Response) -> models.Details:
         """Create an experiment that begins with what this one has learned; the same again changes nothing."""
         experiment, is_new = await changes.clone(name, who, body.name, body.horizon)
         response.status_code = 201 if is_new else 200
         return views.details(experiment)
 
-    @router.post("/warm-start", status_code=201, responses={200: {"model": models.Details}})
+    @router.post("/warm-start", status_code=201, responses=_CREATION)
     async def warm_start(name: str, who: Who, request: Request, response: Response) -> models.Details:
         """Create an experiment of this name from a spec and an export; the same again changes nothing."""
         length = Body.unsigned(request.headers.get("content-length"), _BYTES_MAX, peer(request.scope))
@@ -137,19 +145,19 @@ def changes_router(
         response.status_code = 201 if is_new else 200
         return views.details(experiment)
 
-    @router.delete("")
+    @router.delete("", responses=refusals(Unauthorized, NotFound, Unavailable))
     async def delete(name: str, who: Who) -> models.Deletion:
         """Erase an experiment for good; its name stays taken."""
         return models.Deletion(experiment=name, changed=await changes.delete(name, who))
 
-    @router.get("/log")
+    @router.get("/log", responses=refusals(Unauthorized, NotFound))
     def log(name: str, _: Who) -> models.Log:
         """List what was changed, when and by whom; a deleted experiment keeps its log."""
         if not experiments.is_deleted(name):
             experiments.get(name)
         return views.log(name, store.log(name))
 
-    @router.get("/export", responses=models.answers(Export))
+    @router.get("/export", responses=_EXPORT | refusals(Unauthorized, NotFound, Deleted))
     def export(name: str, _: Who) -> Response:
         """Export policy, result, record and state."""
         found = exported(experiments.get(name), store.rounds(name))

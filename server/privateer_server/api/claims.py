@@ -1,21 +1,26 @@
 """Which shuffler brings the batches of an experiment: it claims that, and the operator releases the claim."""
 
-from typing import Annotated
+from typing import Final
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 
 from privateer.clock import SystemClock
+from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, Unauthorized, Unavailable, WrongEndpoint
+from privateer.serving.openapi import refusals
 from privateer.wire.batch import SIGNATURE_HEADER, check_claim
 from privateer.wire.keys import TrustedKeys
-from privateer_server.api.admin import authorize
+from privateer_server.api.admin import Token, authorize
+from privateer_server.api.description import CLAIM
 from privateer_server.experiments import Experiments
+
+_CLAIMING: Final = refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
 
 
 def claims_router(experiments: Experiments, token_digest: bytes, shufflers: TrustedKeys) -> APIRouter:
     """Return the routes, bound to what they change."""
     router = APIRouter(prefix="/experiments/{name}/shuffler", tags=["experiments"])
 
-    @router.post("")
+    @router.post("", responses=_CLAIMING, openapi_extra={"parameters": [CLAIM]})
     async def claim(name: str, request: Request) -> dict[str, str | None]:
         """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
         signature = request.headers.get(SIGNATURE_HEADER, "")
@@ -23,10 +28,10 @@ def claims_router(experiments: Experiments, token_digest: bytes, shufflers: Trus
         await experiments.claim(name, claimed.key_id, claimed.signed_at)
         return {"shuffler": claimed.key_id}
 
-    @router.delete("")
-    async def release(name: str, authorization: Annotated[str, Header()] = "") -> dict[str, str | None]:
+    @router.delete("", responses=refusals(Unauthorized, NotFound, Deleted, Unavailable))
+    async def release(name: str, token: Token = None) -> dict[str, str | None]:
         """Let another shuffler claim the experiment, since the one that did is gone."""
-        authorize(authorization, token_digest)
+        authorize(token, token_digest)
         await experiments.release(name)
         return {"shuffler": None}
 

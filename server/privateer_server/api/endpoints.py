@@ -13,8 +13,8 @@ from privateer.serving.problems import problem_response
 from privateer.wire.batch import BATCH, decode_batch
 from privateer.wire.envelope import Envelope
 from privateer.wire.keys import TrustedKeys
+from privateer.wire.upload import UploadAnswer
 from privateer_server.accumulator import Delivery
-from privateer_server.api.models import UploadAnswer
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 

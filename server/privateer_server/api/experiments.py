@@ -8,18 +8,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from privateer.algorithms import parse_spec
-from privateer.errors import NotFound, SpecError
-from privateer.record import Record
+from privateer.errors import Conflict, Deleted, NotFound, SpecError, TooLarge, Unauthorized, Unavailable
 from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
+from privateer.serving.openapi import answers, refusals
 from privateer.serving.peer import peer
 from privateer.serving.public import IS_PUBLIC
 from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
 from privateer_server.api import models, promises, views
-from privateer_server.api.admin import authorize
+from privateer_server.api.admin import Token, authorize
 from privateer_server.api.polls import Polls
 from privateer_server.experiments import Experiments
 from privateer_server.store.sqlite import SqliteStore
@@ -29,9 +29,33 @@ _JSON_BYTES_MAX: Final = 4 << 20
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
-_POLICY: Final[dict[int | str, dict[str, Any]]] = {
-    _OK: {"content": {MEDIA_TYPE: {}}, "description": "For people as JSON, for devices as the publication itself"},
-    _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match"},
+_READING: Final = refusals(NotFound, Deleted)
+_TAGS: Final = {"ETag": {"schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'}, "description": "The digest."}}
+_ASKS: Final = {ASKS_HEADER: {"schema": {"enum": [ASKS_PUBLISHED, ASKS_NOBODY]}, "description": "Whom the round asks."}}
+_POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
+    _OK: {
+        "description": "The policy: for people as JSON, for devices as the publication itself (Accept)",
+        "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        "headers": _TAGS,
+    },
+    _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match", "headers": _TAGS},
+    **refusals(NotFound, Deleted, SpecError),
+}
+_POLICY: Final = {
+    status: answer | ({"headers": _TAGS | _ASKS} if status in (_OK, _NOT_MODIFIED) else {})
+    for status, answer in _POLICY_OF_VERSION.items()
+}
+_CREATION: Final[dict[int | str, dict[str, Any]]] = {
+    _OK: {"model": models.Details, "description": "It was created before"},
+    **refusals(Unauthorized, SpecError, Conflict, TooLarge, Unavailable),
+}
+_SPEC: Final = {
+    "required": True,
+    "description": "A spec (docs/configuration.md)",
+    "content": {
+        "application/json": {"schema": {"type": "object", "required": ["experiment", "privacy", "algorithm"]}},
+        "application/toml": {"schema": {"type": "string"}},
+    },
 }
 
 
@@ -39,12 +63,10 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
     """Return the routes, bound to what they read."""
     router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
 
-    @router.post("", status_code=_CREATED, responses={_OK: {"model": models.Details}})
-    async def create(
-        request: Request, response: Response, authorization: Annotated[str, Header()] = ""
-    ) -> models.Details:
+    @router.post("", status_code=_CREATED, responses=_CREATION, openapi_extra={"requestBody": _SPEC})
+    async def create(request: Request, response: Response, token: Token = None) -> models.Details:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
-        who = authorize(authorization, token_digest)
+        who = authorize(token, token_digest)
         is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
         most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
         length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
@@ -60,7 +82,7 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         """List all experiments and where they stand."""
         return {"experiments": [views.summary(experiment) for experiment in experiments]}
 
-    @router.get("/{name}")
+    @router.get("/{name}", responses=_READING)
     async def show(name: str) -> models.Details:
         """Show one experiment: its progress, its refusals by reason, and its spec."""
         return views.details(experiments.get(name))
@@ -70,7 +92,7 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         request: Request,
         name: str,
         wait: Annotated[float, Query(ge=0, le=_WAIT_MAX, allow_inf_nan=False)] = 0.0,
-        accept: Annotated[str, Header()] = "",
+        accept: Annotated[str, Header(include_in_schema=False)] = "",
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Get the policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
@@ -84,11 +106,11 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         response.headers[ASKS_HEADER] = ASKS_NOBODY if experiment.is_silent else ASKS_PUBLISHED
         return response
 
-    @router.get("/{name}/policy/{version}", response_model=models.PublishedPolicy, responses=_POLICY)
+    @router.get("/{name}/policy/{version}", response_model=models.PublishedPolicy, responses=_POLICY_OF_VERSION)
     def policy_of_version(
         name: str,
         version: Annotated[int, Path(ge=1, le=_VERSION_MAX)],
-        accept: Annotated[str, Header()] = "",
+        accept: Annotated[str, Header(include_in_schema=False)] = "",
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Get the policy of one version."""
@@ -98,23 +120,23 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
             raise NotFound("this version is not published", field="version", remedy="see the history")
         return _policy(publication, accept, if_none_match)
 
-    @router.get("/{name}/state")
+    @router.get("/{name}/state", responses=_READING)
     def state(name: str) -> models.State:
         """Show what the learner knows: estimates with standard errors."""
         return views.state(experiments.get(name))
 
-    @router.get("/{name}/result", responses=models.answers(models.PublishedResult))
+    @router.get("/{name}/result", responses=_READING | answers("PublishedResult", "What the learner found."))
     def result(name: str) -> Response:
         """Show what the learner found: estimates with intervals, and what it recommends."""
         return _json(views.result(experiments.get(name)))
 
-    @router.get("/{name}/history")
+    @router.get("/{name}/history", responses=_READING)
     def history(name: str) -> models.History:
         """List all published rounds."""
         experiments.get(name)
         return views.history(name, store.rounds(name))
 
-    @router.get("/{name}/privacy", responses=models.answers(Record))
+    @router.get("/{name}/privacy", responses=_READING | answers("Record", "The privacy record."))
     def privacy(name: str) -> Response:
         """Show what is promised to a person, round by round and against whom, with a certificate."""
         return _json(promises.privacy(experiments.get(name).spec, store.rounds(name)))

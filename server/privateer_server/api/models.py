@@ -4,33 +4,16 @@ Pydantic describes the server's own answers. Privacy records, results and the an
 which other parties read as well; their own schemas describe them.
 """
 
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from fastapi import FastAPI
 from pydantic import BaseModel, ValidationError
 
 from privateer.errors import BadRequest
-from privateer.record import Record
 from privateer.result import Result
-from privateer.wire.batch import BatchAnswer
-from privateer.wire.problem import MEDIA_TYPE
 from privateer_server.experiment import Status
-from privateer_server.exports import Export
 
 M = TypeVar("M", bound=BaseModel)
-_REF: Final = "#/components/schemas/{name}"
-
-
-class Problem(BaseModel, extra="allow"):
-    """Why a request was refused (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    field: str | None = None
-    remedy: str | None = None
 
 
 class PublicKey(BaseModel):
@@ -169,13 +152,6 @@ class PublishedResult(msgspec.Struct, frozen=True):
     result: Result
 
 
-class UploadAnswer(msgspec.Struct, frozen=True):
-    """How many reports of an upload are counted, and how many were refused, by reason."""
-
-    accepted: int
-    refused: dict[str, int]
-
-
 def read(kind: type[M], body: bytes | bytearray) -> M:
     """Read a body that is larger than what a route reads by itself.
 
@@ -192,41 +168,3 @@ def read(kind: type[M], body: bytes | bytearray) -> M:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
         raise BadRequest(str(first["msg"]), field=field, remedy="see /openapi.json") from None
-
-
-def answers(kind: type[msgspec.Struct], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """Return the description of a route that answers with a struct, for OpenAPI."""
-    content = {"application/json": {"schema": {"$ref": _REF.format(name=kind.__name__)}}}
-    return {status: {"description": str(kind.__doc__).splitlines()[0], "content": content}}
-
-
-_ENDPOINTS: Final[dict[str, tuple[str, type[msgspec.Struct], tuple[int, ...]]]] = {
-    "/reports": ("Take sealed reports.", UploadAnswer, (202,)),
-    "/batches": ("Take a shuffler's batch; 200 says that it was taken before.", BatchAnswer, (202, 200)),
-}
-"""What the endpoints for reports do, what they answer, and with which statuses."""
-
-
-def describe_structs(app: FastAPI) -> None:
-    """Have the application's description say what structs are, and what the endpoints for reports answer."""
-    made = app.openapi
-    problem = {"$ref": _REF.format(name=Problem.__name__)}
-    refusals = {"description": "A problem document (RFC 9457)", "content": {MEDIA_TYPE: {"schema": problem}}}
-    _, schemas = msgspec.json.schema_components(
-        [Record, PublishedResult, Export, UploadAnswer, BatchAnswer], ref_template=_REF
-    )
-
-    def openapi() -> dict[str, Any]:
-        document = made()
-        document["components"]["schemas"].update(schemas)
-        for path, (what, kind, statuses) in _ENDPOINTS.items():
-            good = {str(status): one for number in statuses for status, one in answers(kind, number).items()}
-            route = {"summary": what, "responses": good | dict.fromkeys(("4XX", "5XX"), refusals)}
-            document["paths"][path] = {"post": {"tags": ["reports"]} | route}
-        for methods in document["paths"].values():
-            for route in methods.values():
-                refused = [status for status in route["responses"] if status[0] in "45"]
-                route["responses"].update(dict.fromkeys(refused, refusals))
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from privateer.errors import Unavailable
 from privateer.serving.logs import trace
+from privateer.serving.openapi import refusals
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments
@@ -29,7 +30,7 @@ def operations_router(intake: Intake, experiments: Experiments, store: SqliteSto
         """Say that the process answers."""
         return {"status": "ok"}
 
-    @router.get("/readyz")
+    @router.get("/readyz", responses=refusals(Unavailable))
     def ready() -> dict[str, str]:
         """Say whether reports can be counted and stored."""
         if not intake.running:

@@ -12,6 +12,7 @@ from privateer.accounting.clones import clones_delta
 from privateer.accounting.events import (
     EPSILON_MAX,
     Approximate,
+    Choice,
     Event,
     Gaussian,
     Laplace,
@@ -115,6 +116,9 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
         case Pure(epsilon):
             proof = "worst pair of pure epsilon: randomized response (Kairouz, Oh and Viswanath 2015)"
             return Curve(True, proof, lambda e: _pure_delta(e, epsilon))
+        case Choice(epsilon):
+            proof = "worst pair of a bounded range (Dong, Durfee and Rogers, ICML 2020)"
+            return Curve(True, proof, lambda e: _choice_delta(e, epsilon))
         case Gaussian(standard_deviation, sensitivity):
             proof = "analytic Gaussian (Balle and Wang 2018, Theorem 8)"
             return Curve(
@@ -172,6 +176,17 @@ def _pure_inverse(delta: float, pure: float) -> float:
     """Return the epsilon at which `_pure_delta` is about ``delta``."""
     left = 1 - delta * (1 + math.exp(-pure))
     return pure + math.log(left) if left > 0 else 0.0
+
+
+def _choice_delta(epsilon: float, width: float) -> float:
+    """Return delta of a choice whose losses lie in [t - width, t], for the worst t in [0, width].
+
+    With p = (e^width - e^t) / (e^width - 1) of the loss t, p (1 - e^(epsilon - t)) is largest at t = (epsilon +
+    width) / 2.
+    """
+    if epsilon >= width:
+        return 0.0
+    return min(1.0, _ROUNDING * math.expm1((epsilon - width) / 2) ** 2 / -math.expm1(-width))
 
 
 def _smaller(one: float, other: float | None) -> float | None:
@@ -258,7 +273,7 @@ def _pure_epsilon(event: Event) -> float:
     """Return the pure epsilon of an event, or infinity if it has none."""
     # Their sum is a bound, too, and does not suffer from a grid.
     match event:
-        case Pure(epsilon):
+        case Pure(epsilon) | Choice(epsilon):
             return epsilon
         case Laplace(scale, sensitivity):
             return sensitivity / scale

@@ -27,6 +27,12 @@ class Pure(_Event, frozen=True, tag="pure"):
     epsilon: float
 
 
+class Choice(_Event, frozen=True, tag="choice"):
+    """One of several things, chosen by the exponential mechanism: losses lie in a range of ``epsilon``, around 0."""
+
+    epsilon: float
+
+
 class Gaussian(_Event, frozen=True, tag="gaussian"):
     """A release with normal noise, rounded or not; ``sensitivity`` in L2."""
 
@@ -96,6 +102,7 @@ class Parallel(_Event, frozen=True, tag="parallel"):
 
 Event: TypeAlias = (
     Pure
+    | Choice
     | Gaussian
     | Laplace
     | ShuffledResponse

@@ -15,6 +15,7 @@ ALGORITHMS: Final = (
     "convex",
     "linear",
     "phased",
+    "sparse",
     "trial",
 )
 

@@ -19,9 +19,10 @@ from privateer.draw import Draw
 from privateer.errors import Malformed, SpecError
 from privateer.mechanisms import KeyedMechanism, VectorMechanism
 from privateer.mechanisms.base import KeyedTotal
+from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.numbers import scaled_reward
 from privateer.policy import Counted
-from privateer.questions import KeyedMeans, Question, VectorSum
+from privateer.questions import KeyedMeans, NamedMeans, Question, VectorSum
 from privateer.sections import Section, parse_section
 from privateer.spec import ARMS_MIN, ArmsSpec, ArmsTable, example_promises
 from privateer.terms import Terms
@@ -77,6 +78,8 @@ class BanditSection(Section):
 class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
+    question: ClassVar[type[Question]] = NamedMeans
+
     experiment: BanditTable
     context: None = None  # type: ignore[assignment] # the base asks for one
     algorithm: BanditSection  # type: ignore[assignment] # a section of its own, with the base's key
@@ -92,7 +95,7 @@ class BanditSpec(ArmsSpec):
     @model_validator(mode="after")
     def _can_be_promised(self) -> Self:
         """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
-        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else KeyedMeans)
+        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else NamedMeans)
         return self
 
     @model_validator(mode="after")
@@ -125,9 +128,8 @@ class BanditSpec(ArmsSpec):
             return VectorSum(Ball("max", HALF, 1), choice.seed)
         if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
-        shares = choice.shares[0]
-        played = int(np.count_nonzero(shares))
-        return KeyedMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
+        played = int(np.count_nonzero(choice.shares[0]))
+        return NamedMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
 
     def usual_question(self) -> Question:
         """Return a question as the first round asks it, without its public coins."""
@@ -139,7 +141,7 @@ class BanditSpec(ArmsSpec):
             return []
         return [
             "reports hide the arm, because privacy.arms = 'seen' promises privacy against whoever sees which arm a "
-            "person got. If nobody does, privacy.arms = 'hidden' learns with a fraction of the regret"
+            "person got. If nobody does, privacy.arms = 'hidden' learns with half of the regret"
         ]
 
     @classmethod
@@ -212,7 +214,7 @@ class BanditPolicy:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
         if self.tells_age:
             return age_of(self.version, decided) is not None
-        in_key = self.fresh_coins and isinstance(self.terms.mechanism, KeyedMechanism)
+        in_key = self.fresh_coins and isinstance(self.terms.mechanism, KeyedMechanism | NamedSymbol)
         return decided <= self.version if in_key else decided == self.version
 
     def analyzer(self, earlier: "BanditPolicy") -> "Counted | ByChoices":
@@ -252,7 +254,7 @@ class BanditPolicy:
             If an array has the wrong shape or range, a retired arm is played, or the spec says otherwise.
         """
         mechanism = self.terms.mechanism
-        has = self.choice is not None or isinstance(mechanism, KeyedMechanism)
+        has = self.choice is not None or isinstance(mechanism, KeyedMechanism | NamedSymbol)
         if not (has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))):
             raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
 
@@ -271,7 +273,7 @@ class BanditPolicy:
             return (
                 self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == Ball("max", HALF, 1)
             )
-        if not isinstance(mechanism, KeyedMechanism) or self.fresh_coins != spec.privacy.arm_in_key:
+        if not isinstance(mechanism, KeyedMechanism | NamedSymbol) or self.fresh_coins != spec.privacy.arm_in_key:
             return False
         expected = (len(self.cells), 1) if self.fresh_coins else (1, spec.arm_count)
         return (mechanism.layout.keys, mechanism.layout.groups) == expected

@@ -7,6 +7,8 @@ from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.mechanisms.central_sums import CentralSums
 from privateer.mechanisms.laplace_cells import LaplaceCells
 from privateer.mechanisms.named_symbol import NamedSymbol
+from privateer.mechanisms.running_vectors import RunningVectors
+from privateer.mechanisms.screened_moments import ScreenedMoments
 from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer.mechanisms.vector_bits import BitVectors
 from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
@@ -14,8 +16,8 @@ from privateer.mechanisms.vector_symbol import VectorSymbol
 
 KeyedMechanism: TypeAlias = SignedSymbol | LaplaceCells | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs
-VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | BitVectors
-AnyMechanism: TypeAlias = KeyedMechanism | HitsMechanism | VectorMechanism
+VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
+AnyMechanism: TypeAlias = KeyedMechanism | HitsMechanism | VectorMechanism | ScreenedMoments
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
     SignedSymbol,
     LaplaceCells,
@@ -25,8 +27,18 @@ MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
     VectorSymbol,
     GaussianVectors,
     CentralVectors,
+    RunningVectors,
     BitVectors,
+    ScreenedMoments,
 )
 """Every mechanism that a spec can choose."""
 
-__all__ = ["MECHANISMS", "AnyMechanism", "HitsMechanism", "KeyedMechanism", "Mechanism", "VectorMechanism"]
+__all__ = [
+    "MECHANISMS",
+    "AnyMechanism",
+    "HitsMechanism",
+    "KeyedMechanism",
+    "Mechanism",
+    "ScreenedMoments",
+    "VectorMechanism",
+]

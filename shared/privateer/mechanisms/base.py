@@ -24,6 +24,9 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     pure: ClassVar[bool] = False
     """Whether it keeps promises of delta 0, and does not use a larger one."""
 
+    continues: ClassVar[bool] = False
+    """Whether noise of a release depends on that of earlier ones, which the total of a round brings along."""
+
     @property
     def coins_choose(self) -> bool:
         """Whether the coins of a report, which everybody sees, may be those that chose the person's arm."""
@@ -107,6 +110,21 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     def release(self, total: Any, noise: NoiseSource) -> Any:
         """Return what the learner may see. A curator's noise is drawn here, so a round is released once."""
         raise NotImplementedError
+
+    def settle(self, total: Any, noise: NoiseSource) -> tuple[Any, Any]:
+        """Return what the learner may see, and what is left for the next round to `resume`: by default nothing."""
+        return self.release(total, noise), self.empty()
+
+    def resume(self, before: "Mechanism", left: Any) -> Any:
+        """Return the total that a round begins with, after one of the mechanism ``before``: by default that of none.
+
+        Parameters
+        ----------
+        left
+            What `settle` left, or the total of a round of which nothing was released.
+        """
+        del before, left
+        return self.empty()
 
     def simulate(self, contributions: Any, rng: np.random.Generator) -> Any:
         """Draw a release with the distribution of randomizing, adding and releasing."""

@@ -56,7 +56,7 @@ class DiscreteLaplace:
 
     def _propose(self, count: int, noise: NoiseSource) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         inside = uniform_integers(count, self.scale, noise)
-        good = _happens(inside, self.scale, noise)
+        good = happens(inside, self.scale, noise)
         magnitudes = inside + self.scale * _geometric(count, noise)
         negative = uniform_integers(count, 2, noise) == 1
         # Zero has one sign only.
@@ -81,7 +81,7 @@ def uniform_integers(count: int, below: int, noise: NoiseSource) -> NDArray[np.i
     return accepted(count, propose)
 
 
-def _happens(numerators: NDArray[np.int64], denominator: int, noise: NoiseSource) -> NDArray[np.bool_]:
+def happens(numerators: NDArray[np.int64], denominator: int, noise: NoiseSource) -> NDArray[np.bool_]:
     """Return true with probability exp(-numerator / denominator), which is at most 1: their Algorithm 1."""
     odd = np.ones(len(numerators), bool)
     going, factor = np.arange(len(numerators)), 1
@@ -98,6 +98,6 @@ def _geometric(count: int, noise: NoiseSource) -> NDArray[np.int64]:
     successes = np.zeros(count, np.int64)
     going = np.arange(count)
     while len(going):
-        going = going[_happens(np.ones(len(going), np.int64), 1, noise)]
+        going = going[happens(np.ones(len(going), np.int64), 1, noise)]
         successes[going] += 1
     return successes

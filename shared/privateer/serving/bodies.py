@@ -30,7 +30,7 @@ class Body:
     signed_at: float = 0.0
 
     @classmethod
-    def unsigned(cls, content_length: str | None, most: int, sender: str) -> Self:
+    def unsigned(cls, content_length: str | bytes | None, most: int, sender: str) -> Self:
         """Return a body of the announced length, or of ``most`` bytes if none is announced.
 
         Raises

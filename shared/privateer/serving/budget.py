@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from privateer.errors import TooLarge, Unavailable
 
@@ -23,7 +23,8 @@ class Budget:
 
     def __init__(self, size: int) -> None:
         self._free = size
-        self._reading: dict[Reservation, None] = {}
+        self._reading: dict[str, dict[Reservation, None]] = {}  # by sender, the oldest first
+        self._held: Counter[str] = Counter()
 
     def reserve(self, size: int, sender: str, *, is_trusted: bool = False) -> "Reservation":
         """Reserve room for a body of at most ``size`` bytes, for a ``with`` block.
@@ -33,28 +34,32 @@ class Budget:
         Unavailable
             If there is not enough.
         """
-        while self._free < size and self._reading:
-            self._largest_sender()[0].evict()
         if self._free < size:
-            raise _full()
+            self._make_room(size)
         self._free -= size
         return Reservation(self, size, sender, is_trusted)
 
-    def _largest_sender(self) -> list["Reservation"]:
-        """Return the bodies of the sender that holds most, the oldest first."""
-        held: Counter[str] = Counter()
-        for one in self._reading:
-            held[one.sender] += one.size
-        largest = held.most_common(1)[0][0]
-        return [one for one in self._reading if one.sender == largest]
+    def _make_room(self, size: int) -> None:
+        if self._free + self._held.total() < size:
+            raise _full()  # nobody shall make room in vain
+        while self._free < size:
+            largest = max(self._held, key=self._held.__getitem__)
+            next(iter(self._reading[largest])).evict()
 
     def begin(self, reservation: "Reservation") -> None:
         """Note that a body is being read, and may have to make room."""
-        self._reading[reservation] = None
+        self._reading.setdefault(reservation.sender, {})[reservation] = None
+        self._held[reservation.sender] += reservation.size
 
     def end(self, reservation: "Reservation") -> None:
-        """Note that a body is not being read any more."""
-        self._reading.pop(reservation, None)
+        """Note that a body is not being read any more; it still has the room that it had."""
+        bodies = self._reading.get(reservation.sender, {})
+        if reservation not in bodies:
+            return
+        del bodies[reservation]
+        self._held[reservation.sender] -= reservation.size
+        if not bodies:
+            del self._reading[reservation.sender], self._held[reservation.sender]
 
     def give_back(self, size: int) -> None:
         """Take back room that is not needed any more."""
@@ -74,7 +79,7 @@ class Reservation:
 
     def __init__(self, budget: Budget, size: int, sender: str, is_trusted: bool) -> None:
         self._budget, self.size, self.sender, self._is_trusted = budget, size, sender, is_trusted
-        self._limit = asyncio.timeout(None)
+        self._reader: asyncio.Task[Any] | None = None
         self._is_evicted = False
 
     def __enter__(self) -> Self:
@@ -93,26 +98,28 @@ class Reservation:
         Unavailable
             If it had to make room for others.
         """
+        self._reader = asyncio.current_task()
+        if not self._is_trusted:
+            self._budget.begin(self)
         try:
             body = await self._collected(chunks)
-        except TimeoutError:
+        except asyncio.CancelledError:
+            # Whoever cancels the request for another reason shall find it cancelled.
+            if not self._is_evicted or (self._reader and self._reader.uncancel()):
+                raise
             raise _full() from None
         finally:
+            self._reader = None
             self._budget.end(self)
-        if self._is_evicted:
-            raise _full()
         self._shrink(len(body))
         return body
 
     async def _collected(self, chunks: AsyncIterator[bytes]) -> bytearray:
         body, most = bytearray(), self.size
-        async with self._limit:
-            if not self._is_trusted:
-                self._budget.begin(self)
-            async for chunk in chunks:
-                if len(body) + len(chunk) > most:
-                    raise too_large(most)
-                body += chunk
+        async for chunk in chunks:
+            if len(body) + len(chunk) > most:
+                raise too_large(most)
+            body += chunk
         return body
 
     def evict(self) -> None:
@@ -120,7 +127,8 @@ class Reservation:
         self._is_evicted = True
         self._budget.end(self)
         self._shrink(0)
-        self._limit.reschedule(0)
+        if self._reader:
+            self._reader.cancel()
 
     def _shrink(self, size: int) -> None:
         self._budget.give_back(self.size - size)

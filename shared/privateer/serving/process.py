@@ -68,8 +68,12 @@ def run(name: str, start: Callable[[], Service]) -> None:
 
 
 def prepare_process(*verbose: str) -> None:
-    """Keep the files of this process from other users, and values out of its log."""
+    """Keep the files of this process from other users, values out of its log, and its memory, with its keys, off disk.
+
+    Processes that it starts inherit this.
+    """
     os.umask(_OWNER_ONLY)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     log_to_stderr(*verbose)
 
 

@@ -15,7 +15,9 @@ from privateer.wire.keys import signing_key_id
 
 SECONDS_APART: Final = 300
 """How far the clocks of sender and service may be apart, and how long a signature is valid."""
-_FORM: Final = re.compile(r"([0-9a-f]{16})\.(\d{1,12})\.(\d{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})", re.ASCII)
+FORM: Final = r"([0-9a-f]{16})\.([0-9]{1,12})\.([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})"
+"""Key id, time, length, digest and signature."""
+_FORM: Final = re.compile(FORM)
 
 
 @dataclass(frozen=True)

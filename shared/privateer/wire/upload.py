@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from privateer.errors import SenderRefused
 from privateer.wire.envelope import Envelope
 from privateer.wire.publication import Round
@@ -9,6 +11,13 @@ from privateer.wire.signature import Purpose
 
 _REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS and the right time, or send one person's report at a time"
 UPLOAD: Final = Purpose(b"privateer/upload/1\0", "privateer-sender", "upload", "sender", SenderRefused, _REMEDY)
+
+
+class UploadAnswer(msgspec.Struct, frozen=True):
+    """How many reports of an upload are counted, and how many were refused, by reason."""
+
+    accepted: int
+    refused: dict[str, int]
 
 
 def check_alone(envelope: Envelope, round_: Round) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from privateer.errors import InputError, UnfitValueWarning
 from privateer.features import Numeric
-from privateer_client.features import context_vector
+from privateer_client.features import clipped_features, context_vector
 from tests.support.specs import make_spec
 
 FEATURES = {"age": Numeric(low=20, high=60), "hours": Numeric(low=0, high=80)}
@@ -97,3 +97,10 @@ def test_any_mapping_will_do() -> None:
             return len(WHOLE)
 
     assert context_vector(Row(), MIXED).shape == (1, 5)
+
+
+def test_what_is_clipped_is_named():
+    assert clipped_features({"hours": 20, "age": 1000}, FEATURES) == ("age",)
+    assert clipped_features({"hours": float("-inf"), "age": float("inf")}, FEATURES) == tuple(FEATURES)
+    assert clipped_features({"hours": "many", "age": float("nan")}, FEATURES) == ()
+    assert clipped_features(WHOLE, MIXED) == ()

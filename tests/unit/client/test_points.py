@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms.convex import ConvexSpec
+from privateer.algorithms.convex.spec import ConvexSpec
 from privateer_client.choice import Choice, decode_choice, encode_choice
 from privateer_client.participation import Participation
 from tests.support.experiments import OPEN

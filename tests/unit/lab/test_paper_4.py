@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from privateer.spec import Privacy
-from privateer_lab.reproductions.paper_4_conse import ConSE
 from privateer_lab.reproductions.paper_4_frontier import matched, published, setting_of
 from privateer_lab.reproductions.paper_4_peers import intervals
 from privateer_lab.reproductions.paper_4_world import UNIFORM, error_of, losses_of, means_of
+from privateer_server.algorithms.trial.conse import ConSE
 
 MILLION = 1_000_000
 
@@ -79,3 +79,14 @@ def test_a_public_arm_makes_intervals_a_third_as_wide() -> None:
     assert ours <= 0.015
     assert strict == pytest.approx(0.0186, abs=0.0005)
     assert tuned == pytest.approx(2 * strict, rel=0.01)
+
+
+@pytest.mark.benchmark
+def test_intervals_of_a_library_agree_with_the_textbook_and_miss_no_more_than_they_may() -> None:
+    """Bonferroni over the looks: at most .05 of trials miss, so 5 or more of 20 do with probability .0026 at most."""
+    rows = [row for seed in range(20) for row in intervals(seed) if row["rule"].startswith("none: statsmodels")]
+    missed = {row["seed"] for row in rows if abs(row["estimate"] - 0.03) > row["half"]}
+    assert len(missed) <= 4
+    last = [row["half"] for row in rows if row["people"] == 100_000]
+    variance = (0.3 * 0.7 + 0.33 * 0.67) / 50_000
+    assert np.mean(last) == pytest.approx(2.8653 * variance**0.5, rel=0.01)

@@ -13,12 +13,14 @@ import pytest
 from pyarrow import parquet
 
 from privateer.accounting.amplification import shuffled_delta
+from privateer.errors import SpecError
 from privateer.trust import honest_people
 from privateer_lab import output, sweep
-from privateer_lab.plan import Found, batches, outcome, people_needed, smallest_batch, stages, variants
+from privateer_lab.plan import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
 from privateer_lab.run import Costs, Run
 from privateer_lab.simulation import figures_of
 from privateer_lab.specs import load_spec
+from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.test_cli import DPE, SMALL, SPEC, run
 
@@ -49,6 +51,15 @@ def test_the_smallest_batch_keeps_the_promise_and_a_smaller_one_does_not() -> No
     wanted = variants(make_spec(SHUFFLE), ("local", "shuffle"), (1.0, 4.0))
     assert [row["epsilon"] for row in batches(wanted)] == [1.0, 4.0]
     assert batches(wanted)[1]["min_batch_to_double"] is None
+
+
+def test_what_a_learner_refuses_names_the_promise() -> None:
+    """A spec is possible, but under a shuffler a thousand people say too little of its features."""
+    spec = sparse_spec("shuffle", context__features=100)
+    with pytest.raises(SpecError) as refused:
+        list(runs_of(variants(spec, ("central", "shuffle"), (0.5,)), 1, 1, "processes"))
+    assert refused.value.field == "experiment.round_size, under the shuffle model at epsilon 0.5"
+    assert "4000 people can" in str(refused.value.remedy)
 
 
 def test_variants_are_specs_under_other_promises() -> None:

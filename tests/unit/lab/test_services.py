@@ -1,5 +1,7 @@
 """The services that ``up`` starts: on ports that are free, and watched."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,8 +40,14 @@ def test_a_port_for_two_listeners() -> None:
         check_ports({"--server-port": port, "--admin-port": port})
 
 
-def test_a_service_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_service_that_dies_or_hangs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path, free_port(), free_port()) as services:
+        with monkeypatch.context() as hasty:
+            hasty.setattr("privateer_lab.services._START_SECONDS", 0.5)
+            os.kill(services.processes.pid("shuffler"), signal.SIGSTOP)
+            with pytest.raises(Unavailable, match=r"the shuffler is not ready after 0.5 seconds"):
+                services.processes.wait("shuffler")
+            os.kill(services.processes.pid("shuffler"), signal.SIGCONT)
         services.processes.kill("shuffler")
         with pytest.raises(Unavailable, match=r"the shuffler ended with code -9 \(see its log above, then start"):
             services.processes.watch()

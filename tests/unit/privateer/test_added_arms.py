@@ -19,7 +19,7 @@ def policy(changes: dict[str, Any], arms: int, version: int) -> PartitionPolicy:
 def test_the_share_of_an_added_arm_counts_from_its_first_policy() -> None:
     before, after = policy(SHUFFLE, 3, 1), policy(SHUFFLE, 4, 2)
     shares = after.followed([(before, 0.5), (after, 0.5)]).layout.shares
-    np.testing.assert_allclose(shares, [[0.5 / 3 + 0.125] * 3 + [0.125]], atol=1e-4)
+    np.testing.assert_allclose(shares, [[0.5 / 3 + 0.125] * 3 + [0.125]] * len(shares), atol=1e-4)
 
 
 def test_coins_of_before_chose_among_the_arms_of_before() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.algorithms.convex import ConvexSpec, even
+from privateer.algorithms.convex.domain import even
+from privateer.algorithms.convex.spec import ConvexSpec
 from privateer.errors import InputError, Malformed
 from privateer_server.schedule import Schedule
 

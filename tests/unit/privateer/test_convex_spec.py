@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from privateer.algorithms import parse_spec
-from privateer.algorithms.convex import ConvexSpec, Domain
+from privateer.algorithms.convex.domain import Domain
+from privateer.algorithms.convex.spec import ConvexSpec
 from privateer.errors import SpecError
 
 ONE = {"feedback": "one-point", "strong_convexity": 0.0}
@@ -29,6 +30,7 @@ def tables(**changes):
         ({"algorithm": {"estimator": "simplex"}}, "algorithm.estimator", "'sphere' or 'ellipsoid'"),
         ({"algorithm": {"estimator": "ellipsoid"}}, "algorithm.estimator", "two-point"),
         ({"algorithm": {"estimator": "ellipsoid", **ONE}}, "algorithm.estimator", "strong_convexity"),
+        ({"algorithm": {"smoothness": 1.0}}, "algorithm.smoothness", "does nothing"),
         ({"algorithm": SHRINKING}, "algorithm.lipschitz", "does nothing"),
         ({"algorithm": {"lipschitz": None}}, "algorithm.lipschitz", "missing"),
         ({"algorithm": {"lipschitz": float("inf")}}, "algorithm.lipschitz", ""),

@@ -2,20 +2,21 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from privateer.algorithms.trial import TrialPolicy, TrialSpec
 from privateer.coins import SlotLayout
-from privateer.errors import InputError, Malformed, SpecError
-from privateer.sections import parse_section
+from privateer.errors import InputError, Malformed
+from privateer_lab.simulation import Simulation
 from privateer_server.algorithms.trial.evidence import begin
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.release import epoch_of
 from privateer_server.schedule import Schedule
 from tests.support.statistics import centred
 
-SPECS = TrialSpec.instances()
+SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.published}
 COINS = np.random.default_rng(4).integers(0, 2**32, 40_000, dtype=np.uint32)
 
 
@@ -100,23 +101,27 @@ GUARDED = {
     "none": {},
     "central": {"epsilon": 1.0},
     "shuffle": {"epsilon": 1.0, "delta": 1e-6},
-    "local": {"epsilon": 3.0},
+    "local": {"epsilon": 5.0},
+    "local by turns": {"epsilon": 3.0},
+    "local by turns, one bit": {"epsilon": 1.0},
+    "local by turns, buckets": {"epsilon": 1.3},
 }
 
 
 def guarded(model: str) -> TrialSpec:
+    """Four segments; at epsilon 1.3 they are too many to be named, too, and dealt to buckets."""
     spec = SPECS["none"].model_dump(exclude_none=True)
-    spec["privacy"] = {"model": model, **GUARDED[model]}
+    spec["privacy"] = {"model": model.split(maxsplit=1)[0], **GUARDED[model]}
     spec["algorithm"] |= {"guardrails": ["refund", "call"], "allocation": "fixed"}
     return TrialSpec.model_validate(spec)
 
 
 @pytest.mark.parametrize("model", GUARDED)
-def test_answers_to_guardrails_are_in_the_key(model: str) -> None:
-    """Hits of a guardrail are those of people who said yes, whatever their reward."""
+def test_hits_of_a_guardrail_are_those_of_people_who_said_yes_whatever_their_reward(model: str) -> None:
     spec = guarded(model)
     policy = Schedule(spec).open(5).policy
     policy.check(spec)
+    assert policy.questions == (3 if "turns" in model else 1)
     contexts = np.full((len(COINS), 2), 0.6)
     decided = policy.decide(contexts, COINS)
     rewards = np.column_stack([np.zeros(len(COINS)), np.ones(len(COINS)), COINS % 2])
@@ -144,9 +149,58 @@ def test_what_is_told_beside_the_reward_is_read_or_refused() -> None:
         assert "0.123" not in str(refused.value)
 
 
-def test_guardrails_that_leave_no_budget_are_refused() -> None:
-    data = guarded("local").model_dump(exclude_none=True)
-    data["privacy"]["epsilon"] = 1.0
-    with pytest.raises(SpecError, match="leave no budget") as refused:
-        parse_section(TrialSpec, data)
-    assert refused.value.field == "algorithm.guardrails"
+def test_coins_ask_every_arm_and_segment_as_often(policy: TrialPolicy) -> None:
+    """A server that asked one arm, or one segment, about a guardrail alone would learn who has it."""
+    spec = guarded("local by turns")
+    policy = Schedule(spec).open(5).policy
+    policy.check(spec)
+    for at in (0, 3):
+        edges = policy.choice.thresholds.copy()
+        edges[1, at] += 300
+        choice = replace(policy.choice, thresholds=edges)
+        mechanism = msgspec.structs.replace(policy.mechanism, layout=choice)
+        bad = replace(policy, choice=choice, terms=replace(policy.terms, mechanism=mechanism))
+        with pytest.raises(Malformed):
+            bad.check(spec)
+    with pytest.raises(Malformed):
+        replace(policy, questions=1).check(spec)
+
+
+@pytest.mark.parametrize(
+    ("segments", "epsilon", "turns"),
+    [
+        (1, 1.0, True),
+        (1, 1.25, True),
+        (1, 1.45, False),
+        (1, 4.0, False),
+        (4, 1.0, True),
+        (4, 1.6, True),
+        (4, 4.0, False),
+    ],
+)
+def test_reports_have_all_answers_where_that_tells_more(segments: int, epsilon: float, turns: bool) -> None:
+    """One guardrail: by turns below an epsilon of 1.34 for one segment, and of about 2 for four."""
+    spec = SPECS["none"].model_dump(exclude_none=True)
+    spec["privacy"] = {"model": "local", "epsilon": epsilon}
+    spec["algorithm"] |= {"guardrails": ["refund"]}
+    if segments == 1:
+        del spec["segments"]
+    assert (TrialSpec.model_validate(spec).questions == 2) is turns
+
+
+def test_questions_by_turns_share_the_people_and_find_their_effects() -> None:
+    """100,000 people at epsilon 3, of whom a third are asked about refunds: .2 of them, and .2 more under c."""
+    spec = guarded("local by turns")
+    people = {"base": 0.4, "effects": {"b": 0.1}, "guardrails": {"refund": {"base": 0.2, "effects": {"c": 0.2}}}}
+    people["guardrails"]["call"] = {"base": 0.5}  # type: ignore[index]
+    horizon = spec.experiment.model_copy(update={"horizon": 100_000})
+    run = Simulation(spec.model_copy(update={"population": {"name": "effects", **people}, "experiment": horizon}), 1)
+    while run.step.batch:
+        run.close_round()
+    state, truth = run.step.state, {None: (0.1, 0.0), 0: (0.0, 0.2), 1: (0.0, 0.0)}
+    for evidence, effects in zip((state.evidence, *state.guardrails), truth.values(), strict=True):
+        assert evidence.people[-1] == pytest.approx(100_000 / 3, rel=0.02)
+        z = (evidence.average.estimate - np.array(effects)) / np.sqrt(evidence.average.variance)
+        assert np.abs(z).max() < 4.5  # six numbers: a false alarm in 24,000 runs
+    assert sum(state.ratio.people[-1:]) == 100_000
+    assert state.guardrails[0].average.scores[1] > 4

@@ -78,6 +78,21 @@ def test_a_first_look_that_says_nothing_is_refused() -> None:
     assert (refused.value.field, "240" in str(refused.value)) == ("experiment.round_size", True)
 
 
+def test_more_keys_than_a_report_can_name_are_refused_in_the_words_of_the_file() -> None:
+    many = [
+        "segments.shares=",
+        "segments.by=['age']",
+        "segments.bins=1024",
+        "context.features.age={ low = 0, high = 1 }",
+    ]
+    many += ["algorithm.guardrails=['refund', 'complaint']", "population.guardrails={}"]
+    with pytest.raises(SpecError) as refused:
+        spec(*many, f"experiment.arms={[f'arm {k}' for k in range(16)]}")
+    assert refused.value.field == "segments.bins"
+    assert "1024 segments by 16 arms by 4 answers to guardrails" in str(refused.value)
+    assert "at most 256 segments" in str(refused.value)
+
+
 def test_an_effect_that_the_promise_hides_is_refused_with_the_figure() -> None:
     possible = spec("algorithm.effect=0.05")
     Schedule(possible).open(1)

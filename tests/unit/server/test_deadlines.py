@@ -352,8 +352,8 @@ async def test_a_database_that_cannot_write_leaves_the_phase_open(
         looked: list[int] = []
         look = Deadlines.look
 
-        async def counted(self: Deadlines) -> None:
-            await look(self)
+        def counted(self: Deadlines) -> None:
+            look(self)
             looked.append(1)
 
         monkeypatch.setattr(Deadlines, "look", counted)

@@ -37,6 +37,18 @@ def test_a_damaged_key_is_as_good_as_lost(folder: Path, raw: bytes) -> None:
     assert RoundKeys(folder).find(public) is None
 
 
+def test_a_key_that_the_disk_does_not_let_go_is_not_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError
+
+    keys = RoundKeys(folder)
+    public = keys.make()
+    monkeypatch.setattr(RoundKeys, "_erase", fail)
+    keys.destroy(public)
+    assert (folder / f"{public.hex()}.key").exists()
+    assert keys.find(public) is None
+
+
 def test_a_destroyed_key_is_overwritten_before_its_name_goes(folder: Path) -> None:
     keys = RoundKeys(folder)
     public = keys.make()

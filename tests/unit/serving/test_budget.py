@@ -78,6 +78,20 @@ async def test_trusted_and_finished_bodies_make_no_room() -> None:
     await asyncio.wait([trusted.task])
 
 
+async def test_nobody_makes_room_in_vain() -> None:
+    budget = Budget(100)
+    with budget.reserve(50, "shuffler", is_trusted=True) as room:
+        await room.read(chunks(bytes(50)))
+        person = Holder(budget, 10, "person")
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            budget.reserve(51, "flood")
+        await asyncio.sleep(0)
+        assert not person.task.done()
+        person.task.cancel()
+        await asyncio.wait([person.task])
+
+
 def test_what_is_announced_is_what_is_reserved() -> None:
     assert Body.unsigned("12", 100, "a").length == 12
     assert Body.unsigned(None, 100, "a").length == 100

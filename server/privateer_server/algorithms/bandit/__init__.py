@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privateer.algorithms.bandit import HALF, BanditPolicy, BanditSpec, layout
 from privateer.coins import UNIT
-from privateer.contributions import KeyedSums, VectorSums
+from privateer.contributions import CellHits, KeyedSums, VectorSums
 from privateer.errors import SpecError
 from privateer.result import Estimate, Result
 from privateer.terms import calibrate, nobody_asked
@@ -30,8 +30,8 @@ _THE_SAME: Final = ("algorithm", "experiment.arms", "experiment.retired", "rewar
 _DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
 the same for every share, so that a smaller one would tell nothing."""
-_DRAWS_HIDDEN: Final = 8
-"""Where reports hide the arm, what they say of it grows with the square of its share."""
+_DRAWS_HIDDEN: Final = 16
+"""Where reports hide the arm, what they say of a small share grows with its square."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class BanditLearner:
         if self.spec.algorithm.host == "tsallis-inf":
             return self._tsallis(state, batch)
         draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
-        return thompson(evidence, self.playable, draws, seed)
+        left = self.spec.experiment.horizon - state.heard
+        return thompson(evidence, self.playable, draws, left, seed)
 
     def _tsallis(self, state: BanditState, batch: int) -> Array:
         """The learning rate is for losses as faint as reports make them: 2 / (c sqrt(t))."""
@@ -102,24 +103,19 @@ class BanditLearner:
         least = 1 / (self.playable.sum() * people ** (1 / 3)) if hidden else 1 / UNIT
         return tsallis(evidence.losses, self.playable, 2 / (faint * math.sqrt(people)), least)
 
-    def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums) -> BanditState:
+    def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | CellHits) -> BanditState:
         """Return the state with a round's release counted in."""
-        shares, told = policy.layout.shares[0], policy.layout.shares[0][policy.cells] > 0
-        arms, people, sums, variance = policy.cells[told], *np.zeros((2, len(shares))), np.ones(len(shares))
-        noise = release.noise * (1 if policy.terms.delta else 2)  # Laplace noise has a heavier tail than normal noise
-        if policy.fresh_coins:
-            people[arms] = shares[arms] * release.reports
-            sums[arms] = release.sums[told, 0]
-            hits = shares * release.hit_own + (1 - shares) * release.hit_other
-            proxies = [proxy(math.ceil(1000 * hit) / 1000) for hit in hits[arms].tolist()]
-            variance[arms] = release.reports * np.array(proxies) + noise
-        else:
-            people, sums = release.counts[0].astype(np.float64), release.sums[0]
-            variance = people + noise
+        shares = policy.layout.shares[0]
+        people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
         scores = release.gain * np.maximum(people, 1.0)
-        precision = np.where(people > 0, PER_REWARD * scores**2 / np.maximum(variance, 1.0), 0.0)
+        proxies = asked * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits.tolist()])
+        heavy = 1 if policy.terms.delta else 2  # Laplace noise has a heavier tail than normal noise
+        precision, told = (
+            np.where(people > 0, PER_REWARD * scores**2 / np.maximum(variance, 1.0), 0.0)
+            for variance in (proxies + heavy * release.noise, asked * hits + release.noise)
+        )
         losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
-        evidence = state.evidence.and_(people, precision, (1 + sums / scores) / 2, losses)
+        evidence = state.evidence.and_(people, precision, told, (1 + sums / scores) / 2, losses)
         return self._after(state, evidence, release.reports)
 
     def _after(self, state: BanditState, evidence: Evidence, reports: int) -> BanditState:
@@ -188,6 +184,23 @@ class BanditLearner:
         return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
 
 
+def _of_groups(release: Any) -> tuple[Array, ...]:
+    """Return people, sums, reports asked and the probability of a score in them, of each arm that coins chose."""
+    people = release.counts[0].astype(np.float64)
+    return people, release.sums[0], people, np.ones(len(people))
+
+
+def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array, ...]:
+    """Return the same where the arm is the key: everybody was asked about every arm, and most had nothing to say."""
+    shares = policy.layout.shares[0]
+    told = shares[policy.cells] > 0
+    people, sums = np.zeros((2, len(shares)))
+    people[policy.cells[told]] = shares[policy.cells[told]] * release.reports
+    sums[policy.cells[told]] = release.sums[told, 0]
+    hits = shares * release.hit_own + (1 - shares) * release.hit_other
+    return people, sums, np.full(len(shares), float(release.reports)), hits
+
+
 class PublishedBanditLearner(BanditLearner):
     """Paper 2, Algorithm 1, as printed: one arm a round, and losses with normal noise go to the host as they are.
 
@@ -238,7 +251,8 @@ class PublishedBanditLearner(BanditLearner):
         proxy_of_mean = 1 / (PER_REWARD * people) + mechanism.spread(people)[0]
         share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
         losses = -people * average * played / share
-        evidence = state.evidence.and_(people * played, played / proxy_of_mean, HALF + average * played, losses)
+        told = played / proxy_of_mean
+        evidence = state.evidence.and_(people * played, told, told, HALF + average * played, losses)
         return self._after(state, evidence, people)
 
     def sure(self, evidence: Evidence) -> bool:

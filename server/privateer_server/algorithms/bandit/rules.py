@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 Array = NDArray[np.float64]
 
@@ -37,6 +38,8 @@ class Evidence:
         People who reported on each arm, or as many as its share of the coins stands for.
     precision
         Inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it.
+    told
+        Inverse of the variance of each arm's estimate, ``precision`` or more: what decides who plays what.
     weighted
         Sum of estimates of the mean reward, from 0 to 1, by their precisions.
     losses
@@ -46,19 +49,21 @@ class Evidence:
 
     people: Array
     precision: Array
+    told: Array
     weighted: Array
     losses: Array
 
     @classmethod
     def none(cls, arms: int) -> "Evidence":
         """Return the evidence of no reports."""
-        return cls(np.zeros(arms), np.zeros(arms), np.zeros(arms), np.zeros(arms))
+        return cls(*np.zeros((5, arms)))
 
-    def and_(self, people: Array, precision: Array, means: Array, losses: Array) -> "Evidence":
+    def and_(self, people: Array, precision: Array, told: Array, means: Array, losses: Array) -> "Evidence":
         """Return the evidence with one round's estimates counted in; where ``precision`` is 0 nothing was observed."""
         seen = precision > 0
         weighted = self.weighted + np.where(seen, precision * np.where(seen, means, 0.0), 0.0)
-        return Evidence(self.people + people, self.precision + precision, weighted, self.losses + losses)
+        precision, told = self.precision + precision, self.told + told
+        return Evidence(self.people + people, precision, told, weighted, self.losses + losses)
 
     def wider(self, added: int) -> "Evidence":
         """Return the evidence with so many more arms, of which nothing is known."""
@@ -73,8 +78,8 @@ class Evidence:
     @property
     def faintness(self) -> Array:
         """c: standard deviation of an estimate by that of as many rewards, 1 or more."""
-        known = self.precision > 0
-        ratio = PER_REWARD * self.people / np.where(known, self.precision, 1.0)
+        known = self.told > 0
+        ratio = PER_REWARD * self.people / np.where(known, self.told, 1.0)
         return np.sqrt(np.where(known, np.maximum(ratio, 1.0), 1.0))
 
     def radii(self, failure: float) -> Array:
@@ -121,16 +126,33 @@ def proxy(share: float) -> float:
     return float(max(share, np.max(2 * (exponent - t * share * (2 * positive - 1)) / t**2)))
 
 
-def thompson(evidence: Evidence, playable: NDArray[np.bool_], draws: int, seed: int) -> Array:
+def repays(evidence: Evidence, playable: NDArray[np.bool_], left: int) -> NDArray[np.bool_]:
+    """Return which arms, (arms,), may repay what it costs to know them better; the arm of the highest mean does.
+
+    To halve the variance of an arm's mean takes as many people again as have told of it, each of whom is expected to
+    lose its gap. The ``left`` people to come cannot gain more by it than the expectation, under a normal posterior, of
+    what the arm has above the leader, if that is positive.
+    """
+    best = int(np.argmax(np.where(playable, evidence.means, -np.inf)))
+    gaps = evidence.means[best] - evidence.means
+    variance = 1 / np.maximum(evidence.told, 1e-12)
+    spread = np.sqrt(variance + variance[best])
+    far = gaps / spread
+    gain = spread * (np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi) - far * ndtr(-far))
+    return np.asarray(playable & ((left * gain > evidence.people * gaps) | (np.arange(len(gaps)) == best)))
+
+
+def thompson(evidence: Evidence, playable: NDArray[np.bool_], draws: int, left: int, seed: int) -> Array:
     """Return the share of ``draws`` from the posterior in which each arm is best: Thompson sampling of a batch.
 
-    The posterior is that of as many bits, under a uniform prior on their mean.
+    The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that no longer repay
+    it, with ``left`` people to come.
     """
     faint, heard = evidence.faintness, evidence.people
     bits = np.clip(0.5 + (evidence.means - 0.5) / faint, 0.0, 1.0)
     rng = np.random.default_rng(seed)
     drawn = 0.5 + faint * (rng.beta(1 + heard * bits, 1 + heard * (1 - bits), (draws, len(bits))) - 0.5)
-    best = np.where(playable, drawn, -np.inf).argmax(axis=1)
+    best = np.where(repays(evidence, playable, left), drawn, -np.inf).argmax(axis=1)
     return np.bincount(best, minlength=len(bits)) / draws
 
 

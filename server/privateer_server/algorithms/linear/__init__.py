@@ -2,10 +2,13 @@
 
 from privateer.algorithms.linear.spec import LinearSpec
 from privateer_server.algorithms import Learner
+from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.algorithms.linear.joint import JointLearner
 from privateer_server.algorithms.linear.residual import ResidualLearner
 
 
 def learner(spec: LinearSpec) -> Learner:
     """Return the learner of a spec."""
-    return JointLearner(spec) if spec.algorithm.report == "joint" else ResidualLearner(spec)
+    if spec.algorithm.report == "joint":
+        return JointLearner(spec)
+    return ContinualLearner(spec) if spec.steps else ResidualLearner(spec)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from privateer.algorithms.linear.reports import matrix_of
 from privateer.contributions import VectorSums
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
+from privateer_server.algorithms.linear.running import Known
 from privateer_server.algorithms.linear.surrogate import root, slopes
 
 Array = NDArray[np.float64]
@@ -19,7 +20,7 @@ _WIDE: Final = 2.0
 """Squared length to which whitened rows are cut when they tell second moments, by their dimension."""
 _SURE: Final = 0.01
 """The least doubt about slopes."""
-_LEAST: Final = 1e-3
+LEAST: Final = 1e-3
 """Variance of what people say of an arm, if none would be seen to play it."""
 _ASSUMED: Final = 0.1
 """Variance of a second moment of whitened rows, before anybody tells."""
@@ -78,7 +79,7 @@ class ResidualLearner(Rounds):
         covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
         expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
         variance = (
-            release.noise / (share * people**2) + (found.spreads + _LEAST) / (d * people) + self.doubt(state) * expected
+            release.noise / (share * people**2) + (found.spreads + LEAST) / (d * people) + self.doubt(state) * expected
         )
         precision = 1 / variance
         before = policy.means - self.centre()
@@ -91,8 +92,13 @@ class ResidualLearner(Rounds):
         """Count in what people told of second moments: their own spread is about 1, and noise comes to it."""
         if not policy.share:
             return state
-        d, people = self.design.dimension, release.reports
-        wide = _WIDE * d / math.sqrt(policy.share)
-        told = wide * matrix_of(parts[:, policy.means.size :].sum(axis=0) / people, d)
-        precision = 1 / (wide**2 * release.noise * policy.classes / people**2 + 1 / people)
-        return replace(state, moments=state.moments + precision * told, precision=state.precision + precision)
+        noise, told = release.noise * policy.classes, parts[:, policy.means.size :].sum(axis=0)
+        return replace(state, **self.telling(state, told, release.reports, noise, policy.share))
+
+    def telling(self, known: Known, told: Array, people: int, noise: float, share: float) -> dict[str, Any]:
+        """Return moments and precision with what people told, in sum; ``noise`` is its variance in a coordinate."""
+        d = self.design.dimension
+        wide = _WIDE * d / math.sqrt(share)
+        precision = 1 / (wide**2 * noise / people**2 + 1 / people)
+        moments = known.moments + precision * wide * matrix_of(told / people, d)
+        return {"moments": moments, "precision": known.precision + precision}

@@ -15,6 +15,7 @@ from privateer.contributions import VectorSums
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
+from privateer_server.algorithms.linear.running import Running
 
 Array = NDArray[np.float64]
 _THE_SAME: Final = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
@@ -36,6 +37,8 @@ class LinearState:
     moments, precision
         Second moments of whitened contexts, (d, d), summed with their precisions, and the sum of these; of joint
         reports the variance of noise in ``information``.
+    running
+        Sums since noise began anew, where it depends on that of earlier rounds.
     """
 
     heard: int
@@ -43,6 +46,7 @@ class LinearState:
     scores: Array
     moments: Array
     precision: float
+    running: Running | None = None
 
 
 class Rounds(ABC):

@@ -43,6 +43,15 @@ class Evidence:
         means = np.einsum("kij,kj->ik", known, self.weighted)
         return means, np.diagonal(known, axis1=1, axis2=2).T
 
+    def elsewhere(self, smoothness: Smoothness, lower: Array, upper: Array) -> Array:
+        """Return posterior means of averages over other boxes, by their corners; shape (boxes, arms)."""
+        own = len(self.lower)
+        covariance = smoothness.covariance(np.concatenate([self.lower, lower]), np.concatenate([self.upper, upper]))
+        known = np.linalg.inv(covariance[:own, :own])
+        means = np.linalg.solve(known + self.information, self.weighted[..., None])
+        residual = self.weighted - (self.information @ means)[..., 0]
+        return np.asarray(covariance[own:, :own] @ residual.T)
+
     def likelihood(self, smoothness: Smoothness, known: dict[tuple[int, int], Array] | None = None) -> float:
         """Logarithm of the observations' density, but for a constant, plus that of the smoothness beforehand."""
         covariance = smoothness.covariance(self.lower, self.upper, known)

@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import corners
+from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, corners
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.knowing import Knowing
+from privateer_server.algorithms.partition.parts import Parts
 from privateer_server.algorithms.partition.smoothness import Smoothness, usual_lengths
 from privateer_server.algorithms.partition.state import PartitionState
 
@@ -26,6 +27,8 @@ _SPLIT: Final = 0.5
 _HALF_KNOWN: Final = 0.6
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 _NOBODY: Final = 1e-18
+_HALVINGS: Final = 2
+"""How often undecided bins are halved to tell their people apart, where reports are about the bins."""
 _FIRST_BINS: Final = 32
 """Bins that the tree begins with after features were screened, at most."""
 
@@ -60,20 +63,62 @@ class Growing(Knowing):
     def _halved(self, state: PartitionState) -> PartitionState:
         """Halve undecided bins whose best arm is known better than its values in the halves are alike."""
         lower, upper = self._corners(state)
-        space, columns = self._kept(state)
+        space = self._kept(state)[0]
         differences = self._smoothness(state).halves(lower, upper)
         leader = np.where(self.playable, state.mean, -np.inf).argmax(axis=1)[:, None]
         known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * differences.max(axis=1)
         ready = known & (state.active.sum(axis=1) > 1) & (state.depths < space.depth)
         if not ready.any():
             return state
+        return self._computed(self._cut(self._deeper(state, ready, differences), ready))
+
+    def _deeper(self, state: PartitionState, ready: NDArray[np.bool_], differences: Array) -> PartitionState:
+        """Add a level, if bins at the deepest are ready: it halves the column along which these differ most."""
         deepest = ready & (state.depths == len(state.axes))
-        if deepest.any():
-            # A new level halves the column along which its bins differ most, of those that still part people.
-            left = self._space.left(state.axes)[columns]
-            differ = np.where(left, differences[deepest].mean(axis=0), -1.0)
-            state = replace(state, axes=np.append(state.axes, columns[differ.argmax()]))
-        return self._computed(self._cut(state, ready))
+        if not deepest.any():
+            return state
+        # Columns that part nobody any more are left out.
+        columns = self._kept(state)[1]
+        differ = np.where(self._space.left(state.axes)[columns], differences[deepest].mean(axis=0), -1.0)
+        return replace(state, axes=np.append(state.axes, columns[differ.argmax()]))
+
+    def _parts(self, state: PartitionState) -> Parts:
+        """Halve undecided bins a few times; the parts' means are those that neighbours make likely."""
+        fine, rows = state, np.arange(len(state.depths))
+        for _ in range(_HALVINGS):
+            ready = (fine.active.sum(axis=1) > 1) & (fine.depths < self._space.depth)
+            if not ready.any():
+                break
+            fine = self._deeper(fine, ready, self._smoothness(fine).halves(*self._corners(fine)))
+            rows, fine = rows[np.repeat(np.arange(len(ready)), 1 + ready)], self._cut(fine, ready)
+        expected = self._expected(fine)
+        shares = expected / np.bincount(rows, expected)[rows]
+        mean = self._means_of(state, rows, *self._corners(fine))
+        return Parts(rows, fine.axes, fine.depths, fine.paths, shares, mean)
+
+    def _undivided(self, state: PartitionState) -> Parts:
+        """Return the bins as they are."""
+        rows = np.arange(len(state.depths))
+        return Parts(rows, state.axes, state.depths, state.paths, np.ones(len(rows)), state.mean)
+
+    def _asked(self, state: PartitionState, policy: PartitionPolicy) -> Parts:
+        """Return what is thought of the parts that a policy told apart."""
+        starts = state.paths << (DEPTH_MAX - state.depths)
+        rows = np.searchsorted(starts, policy.starts[policy.bins], side="right") - 1
+        columns = self._kept(state)[1]
+        lower, upper = (corner[policy.bins] for corner in policy.edges())
+        expected = np.maximum(self._space.expected(lower, upper), _NOBODY)
+        shares = expected / np.bincount(rows, expected)[rows]
+        mean = self._means_of(state, rows, lower[:, columns], upper[:, columns])
+        return Parts(rows, policy.axes, policy.depths[policy.bins], policy.paths[policy.bins], shares, mean)
+
+    def _means_of(self, state: PartitionState, rows: NDArray[np.int64], lower: Array, upper: Array) -> Array:
+        """Return posterior means of averages over parts of the bins, (parts, arms)."""
+        smoothness, means = self._smoothness(state), np.empty((len(rows), self.spec.arm_count))
+        for some, evidence in self._evidence(state):
+            here = (rows >= some.start) & (rows < some.stop)
+            means[here] = evidence.elsewhere(smoothness, lower[here], upper[here])
+        return means
 
     def _by_levels(self, state: PartitionState) -> PartitionState:
         """Halve bins until each holds one level of the features whose levels the tree begins with."""

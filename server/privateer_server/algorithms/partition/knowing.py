@@ -70,9 +70,8 @@ class Knowing(Remembering):
         """How values vary over the space of the features that are kept."""
         return Smoothness(state.lengths[self._blocks(state)], state.spread, self._kept(state)[0])
 
-    def _axes(self, state: PartitionState) -> NDArray[np.int64]:
-        rest = np.arange(len(state.axes), DEPTH_MAX) % self.spec.dimension
-        return np.concatenate([state.axes, rest])
+    def _axes(self, axes: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.concatenate([axes, np.arange(len(axes), DEPTH_MAX) % self.spec.dimension])
 
     def _evidence(self, state: PartitionState) -> list[tuple[slice, Evidence]]:
         """What is known of values, by groups of bins that learn from each other."""

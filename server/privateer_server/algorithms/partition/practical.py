@@ -11,6 +11,7 @@ from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer.contributions import KeyedSums
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.growing import Growing
+from privateer_server.algorithms.partition.parts import wholes_of
 from privateer_server.algorithms.partition.screening import Screening, decided, new_screening, rows_of, told_of
 from privateer_server.algorithms.partition.shares import best_probabilities
 from privateer_server.algorithms.partition.smoothness import SPREADS, usual_lengths
@@ -105,17 +106,23 @@ class PartitionLearner(Growing):
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
 
+        Where the arm is in the key people are told apart by parts of bins, which reports are not.
+
         At the end (``batch`` 0) every bin plays its best arm. While features are screened the bins are slabs of one.
         """
         if batch and state.screening and state.screening.open:
             return self._about_one_feature(state, state.screening, version, batch, seed, cohort)
-        active = state.active if batch else _best_only(state)
+        in_key = self.spec.privacy.arm_in_key
+        parts = self._parts(state) if in_key else self._undivided(state)
+        rows = parts.rows
+        active = state.active[rows] if batch else _best_only(state, rows, parts.mean)
         # What may move is watched: with memory bins with one active arm ask their people too.
         bins = np.flatnonzero(active.sum(axis=1) > (0 if batch and state.bank else 1))
-        standard_deviation = self._exploration(state)[bins, None] * np.sqrt(state.variance[bins])
-        shares = best_probabilities(state.mean[bins], standard_deviation, active[bins])
-        people = state.mass[self._cohorts.index(cohort), bins]
-        tree = {"axes": self._axes(state), "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
+        standard_deviation = self._exploration(state)[rows, None] * np.sqrt(state.variance[rows])
+        shares = best_probabilities(parts.mean[bins], standard_deviation[bins], active[bins])
+        people = (state.mass[self._cohorts.index(cohort), rows] * parts.shares)[bins]
+        tree: dict[str, Any] = {"axes": self._axes(parts.axes), "depths": parts.depths, "paths": parts.paths}
+        tree |= {"active": active, "bins": bins, "wholes": wholes_of(rows[bins]) if in_key else None}
         return sharing_policy(self.spec, version, batch, seed, cohort, shares, people, tree)
 
     def _about_one_feature(
@@ -147,7 +154,9 @@ class PartitionLearner(Growing):
         if state.screening and state.screening.open:
             return self._screened(state, state.screening, policy, release)
         cohort, state = self._cohorts.index(policy.cohort), self._heard(state, policy, release)
-        state = told(state, self.spec, policy, release, cohort, policy.bins)
+        parts = self._asked(state, policy) if policy.wholes is not None else None
+        rows = np.unique(parts.rows) if parts else policy.bins
+        state = told(state, self.spec, policy, release, cohort, rows, parts)
         if not (_news(state, state.computed, _NEWS) or self._soon(state)):
             return state
         state = self._remembered(state)
@@ -195,12 +204,12 @@ def _news(state: PartitionState, before: int, times: float) -> bool:
     return state.seen - others >= times * max(0, before - others)
 
 
-def _best_only(state: PartitionState) -> NDArray[np.bool_]:
+def _best_only(state: PartitionState, rows: NDArray[np.int64], mean: Array) -> NDArray[np.bool_]:
     # An arm that was added and not yet tried is nobody's best.
     tried = (state.precision > 0).any(axis=0) | (state.past_precision > 0).any(axis=0)
     if state.screening:
         tried |= (state.screening.precision > 0).any(axis=0)
-    known = state.active & tried
-    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
-    best = np.where(candidates, state.mean, -np.inf).argmax(axis=1)
+    known = (state.active & tried)[rows]
+    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active[rows])
+    best = np.where(candidates, mean, -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
 from privateer.coins import Layout
 from privateer.errors import SpecError
 from privateer.questions import KeyedMeans
@@ -141,10 +141,10 @@ def make_policy(
     shares
         Shares of people who are expected to have a key at all, and to have a typical key.
     bins
-        The policy's ``axes``, ``depths``, ``paths``, ``active`` and ``bins``.
+        The policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
     """
     in_key = spec.privacy.arm_in_key
-    asked: NDArray[np.bool_] = bins["active"][bins["bins"]]
+    asked: NDArray[np.bool_] = by_whole(bins["active"][bins["bins"]], bins.get("wholes"))
     reported = Layout(layout.seed, np.zeros((int(asked.sum()), 0), np.uint32)) if in_key else layout
     question, promise = KeyedMeans(reported, *shares), spec.privacy_of(cohort)
     terms = calibrate(promise, batch, question, None, spec.reports) if batch else nobody_asked(promise, question)
@@ -175,12 +175,13 @@ def sharing_policy(
     shares
         Shape (asked bins, arms): probability of each arm.
     people
-        Shape (asked bins,): share of the cohort's people in each.
+        Shape (asked bins,): share of the cohort's people in each. Where these are parts of ``wholes``, of its tree,
+        reports are about the wholes.
     tree
         As ``bins`` of `make_policy`.
     """
     layout = Layout(seed, thresholds(shares, tree["active"][tree["bins"]]))
-    masses = people[:, None] * key_shares(spec, shares, cohort)
+    masses = by_whole(people[:, None] * key_shares(spec, shares, cohort), tree.get("wholes"))
     typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
     return make_policy(spec, version, batch, cohort, layout, typical, **tree)
 

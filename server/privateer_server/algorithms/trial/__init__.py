@@ -2,8 +2,9 @@
 
 from privateer.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.learner import TrialLearner
+from privateer_server.algorithms.trial.published import PublishedLearner
 
 
-def learner(spec: TrialSpec) -> TrialLearner:
+def learner(spec: TrialSpec) -> TrialLearner | PublishedLearner:
     """Return the learner of a spec."""
-    return TrialLearner(spec)
+    return PublishedLearner(spec) if spec.published else TrialLearner(spec)

@@ -71,7 +71,10 @@ class Effects:
 
 @dataclass(frozen=True)
 class AverageEffects:
-    """Average effects of K treatments, shape (K,) each, named as in `Effects`."""
+    """Average effects of K treatments, shape (K,) each, named as in `Effects`.
+
+    ``contribution`` (J, K) is what each segment adds, however few people it has; nan where nothing is said.
+    """
 
     estimate: Array
     low: Array
@@ -80,6 +83,7 @@ class AverageEffects:
     adjusted: Array
     decided: NDArray[np.bool_]
     detectable: Array
+    contribution: Array
 
 
 @dataclass(frozen=True)
@@ -145,10 +149,7 @@ def effects(
 
 
 def average_effects(evidence: Evidence) -> AverageEffects:
-    """Average effects after the last look, a family of their own, corrected by Holm.
-
-    Where hits are not counted, give the evidence of the question to everybody, as one segment with share 1.
-    """
+    """Average effects after the last look, a family of their own, corrected by Holm."""
     design, found = evidence.design, evidence.average
     times = information(evidence.people, design.people)
     critical = critical_values(times, design.alpha)[-1]
@@ -160,7 +161,14 @@ def average_effects(evidence: Evidence) -> AverageEffects:
     detectable = _to_come(times, design.alpha) * deviation
     estimate = np.where(open_, found.estimate, np.nan)
     return AverageEffects(
-        estimate, estimate - half, estimate + half, p_value, adjusted, adjusted <= design.alpha, detectable
+        estimate,
+        estimate - half,
+        estimate + half,
+        p_value,
+        adjusted,
+        adjusted <= design.alpha,
+        detectable,
+        np.where(open_, found.contributions, np.nan),
     )
 
 

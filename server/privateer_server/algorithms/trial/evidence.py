@@ -126,6 +126,11 @@ class Sums:
         clear = self.den >= _NOISES * np.sqrt(2 * self.noise)
         return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
 
+    @property
+    def together(self) -> "Sums":
+        """The sums of all segments, as one; shape (1, K)."""
+        return Sums(*(getattr(self, name).sum(axis=0, keepdims=True) for name in Sums.__dataclass_fields__))
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -143,29 +148,36 @@ class Evidence:
         variance-stabilising weights of Hadad et al. 2021). For intervals.
     precise
         With weights V0/V: the least variance. For allocation, and for curves without intervals.
+    common
+        With one weight for all segments, sqrt(sum V0/sum V): for sums over segments. With a weight of its own a segment
+        that looks extreme early counts more in such a sum, which is then found to differ from 0 too often.
     scores
         Shape (looks, J, K): the difference over its standard deviation at each look; nan where not `ready`.
     average_scores
-        Shape (looks, K): the same of the average effect over segments; nan until all segments are ready.
+        Shape (looks, K): the same of the average effect over segments; nan until everybody's hits together are ready.
     """
 
     design: Design
     people: Array
     stable: Sums
     precise: Sums
+    common: Sums
     scores: Array
     average_scores: Array
 
     def add(self, epoch: Epoch) -> "Evidence":
         """Add an epoch, which ends with a look."""
-        ratio = _variance(self.design, epoch, self.design.arms[None]) / _variance(self.design, epoch, epoch.shares)
-        stable = self.stable.add(epoch, np.sqrt(ratio))
+        planned, actual = (
+            variances_of(self.design, epoch, shares) for shares in (self.design.arms[None], epoch.shares)
+        )
+        stable = self.stable.add(epoch, np.sqrt(planned / actual))
         before = self.people[-1] if len(self.people) else 0.0
         added = replace(
             self,
             people=np.append(self.people, before + epoch.people),
             stable=stable,
-            precise=self.precise.add(epoch, ratio),
+            precise=self.precise.add(epoch, planned / actual),
+            common=self.common.add(epoch, common_weights(planned, actual)),
         )
         return replace(
             added,
@@ -181,19 +193,20 @@ class Evidence:
     @property
     def average(self) -> "Average":
         """The effect over all segments, as each counts among the people."""
-        return average(self.stable, self.design)
+        return average(self.common, self.design)
 
 
 @dataclass(frozen=True)
 class Average:
     """Average effects of K treatments, post-stratified: sums of contributions, shape (K,) each.
 
-    Meaningful where hits are counted; otherwise everybody has to be asked, as one segment.
+    ``contributions`` (J, K) are shares of people times effects.
     """
 
     estimate: Array
     variance: Array
     ready: NDArray[np.bool_]
+    contributions: Array
 
     @property
     def scores(self) -> Array:
@@ -203,21 +216,37 @@ class Average:
 
 
 def average(sums: Sums, design: Design) -> Average:
-    """Add up contributions over segments.
+    """Add up contributions over all segments.
 
     With v a segment's share of hits, q what is kept and d its difference in positive hits: the average is the sum of
     contributions c = (v/q) d. Its variance is that of the differences, and of the segments' shares of hits, which are
     multinomial: (sum c^2/v - average^2)/n. Hits of public slots have no such variance.
+
+    A segment that is not ready, which may have nobody, is told from public numbers of people instead of its hits
+    (`by_people`). The average is ready when everybody's hits together are.
     """
     rate, q, _, people = rates(sums)
-    contribution = rate / q * sums.difference
-    estimate = contribution.sum(axis=0)
-    noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
-    variance = (scaled_variance(sums, rate / q) + noise).sum(axis=0)
+    told, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
+    told_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    few, few_variances = by_people(sums)
+    contributions = np.where(sums.ready, told, few[..., 0] - few[..., 1])
+    estimate = contributions.sum(axis=0)
+    variance = np.where(sums.ready, ratio_variance + told_noise, few_variances.sum(axis=-1)).sum(axis=0)
     if design.counted:
-        between = (contribution / q * sums.difference).sum(axis=0) - np.square(estimate)
+        between = np.where(sums.ready, told / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
         variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
-    return Average(estimate, np.asarray(variance), np.asarray(sums.ready.all(axis=0)))
+    return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
+
+
+def by_people(sums: Sums) -> tuple[Array, Array]:
+    """Share of people times (mean reward - 1/2) of the two arms, and variances, (J, K, 2) each, however few people.
+
+    The sum of w (W - T/2) over an arm's hits expects u n q p (f - 1/2), and others' hits nothing. It varies by a
+    quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
+    """
+    scale = sums.keep[..., None]
+    spread = np.maximum(sums.square, 0.0) / 4 + sums.noise / 2
+    return (sums.num - sums.den / 2) / scale, spread / np.square(scale)
 
 
 def scaled_variance(sums: Sums, factor: Array) -> Array:
@@ -248,13 +277,19 @@ def begin(design: Design) -> Evidence:
     contrasts = (len(design.segments), len(design.arms) - 1)
     both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
     nothing = Sums(both, both, both, both, one, one, one, one, one, one)
-    return Evidence(design, np.zeros(0), nothing, nothing, np.zeros((0, *contrasts)), np.zeros((0, contrasts[1])))
+    nobody, looks = np.zeros(0), np.zeros((0, *contrasts))
+    return Evidence(design, nobody, nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
 
 
-def _variance(design: Design, epoch: Epoch, shares: Array) -> Array:
-    """Of an epoch's sum of W/pi under a treatment less that under the control, up to a constant; shape (J, K)."""
+def common_weights(planned: Array, actual: Array) -> Array:
+    """Return the weight of an epoch in sums over segments, (J, K), from its variances as planned and as they are."""
+    return np.broadcast_to(np.sqrt(planned.sum(axis=0) / actual.sum(axis=0)), actual.shape)
+
+
+def variances_of(design: Design, epoch: Epoch, shares: Array) -> Array:
+    """Return the variance, up to a constant, of the sum of W/pi of a treatment less that of the control; (J, K)."""
     p = design.segments[:, None]
     hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
     inverse = 1 / pairs(shares)
-    sampling = epoch.people * hit / np.square(epoch.keep) * inverse.sum(axis=-1)
+    sampling = epoch.people * hit * inverse.sum(axis=-1)
     return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.trial import TrialSpec
+from privateer.algorithms.trial.segments import EVERYBODY
 from privateer.errors import SpecError
 from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.result import Table
+from privateer.result import Cell, Table
 from privateer.terms import calibrate
 from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.detectable import Planned, detectable, deviations, looks_of, people_needed
@@ -20,11 +21,12 @@ _SIGNIFICANT = 4
 
 def planned_epochs(spec: TrialSpec) -> list[Planned]:
     """Return the epochs to come, as their mechanisms will be calibrated."""
-    return [_planned(spec, people) for people in np.diff([0, *spec.looks]).tolist()]
+    return [_planned(spec, batch) for batch in np.diff([0, *spec.looks]).tolist()]
 
 
-def _planned(spec: TrialSpec, people: int) -> Planned:
-    mechanism: Any = calibrate(spec.privacy, people, spec.usual_question()).mechanism
+def _planned(spec: TrialSpec, batch: int) -> Planned:
+    mechanism: Any = calibrate(spec.privacy, batch, spec.usual_question()).mechanism
+    people = batch / spec.questions
     if isinstance(mechanism, CellPairs):
         return Planned(people, noise=spec.answers * mechanism.noise)
     keep, other = mechanism.response.gain, spec.answers * mechanism.response.other
@@ -53,37 +55,49 @@ def check_effect(spec: TrialSpec, design: Design) -> None:
 
 
 def foreseen(spec: TrialSpec, design: Design) -> tuple[Table, ...]:
-    """Return what can be found in each segment and on average, with how many people, and when.
+    """Return what can be found in each segment and on average; for an effect that matters with how many people, when.
 
-    Where an effect that matters is given, people and time are for that; otherwise for the least that can be found.
     Shares of arms are as planned: allocation that adapts finds less of what it drops.
     """
-    epochs, unit = planned_epochs(spec), 2 * spec.reward.half_range
+    epochs, unit, wanted = planned_epochs(spec), 2 * spec.reward.half_range, spec.smallest
     segments, average = _found(spec, design, epochs)
-    times, rate = looks_of(design, epochs), spec.algorithm.rate
-    drift = drift_of(times, design.alpha, spec.algorithm.power)
-    rows = []
-    for k, a, _ in spec.effects():
-        least = float(segments[k, a - 1])
-        wanted = spec.smallest or least
-        needed = people_needed(design, epochs, rate, wanted, spec.algorithm.power)[k, a - 1]
-        time = decision_time(times, design.alpha, drift * wanted / least)
-        rows.append((spec.segment_names[k], spec.options[a], *_figures(unit * least, unit * wanted, needed, time)))
-    for a, _ in spec.average_effects():
-        least = float(average[a - 1])
-        wanted = spec.smallest or least
-        time = decision_time(times, design.alpha, drift * wanted / least)
-        needed = spec.experiment.horizon * (least / wanted) ** 2
-        rows.append(("everybody", spec.options[a], *_figures(unit * least, unit * wanted, needed, time)))
-    columns = ("segment", "arm", "least effect", "effect", "people needed", "decided after")
-    looks = tuple((look + 1, people) for look, people in enumerate(spec.looks))
+    least = np.concatenate([segments, average[None]]) if spec.segment_count > 1 else segments
+    names = [*spec.segment_names, EVERYBODY][: len(least)]
+    arms = _alike(spec)
+    if wanted is None:
+        columns: tuple[str, ...] = ("segment", "arm", "least effect")
+        rows: list[tuple[Cell, ...]] = [
+            (name, arm, _rounded(unit * least[k, a])) for k, name in enumerate(names) for a, arm in arms
+        ]
+    else:
+        power, rate = spec.algorithm.power, spec.algorithm.rate
+        needed = people_needed(design, epochs, rate, wanted, power)
+        overall = spec.experiment.horizon * np.square(average / wanted)
+        people, times = np.concatenate([spec.questions * needed, overall[None]]), looks_of(design, epochs)
+        drift = drift_of(times, design.alpha, power) * wanted
+        columns = ("segment", "arm", "least effect", "people for the effect wanted", "people when it is decided")
+
+        def when(k: int, a: int) -> int:
+            return round(spec.experiment.horizon * decision_time(times, design.alpha, drift / float(least[k, a])))
+
+        rows = [
+            (name, arm, _rounded(unit * least[k, a]), round(float(people[k, a])), when(k, a))
+            for k, name in enumerate(names)
+            for a, arm in arms
+        ]
+    looks = tuple((look, people) for look, people in enumerate(spec.looks, 1))
     title = f"what can be found with power {spec.algorithm.power:g}"
     return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks)
 
 
-def _figures(least: float, wanted: float, needed: float, time: float) -> tuple[float, float, int, float]:
-    """Round for people; the time is a share of the horizon, on average."""
-    return float(f"{least:.{_SIGNIFICANT}g}"), float(f"{wanted:.{_SIGNIFICANT}g}"), round(needed), round(time, 3)
+def _alike(spec: TrialSpec) -> list[tuple[int, str]]:
+    """Return treatments by number and name, or one in the place of all where their planned shares are equal."""
+    arms = list(enumerate(spec.options[1:]))
+    return [(0, "each")] if len(arms) > 1 and len(set(spec.arm_shares[1:])) == 1 else arms
+
+
+def _rounded(effect: float) -> float:
+    return float(f"{effect:.{_SIGNIFICANT}g}")
 
 
 def _found(spec: TrialSpec, design: Design, epochs: list[Planned]) -> tuple[Array, Array]:

@@ -42,7 +42,8 @@ class TrialLearner:
         mechanism = planned.mechanism if planned else None
         counted = mechanism.named if isinstance(mechanism, NamedSymbol) else True
         arms = np.array(spec.arm_shares)
-        self.design = Design(spec.algorithm.level, float(spec.experiment.horizon), arms, spec.segment_shares, counted)
+        people = spec.experiment.horizon / spec.questions
+        self.design = Design(spec.algorithm.level, people, arms, spec.segment_shares, counted)
 
     def start(self, seed: int) -> TrialState:
         """Return the state before any report.
@@ -64,7 +65,7 @@ class TrialLearner:
             begin(self.design),
             shares,
             np.zeros(shares.shape, bool),
-            count(self.design.people, self.spec.arm_count),
+            count(float(self.spec.experiment.horizon), self.spec.arm_count),
             draw_line(self.design) if self.spec.algorithm.intervals == "strict" else None,
             (begin(self.design),) * len(self.spec.algorithm.guardrails),
             None,
@@ -79,7 +80,8 @@ class TrialLearner:
             return self.last(state, version, seed)
         choice = self.spec.layout(state.seed, state.shares)
         terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
-        return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), batch, state.heard)
+        policy = TrialPolicy(version, self.spec.segmentation, choice, terms, self.spec.questions)
+        return Step(state, policy, batch, state.heard)
 
     def last(self, state: TrialState, version: int, _seed: int) -> Step:
         """Return the step that asks nobody: everybody gets the arm that looks best in their segment."""
@@ -87,7 +89,9 @@ class TrialLearner:
         shares = (np.arange(self.spec.arm_count) == best[:, None]).astype(np.float64)
         choice = self.spec.layout(state.seed, shares)
         terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
-        return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), 0, state.heard)
+        return Step(
+            state, TrialPolicy(version, self.spec.segmentation, choice, terms, self.spec.questions), 0, state.heard
+        )
 
     def changed(self, _state: TrialState, before: TrialSpec) -> TrialState:
         """Refuse: boundaries of all looks follow from the people planned and the arms compared.
@@ -125,7 +129,7 @@ class TrialLearner:
             evidence=evidence,
             shares=shares,
             dropped=dropped,
-            ratio=state.ratio.extended(epoch.people, *excess_of(policy, release)),
+            ratio=state.ratio.extended(float(release.reports), *excess_of(policy, release)),
             line=line,
             guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(state.guardrails)),
             held=state.held.add(epoch) if state.held else self._held(evidence, found),

@@ -21,7 +21,6 @@ _WORDS: Final = {
     Reason.SMALL: "too small: effects that matter will not be found",
     Reason.LOOK: "too few people since the last look",
 }
-_NO_AVERAGE: Final = "a segment has too few people beside the noise"
 _DIGITS: Final = 6
 
 
@@ -50,12 +49,13 @@ def _effects(found: Findings, spec: TrialSpec) -> Table:
     one, rows = found.effects, []
     assert one is not None
     segments, unit = spec.segment_names, 2 * spec.reward.half_range
+    contributions = (found.average or one).contribution
     for k, a, _ in spec.effects():
         cell = (k, a - 1)
         figures = [_rounded(unit * part[cell]) for part in (one.estimate, one.low, one.high)]
-        detectable, share = _rounded(unit * one.detectable[cell]), _rounded(unit * one.contribution[cell])
+        detectable, share = _rounded(unit * one.detectable[cell]), _rounded(unit * contributions[cell])
         note = _WORDS[Reason(int(one.reason[cell]))]
-        decided, p_value = bool(found.decided[cell]), _rounded(one.p_value[cell])
+        decided, p_value = bool(found.decided[cell]), _rounded_up(one.p_value[cell])
         names = (segments[k], spec.options[a])
         rows.append((*names, *figures, decided, p_value, detectable, share, note or None))
     return Table("effects against the control", columns, tuple(rows))
@@ -71,9 +71,9 @@ def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
             spec.options[a],
             *(_rounded(unit * part[a - 1]) for part in (one.estimate, one.low, one.high)),
             bool(one.decided[a - 1]),
-            _rounded(one.p_value[a - 1]),
+            _rounded_up(one.p_value[a - 1]),
             _rounded(unit * one.detectable[a - 1]),
-            None if math.isfinite(one.estimate[a - 1]) else _NO_AVERAGE,
+            None if math.isfinite(one.estimate[a - 1]) else _WORDS[Reason.FEW],
         )
         for a, _ in spec.average_effects()
     )
@@ -127,13 +127,17 @@ def _recommendations(found: Findings, spec: TrialSpec) -> Table:
 
 def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
     section, privacy = spec.algorithm, spec.privacy
+    confidence = f"{100 * (1 - section.level):g}%"
     rows: list[tuple[Cell, ...]] = [
         ("people", state.heard),
         ("people planned", spec.experiment.horizon),
         ("looks", state.evidence.looks),
         ("looks planned", len(spec.looks)),
         ("ended by", (state.stopped or "its horizon") if over else None),
-        ("method", f"{section.intervals} intervals at level {1 - section.level:g}, decided by {section.correction}"),
+        (
+            "method",
+            f"{section.intervals} intervals of {confidence} confidence, decided by {section.correction}",
+        ),
         ("allocation", section.allocation),
         ("least share of an arm", _rounded(spec.floor)),
         ("sample ratio", "arms are not heard from as often as they are given" if state.ratio.alert else "as planned"),
@@ -148,7 +152,7 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
 
 def _over_time(state: TrialState, spec: TrialSpec) -> Table:
     unit, rows, segments, named = 2 * spec.reward.half_range, [], spec.segment_names, list(spec.effects())
-    for people, cells in zip(state.evidence.people.tolist(), state.path, strict=True):
+    for people, cells in zip(state.ratio.people.tolist(), state.path, strict=True):
         for k, a, _ in named:
             figures = [_rounded(value) for value in (unit * cells[k, a - 1]).tolist()]
             rows.append((int(people), segments[k], spec.options[a], *figures))
@@ -167,3 +171,8 @@ def described(state: TrialState, found: Findings, spec: TrialSpec) -> dict[str, 
 
 def _rounded(value: float) -> float | None:
     return round(float(value), _DIGITS) if math.isfinite(value) else None
+
+
+def _rounded_up(p_value: float) -> float | None:
+    """Round a p-value so that it stays valid: it is never 0."""
+    return math.ceil(float(p_value) * 10**_DIGITS) / 10**_DIGITS if math.isfinite(p_value) else None

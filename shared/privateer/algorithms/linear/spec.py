@@ -9,6 +9,7 @@ from privateer.algorithms.linear.design import Design
 from privateer.algorithms.linear.links import LINKS
 from privateer.algorithms.linear.reports import pairs
 from privateer.errors import SpecError
+from privateer.mechanisms.running_vectors import RunningVectors
 from privateer.questions import DirectedSum, Question
 from privateer.sections import Section, parse_section
 from privateer.spec import ArmsSpec, example_promises
@@ -103,6 +104,18 @@ class LinearSpec(ArmsSpec):
         return self.privacy.arm_in_key and self.privacy.trust.batched
 
     @property
+    def steps(self) -> int:
+        """Rounds whose sum a curator tells since the first: all, if they are as large as each other; 0: none.
+
+        Where rounds grow, the last ones have most of the people, and sums of their own say more.
+        """
+        trust, table = self.privacy.trust, self.experiment
+        if self.share == 1 or table.round_growth or not (trust.curated and trust.promises):
+            return 0
+        steps = -(-table.horizon // self.first_batch(""))
+        return steps if steps > 1 and RunningVectors.fits(self.ball, steps) else 0
+
+    @property
     def ball(self) -> Ball:
         """Return where people's vectors lie."""
         return Ball("l2", 1.0, self._coordinates)
@@ -110,7 +123,8 @@ class LinearSpec(ArmsSpec):
     def asked(self, seed: int) -> DirectedSum:
         """Return what a round asks; sums by class are wanted where reports may have the coins of choices."""
         by_class = self.share < 1 and not self.privacy.arm_in_key
-        return DirectedSum(self.ball, seed, sum(self.playable) if by_class else 1, normal=self.share == 1)
+        classes = sum(self.playable) if by_class else 1
+        return DirectedSum(self.ball, seed, classes, normal=self.share == 1, steps=self.steps)
 
     def usual_question(self) -> DirectedSum:
         """Return a question as the first round asks it, without its public coins."""

@@ -4,9 +4,9 @@ from typing import Final
 
 from privateer.algorithms import Algorithm
 from privateer.algorithms.partition.bins import DEPTH_MAX, corners
-from privateer.algorithms.partition.policy import PartitionPolicy
+from privateer.algorithms.partition.policy import PartitionPolicy, by_whole
 from privateer.algorithms.partition.spec import PartitionSection, PartitionSpec
 
 ALGORITHM: Final = Algorithm(PartitionSpec, PartitionPolicy)
 
-__all__ = ["ALGORITHM", "DEPTH_MAX", "PartitionPolicy", "PartitionSection", "PartitionSpec", "corners"]
+__all__ = ["ALGORITHM", "DEPTH_MAX", "PartitionPolicy", "PartitionSection", "PartitionSpec", "by_whole", "corners"]

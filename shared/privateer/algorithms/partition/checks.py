@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def learners_make(policy: "PartitionPolicy", spec: PartitionSpec) -> bool:
     """Whether bins tile the space, arrays have the right shapes and ranges, and all is as the spec says."""
     typed = isinstance(policy.mechanism, KeyedMechanism) and _well_typed(policy, spec.arm_count)
-    return typed and policy.tile() and _plays_active_arms(policy) and _agrees(policy, spec)
+    return typed and policy.tile() and _has_wholes(policy) and _plays_active_arms(policy) and _agrees(policy, spec)
 
 
 def _well_typed(policy: "PartitionPolicy", arms: int) -> bool:
@@ -28,10 +28,19 @@ def _well_typed(policy: "PartitionPolicy", arms: int) -> bool:
         (policy.active, np.bool_, (*bins, arms)),
         (policy.bins, np.int64, keys),
         (policy.layout.thresholds, np.uint32, (*keys, arms - 1)),
+        (policy.bins if policy.wholes is None else policy.wholes, np.int64, keys),
     )
     typed = all(array.dtype == dtype and array.shape == shape for array, dtype, shape in expected)
     named = typed and policy.dimension >= 1 and np.min(policy.axes) >= 0 and np.max(policy.axes) < policy.dimension
     return bool(named) and bins > (0,)
+
+
+def _has_wholes(policy: "PartitionPolicy") -> bool:
+    """Whether wholes, if any, count up from 0, and reports are such that they may be about them."""
+    if policy.wholes is None:
+        return True
+    steps = np.diff(policy.wholes, prepend=policy.wholes[:1])
+    return bool(policy.fresh_coins and not policy.wholes[:1].any() and ((steps == 0) | (steps == 1)).all())
 
 
 def _plays_active_arms(policy: "PartitionPolicy") -> bool:

@@ -25,6 +25,15 @@ from privateer.policy import Counted
 from privateer.terms import Terms
 
 
+def by_whole(parts: NDArray[Any], wholes: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Add up numbers of parts, shape (parts, ...), whole by whole, shape (wholes, ...); they are wholes without any."""
+    if wholes is None:
+        return parts
+    added = np.zeros((int(np.max(wholes, initial=-1)) + 1, *parts.shape[1:]), parts.dtype)
+    np.add.at(added, wholes, parts)
+    return added
+
+
 @dataclass(frozen=True)
 class PartitionPolicy(Bins):
     """Bins, their active arms, and who reports about which.
@@ -45,6 +54,9 @@ class PartitionPolicy(Bins):
         What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
     cohort
         Whose turn it is to report: a source's name; empty for the experiment's own people.
+    wholes
+        Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
+        whole, which reports are about. None: each bin is a whole.
     """
 
     version: int
@@ -57,6 +69,7 @@ class PartitionPolicy(Bins):
     terms: Terms
     choice: Layout | None = None
     cohort: str = ""
+    wholes: NDArray[np.int64] | None = None
 
     draw: ClassVar[Draw | None] = None
     """Whoever comes is asked."""
@@ -75,8 +88,8 @@ class PartitionPolicy(Bins):
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own.
 
-        Where the arm is in the key, every active arm of every entry of ``bins`` is a key (`cells`), and coins decide
-        nothing but its sign and bucket. Otherwise a report carries the coins of the choice.
+        Where the arm is in the key, every active arm of every whole is a key (`cells`), and coins decide nothing but
+        its sign and bucket. Otherwise a report carries the coins of the choice.
         """
         return self.choice is not None
 
@@ -112,9 +125,18 @@ class PartitionPolicy(Bins):
         return replace(self, choice=choices_of_all(self, decided))
 
     @cached_property
+    def whole_of(self) -> NDArray[np.int64]:
+        """The whole of which each of ``bins`` is a part, shape (undecided,)."""
+        return np.arange(len(self.bins)) if self.wholes is None else self.wholes
+
+    @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """Entry of ``bins``, and arm, of every pair that is asked about; shape (cells, 2), in order."""
-        return np.argwhere(self.active[self.bins])
+        """Whole, and arm that is active in one of its parts, of every pair asked about; shape (cells, 2), in order."""
+        return np.argwhere(self.by_whole(self.active[self.bins]))
+
+    def by_whole(self, parts: NDArray[Any]) -> NDArray[Any]:
+        """Add up numbers of ``bins``, shape (undecided, ...), whole by whole; shape (wholes, ...)."""
+        return by_whole(parts, self.wholes)
 
     def check(self, spec: PartitionSpec) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
@@ -156,6 +178,7 @@ class PartitionPolicy(Bins):
         """Key of every entry of ``bins`` and arm; the last row is for people of other bins."""
         keys = np.full((len(self.bins) + 1, self.active.shape[1]), -1, dtype=np.int64)
         keys[self.cells[:, 0], self.cells[:, 1]] = np.arange(len(self.cells))
+        keys[:-1] = keys[self.whole_of]
         return keys
 
     def contribute(
@@ -212,14 +235,16 @@ class PartitionPolicy(Bins):
         return self.bins
 
     def names(self) -> list[Hashable]:
-        """Name the bins by depth and path."""
-        return list(zip(self.depths.tolist(), self.paths.tolist(), strict=True))
+        """Name the bins by their corners: parts may be cut along another feature than a later version's bins are."""
+        return [(low.tobytes(), high.tobytes()) for low, high in zip(*self.edges(), strict=True)]
 
     def count(self, played: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
         """Count what people contribute, as `privateer.policy.Boxes.count`."""
         asked = played[self.bins]
         without = int(played.sum()) - int(asked.sum())
-        return asked[self.cells[:, 0], self.cells[:, 1]][:, None] if self.fresh_coins else asked, without
+        if not self.fresh_coins:
+            return asked, without
+        return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
 
     def describe(self, spec: PartitionSpec) -> dict[str, Any]:
         """Describe the policy: bins with corners, the values of features there, active arms and the share of each."""

@@ -41,16 +41,19 @@ class TrialPolicy:
     segments
         How encoded contexts are in segments.
     choice
-        What the coins of a choice mean: keys are segments, groups are arms.
+        What the coins of a choice mean: keys are segments, groups are arms, as often as there are ``questions``.
     terms
         How reports of this version are randomized. Keys of its layout are segments, or segments by arms where reports
         name the arm.
+    questions
+        Questions that coins choose from: the reward, and each guardrail. 1: everybody answers all of them.
     """
 
     version: int
     segments: Segmentation
     choice: SlotLayout
     terms: Terms
+    questions: int = 1
 
     cohort: ClassVar[str] = ""
     draw: ClassVar[Draw | None] = None
@@ -60,6 +63,11 @@ class TrialPolicy:
     def mechanism(self) -> HitsMechanism:
         """What randomizes, adds up and releases the round's reports."""
         return cast(HitsMechanism, self.terms.mechanism)
+
+    @property
+    def arm_shares(self) -> Array:
+        """Shares of the arms in each segment, whatever coins ask; shape (segments, arms)."""
+        return np.asarray(self.choice.shares.reshape(self.choice.keys, self.questions, -1).sum(axis=1))
 
     @property
     def fresh_coins(self) -> bool:
@@ -101,7 +109,13 @@ class TrialPolicy:
             If an array has the wrong shape or range, or segments, shares or questions are not the spec's.
         """
         typed = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
-        if not (typed and self._parts_as(spec) and self._explores(spec) and self._asks(spec)):
+        if not (
+            typed
+            and self.questions == spec.questions
+            and self._parts_as(spec)
+            and self._explores(spec)
+            and self._asks(spec)
+        ):
             raise Malformed("not a trial policy", remedy="fetch the policy again")
 
     def _parts_as(self, spec: TrialSpec) -> bool:
@@ -116,24 +130,31 @@ class TrialPolicy:
     def _explores(self, spec: TrialSpec) -> bool:
         """Whether every arm has its floor in every segment, as long as anybody is asked; nobody gets a retired one."""
         thresholds = self.choice.thresholds.astype(np.int64)
-        shape = (spec.segment_count, spec.arm_count - 1)
+        shape = (spec.segment_count, spec.questions * spec.arm_count - 1)
         if thresholds.shape != shape or not (np.diff(thresholds, axis=1) >= 0).all() or (thresholds > UNIT).any():
             return False
-        shares = self.choice.shares
+        shares = self.arm_shares
         gone = bool((shares[:, ~np.array(spec.playable)] > 0).any())
-        return not gone and (self.terms.batch == 0 or bool((shares >= spec.floor - _ROUNDED).all()))
+        return not gone and (self.terms.batch == 0 or bool((shares >= spec.floor - self.questions * _ROUNDED).all()))
 
     def _asks(self, spec: TrialSpec) -> bool:
         """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
         reported, expected = self.mechanism.layout, spec.asked(self.choice)
         same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
-        same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys
+        same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys and self._asks_evenly()
         return same or self.terms.batch == 0
+
+    def _asks_evenly(self) -> bool:
+        """Whether each question has the same coins in every segment, and all arms alike: else it would tell of both."""
+        asked = self.choice.shares.reshape(self.choice.keys, self.questions, -1)
+        return bool((np.abs(asked * self.questions - self.arm_shares[:, None]) <= self.questions * _ROUNDED).all())
 
     def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
         """Decide for n people: the arm that the coins have in the person's segment."""
-        where = self.segments.locate(contexts)
-        return Arms(self.choice.group(self.choice.hashes(coins, where), where))
+        return Arms(self._group(self.segments.locate(contexts), coins) % (self.choice.groups // self.questions))
+
+    def _group(self, where: NDArray[np.int64], coins: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return self.choice.group(self.choice.hashes(coins, where), where)
 
     def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
         """Return what n people have to contribute: their segment, by arm where reports name it, and their reward.
@@ -158,6 +179,9 @@ class TrialPolicy:
         groups, cells = decisions.arms, where
         if self.fresh_coins:
             groups, cells = np.zeros_like(where), where * self.choice.groups + decisions.arms
+        elif self.questions > 1:
+            groups = self._group(where, coins)
+            return KeyedValues(coins, cells, groups, self._asked(rewards, groups))
         values, answers = self._told(rewards)
         return KeyedValues(coins, cells * self.answers + answers, groups, values)
 
@@ -167,15 +191,26 @@ class TrialPolicy:
         cells = self.choice.keys * (self.choice.groups if self.fresh_coins else 1)
         return self.mechanism.layout.keys // max(1, cells)
 
+    def _asked(self, rewards: Array, groups: NDArray[np.int64]) -> Array:
+        """Return what everybody is asked for by the group of their coins, (n,)."""
+        columns = self._columns(rewards, self.questions - 1)
+        told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES]).astype(np.float64)
+        return np.asarray(told[np.arange(len(told)), groups // (self.choice.groups // self.questions)])
+
     def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64]]:
         """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""
         guardrails = max(1, self.answers).bit_length() - 1
+        columns = self._columns(rewards, guardrails)
+        answers = (columns[:, 1:] >= _YES).astype(np.int64) @ (1 << np.arange(guardrails))
+        return columns[:, 0], answers
+
+    @staticmethod
+    def _columns(rewards: Array, guardrails: int) -> Array:
         columns = rewards.reshape(len(rewards), -1)
         if columns.shape[1] != 1 + guardrails:
             detail = f"must be a reward and {guardrails} answers"
             raise InputError(detail, field="rewards", remedy="report what algorithm.guardrails names")
-        answers = (columns[:, 1:] >= _YES).astype(np.int64) @ (1 << np.arange(guardrails))
-        return columns[:, 0], answers
+        return columns
 
     def groups(self, contexts: Array) -> NDArray[np.int64]:
         """Return the segment of each of n people, (n,)."""
@@ -217,7 +252,7 @@ class TrialPolicy:
                 "segment": name,
                 "arms": {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)},
             }
-            for name, row in zip(spec.segment_names, self.choice.shares, strict=True)
+            for name, row in zip(spec.segment_names, self.arm_shares, strict=True)
         ]
         return {"algorithm": "trial", "version": self.version, "segments": rows}
 

@@ -9,7 +9,7 @@ from privateer.sections import Finite, Section
 
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 GROWTH: Final = 1.5
-"""By how much the people at a look exceed those at the look before."""
+"""Each look has so many times the people of the look before."""
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
 REWARD: Final = "reward"
@@ -55,6 +55,9 @@ class TrialSection(Section):
     stop
         What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
         matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
+    width
+        Under the published calibration, where c_e, the private part of the width, is taken from. ``algorithm``: with a
+        factor of 2, as in Algorithm 2; ``appendix``: without, as in the proof.
     """
 
     name: Literal["trial"]
@@ -72,6 +75,7 @@ class TrialSection(Section):
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
+    width: Literal["algorithm", "appendix"] = "algorithm"
 
     @model_validator(mode="after")
     def _in_use(self) -> Self:

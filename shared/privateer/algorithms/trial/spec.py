@@ -1,6 +1,5 @@
 """The spec of a trial, and everything that it refuses."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, Self
 
@@ -9,13 +8,15 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from privateer.algorithms.trial.epochs import looks
-from privateer.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection
+from privateer.algorithms.trial.information import informed
+from privateer.algorithms.trial.published import check_published, round_ends
+from privateer.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection
 from privateer.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer.coins import UNIT, SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
-from privateer.mechanisms.named_symbol import NAMED, NamedSymbol
 from privateer.questions import KeyedHits, Question
+from privateer.sampling.response import SYMBOLS_MAX
 from privateer.sections import parse_section
 from privateer.spec import ArmsSpec, ArmsTable, example_promises
 
@@ -39,6 +40,7 @@ class TrialSpec(ArmsSpec):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         self._check_growth()
+        self._check_calibration()
         self._check_segments()
         self._check_alpha()
         self._check_arm_shares()
@@ -51,6 +53,13 @@ class TrialSpec(ArmsSpec):
         if self.experiment.round_growth != ArmsTable.model_fields["round_growth"].default:
             detail = "does nothing under this algorithm: each look has 1.5 times the people of the one before"
             raise SpecError(detail, field="experiment.round_growth", remedy="remove it, or set algorithm.looks")
+
+    def _check_calibration(self) -> None:
+        if self.published:
+            check_published(self)
+        elif self.algorithm.width != TrialSection.model_fields["width"].default:
+            detail, remedy = "is a choice of the published calibration", "remove it"
+            raise SpecError(detail, field="algorithm.width", remedy=remedy)
 
     def _check_segments(self) -> None:
         section, features = self.segments, self.features
@@ -68,7 +77,21 @@ class TrialSpec(ArmsSpec):
         if self.segment_count > SEGMENTS_MAX:
             detail = f"make {self.segment_count} segments, at most {SEGMENTS_MAX}"
             raise SpecError(detail, field="segments.by", remedy="name fewer features, or cut them less often")
+        self._check_keys()
         self._check_segment_shares()
+
+    def _check_keys(self) -> None:
+        """Refuse more than a symbol of two bytes can name, with its bit."""
+        curated, arms = self.privacy.trust.curated, self.arm_count if self.names_arms else 1
+        most, keys = SYMBOLS_MAX // 2, self.segment_count * self.answers * arms
+        if curated or keys <= most:
+            return
+        parts = f"{self.segment_count} segments" + (f" by {arms} arms" if arms > 1 else "")
+        parts += f" by {self.answers} answers to guardrails" if self.answers > 1 else ""
+        detail = f"make {keys:,} keys ({parts}), and a report can name one of {most:,}"
+        field = "segments.by" if self.segments.bins is None else "segments.bins"
+        remedy = f"have at most {most * self.segment_count // keys} segments, or fewer experiment.arms or guardrails"
+        raise SpecError(detail, field=field, remedy=remedy)
 
     def _check_feature(self, name: str) -> None:
         """Refuse a number that is not cut, or cut twice over; and cuts that part nobody."""
@@ -123,7 +146,7 @@ class TrialSpec(ArmsSpec):
             raise SpecError(
                 f"must be at least the floor, {least}", field=field, remedy="raise it, or set a lower floor"
             )
-        if self.floor < _FLOOR_LEAST:
+        if self.floor < _FLOOR_LEAST and not self.published:
             detail = f"leaves an arm a share of {self.floor:.2g}, at least {_FLOOR_LEAST:.2g} is needed"
             raise SpecError(detail, field="algorithm.alpha", remedy="lower it, or set algorithm.floor")
 
@@ -143,23 +166,38 @@ class TrialSpec(ArmsSpec):
             raise SpecError(detail, field="algorithm.effect", remedy="lower it")
 
     def _check_guardrails(self) -> None:
-        """Refuse guardrails for which an epsilon has nothing left: reports must name segments by all answers."""
-        section, keys = self.algorithm, self.segment_count * self.answers
-        if not section.guardrails:
-            return
-        if section.intervals == "strict":
+        section = self.algorithm
+        if section.guardrails and section.intervals == "strict":
             detail = "have no strict intervals"
             raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
-        if not self.names_arms and not self.privacy.trust.batched and not NamedSymbol.names(keys, self.privacy.bound):
-            least = math.log(keys / NAMED)
-            detail = f"leave no budget: at epsilon {self.privacy.bound:g} no report can name one of {keys} answers"
-            remedy = f"raise privacy.epsilon to {least:.2f}, or have fewer of them or fewer segments"
-            raise SpecError(detail, field="algorithm.guardrails", remedy=remedy)
+
+    @property
+    def published(self) -> bool:
+        """Whether the trial runs as the paper publishes it: in simulation alone."""
+        return self.privacy.calibration == "published"
+
+    def without_outcome(self, shown: Any) -> Any:
+        """Return the default outcome, and no to every guardrail."""
+        value, names = super().without_outcome(shown), self.algorithm.guardrails
+        return {REWARD: value, **dict.fromkeys(names, False)} if names else value
 
     @property
     def answers(self) -> int:
-        """How many answers guardrails have together."""
-        return int(2 ** len(self.algorithm.guardrails))
+        """How many answers guardrails have together, in a report that has all of them."""
+        return 1 if self.questions > 1 else int(2 ** len(self.algorithm.guardrails))
+
+    @property
+    def questions(self) -> int:
+        """How many questions coins choose from, of which a person answers one: the reward or a guardrail.
+
+        1 where everybody answers all of them: where a curator or a batch hides a report, or where an epsilon has room
+        for symbols of all answers, so that they tell more than reports about one thing each.
+        """
+        guardrails, trust = len(self.algorithm.guardrails), self.privacy.trust
+        if not guardrails or trust.curated or trust.batched:
+            return 1
+        keys, answers, epsilon = self.segment_count, 2**guardrails, self.privacy.bound
+        return 1 if informed(keys, answers, epsilon) > informed(keys, 1, epsilon) / (1 + guardrails) else 1 + guardrails
 
     @property
     def alpha_most(self) -> float:
@@ -176,8 +214,10 @@ class TrialSpec(ArmsSpec):
 
     @property
     def floor(self) -> float:
-        """The least share of an arm in every policy."""
+        """The least share of an arm in every policy; as published an arm may have none."""
         section = self.algorithm
+        if self.published:
+            return 0.0
         if section.allocation == "fixed":
             return 0.5 * min(self.arm_shares)
         return section.floor or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
@@ -189,7 +229,9 @@ class TrialSpec(ArmsSpec):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """People at every look, as planned."""
+        """People at every look, as planned; as published after every round."""
+        if self.published:
+            return round_ends(self.experiment.horizon, self.experiment.round_size)
         least = max(self.experiment.round_size, self.privacy.min_batch if self.privacy.trust.batched else 1)
         return looks(self.experiment.horizon, least, self.algorithm.looks)
 
@@ -252,8 +294,9 @@ class TrialSpec(ArmsSpec):
         return self.privacy.arm_in_key or self.privacy.trust.curated
 
     def layout(self, seed: int, shares: NDArray[np.float64]) -> SlotLayout:
-        """Return what coins mean for shares of arms (segments, arms)."""
-        edges = np.minimum(np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT), UNIT)
+        """Return what coins mean for shares of arms (segments, arms): groups are arms, within each question asked."""
+        edges = np.cumsum(np.tile(shares, self.questions) / self.questions, axis=1)[:, :-1]
+        edges = np.minimum(np.rint(edges * UNIT), UNIT)
         return SlotLayout(seed, edges.astype(np.uint32))
 
     def asked(self, layout: SlotLayout) -> KeyedHits:
@@ -295,10 +338,29 @@ class TrialSpec(ArmsSpec):
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         hidden = next(spec.privacy.model for spec in made.values() if spec.privacy.arm_in_key)
+        published = {
+            f"{name}-published": cls._published_instance(promises[name])
+            for name, spec in made.items()
+            if spec.privacy.trust.serves[KeyedHits].published
+        }
         return made | {
             f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, allocation="fixed"),
+            **published,
         }
+
+    @classmethod
+    def _published_instance(cls, privacy: Mapping[str, Any]) -> Self:
+        """Return one with many people, of whom the first half ends epochs, in few rounds."""
+        promise = {**privacy, "calibration": "published"} | ({"delta": 1e-4} if "epsilon" in privacy else {})
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "round_size": 2_500},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "segments": {"by": ["x"], "bins": 4},
+            "privacy": promise,
+            "algorithm": {"name": "trial"},
+        }
+        return parse_section(cls, data)
 
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any], **algorithm: Any) -> Self:

@@ -73,5 +73,5 @@ def with_people_here(path: Path) -> bool:
 def test_examples_name_people_who_are_there(name):
     spec = parse_spec(read_tables(EXAMPLES / name, [], "SPEC"))
     check_population(spec)
-    # Of a set of points some stand for all.
+    # Some points stand for all those of a set.
     assert options(environment_for(spec, 0)) == (4096 if hasattr(spec, "domain") else len(spec.options))

@@ -15,7 +15,7 @@ from privateer_lab.simulation import simulate_once
 from privateer_lab.specs import load_spec
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.bandit import rules
-from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, lil_ucb, proxy, thompson, track, tsallis
+from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, lil_ucb, proxy, repays, thompson, track, tsallis
 from privateer_server.schedule import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -28,7 +28,7 @@ def example(name, *settings):
 
 def evidence(means, people):
     people = np.array(people, float)
-    return Evidence(people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)))
+    return Evidence(people, 4 * people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)))
 
 
 def walks(gap, runs=120, looks=30, seed=3):
@@ -81,14 +81,26 @@ def test_the_proxy_bounds_every_moment(share):
 def test_hosts_prefer_what_is_better_and_try_what_is_unknown():
     known, unsure = evidence([0.3, 0.7, 0.3], [400] * 3), evidence([0.3, 0.7, 0.3], [4, 400, 400])
     for share in (
-        lambda one: thompson(one, ALL, 4096, 1),
+        lambda one: thompson(one, ALL, 4096, 10**6, 1),
         lambda one: kl_ucb(one, ALL, 1200, 100),
         lambda one: track(one, ALL, 1, 100),
     ):
         assert share(known).sum() == pytest.approx(1)
         assert share(unsure)[0] > share(known)[0]
-    assert thompson(known, ALL, 4096, 1)[1] > 0.99
+    assert thompson(known, ALL, 4096, 10**6, 1)[1] > 0.99
     assert kl_ucb(known, ALL, 1200, 100)[1] > 0.9
+
+
+def test_arms_are_given_up_when_nobody_is_left_to_gain_by_them():
+    """The expected gain above the leader against people times gap, by drawing from the posterior."""
+    one = evidence([0.5, 0.4, 0.1], [150, 120, 150])
+    drawn = np.random.default_rng(1).normal(one.means, one.told**-0.5, (400_000, 3))
+    gain = np.maximum(drawn - drawn[:, [0]], 0).mean(axis=0)
+    enough = 120 * 0.1 / gain[1]
+    assert repays(one, ALL, math.ceil(1.02 * enough)).tolist() == [True, True, False]
+    assert repays(one, ALL, math.floor(0.98 * enough)).tolist() == [True, False, False]
+    assert thompson(one, ALL, 64, 0, 1).tolist() == [1, 0, 0]
+    assert repays(one, np.array([False, True, True]), 0).tolist() == [False, True, False]
 
 
 def test_indexes_are_level_after_a_batch_of_kl_ucb():
@@ -108,7 +120,7 @@ def test_indexes_are_level_after_a_batch_of_kl_ucb():
 def test_retired_arms_get_nobody():
     some, playable = evidence([0.3, 0.9, 0.4], [50] * 3), np.array([True, False, True])
     for shares in (
-        thompson(some, playable, 64, 1),
+        thompson(some, playable, 64, 10**6, 1),
         kl_ucb(some, playable, 150, 50),
         track(some, playable, 2, 50),
         tsallis(np.array([3.0, 0.0, 1.0]), playable, 0.1, 1e-4),
@@ -147,6 +159,7 @@ def test_lil_ucb_stops_when_one_arm_has_nine_times_the_plays_of_the_others():
             ),
             0.06,
         ),
+        (("privacy.model=shuffle", "privacy.delta=1e-6"), 0.12),
         (("privacy.model=central", "privacy.delta=1e-6"), 0.16),
     ],
 )
@@ -155,6 +168,14 @@ def test_regret_by_uniform_regret(settings, most):
     run = simulate_once(example("bandit", "experiment.horizon=20000", *settings), 1)
     assert run.regret / run.uniform_regret < most
     assert run.facts["best_share"] == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("model", "most"), [((), 0.015), (("privacy.model=shuffle", "privacy.delta=1e-6"), 0.003)])
+def test_the_figures_of_a_million_people(model, most):
+    """Five seeds at epsilon 1; measured .0027 and .0022."""
+    runs = [simulate_once(example("bandit", *model), seed) for seed in range(5)]
+    assert np.mean([run.regret / run.uniform_regret for run in runs]) <= most
 
 
 @pytest.mark.parametrize("model", [(), ("privacy.model=shuffle", "privacy.delta=1e-6", "privacy.min_batch=500")])
@@ -191,6 +212,28 @@ def test_a_round_of_hidden_arms_counts_by_their_shares():
     assert after.means[[3, 4]] == pytest.approx([1.0, 0.5], abs=1e-2)
     assert after.precision[3] < 4 * 100 * 100 / 171
     assert after.losses[3] == pytest.approx(-500, rel=1e-2)
+
+
+@pytest.mark.parametrize("model", ["shuffle", "central", "local"])
+def test_estimates_vary_as_much_as_they_are_said_to(model):
+    """400 rounds of three arms: mean squares within 4 standard deviations of 1; false alarms 1e-4 an arm."""
+    spec, mean = BanditSpec.instances()[model], np.array([0.3, 0.5, 0.6])
+    learner, rng, choice = learner_for(spec), np.random.default_rng(4), layout(9, np.array([0.6, 0.3, 0.1]))
+    own = choice if spec.privacy.arm_in_key else None
+    policy, none = BanditPolicy(1, calibrate(spec.privacy, 2000, spec.asked(choice)), own), np.zeros((2000, 0))
+    off, told = [], []
+    for _ in range(400):
+        coins = rng.integers(0, 1 << 32, 2000, np.uint32)
+        decisions = policy.decide(none, coins)
+        rewards = rng.binomial(1, mean[decisions.arms]).astype(float)
+        contributed = policy.contribute(none, coins, decisions, rewards)
+        after = learner.learn(learner.start(1), policy, policy.terms.mechanism.simulate(contributed, rng)).evidence
+        off.append(after.means - mean)
+        told.append(after.told)
+        assert (after.precision <= after.told * (1 + 1e-12)).all()
+    squares = np.mean(np.square(off) * told, axis=0)
+    assert (squares > 0.72).all()
+    assert (squares < 1.3).all()
 
 
 def test_new_arms_are_tried_and_estimates_stay():

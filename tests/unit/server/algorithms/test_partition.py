@@ -90,7 +90,7 @@ def test_posteriors_over_many_bins_are_calibrated():
     for seed in range(12):
         *_, last = rounds(spec, wave, seed)
         policy, state = last.policy, last.state
-        final = replace(policy, depths=state.depths, paths=state.paths, axes=learner_for(spec)._axes(state))
+        final = replace(policy, depths=state.depths, paths=state.paths, axes=learner_for(spec)._axes(state.axes))
         lower, upper = final.edges()
         grid = np.stack(np.meshgrid(*[(np.arange(24) + 0.5) / 24] * 2), axis=-1).reshape(-1, 2)
         truth = np.array(

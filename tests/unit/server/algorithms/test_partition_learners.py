@@ -16,7 +16,8 @@ SPECS = PartitionSpec.instances()
 @pytest.mark.parametrize("name", SPECS)
 def test_the_first_policy_treats_arms_alike(name):
     shares = Schedule(SPECS[name]).open(9).policy.layout.shares
-    assert shares == pytest.approx(np.full((1, SPECS[name].arm_count), 1 / SPECS[name].arm_count), abs=1e-4)
+    # Where the arm is in the key there are parts of the only bin.
+    assert shares == pytest.approx(np.full(shares.shape, 1 / SPECS[name].arm_count), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", SPECS)

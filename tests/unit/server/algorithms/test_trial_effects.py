@@ -111,7 +111,7 @@ def test_average_effects_of_two_treatments() -> None:
     truth = SEGMENTS @ (means[:, 1:] - means[:, :1])
     trials = Trials(named(3.0, 4), SEGMENTS, means, 2e5, 400, arms=(0.4, 0.3, 0.3))
     many = looked_at(trials, 4, (1.0,))[-1]
-    averages = average(by_trial(many.stable, 400), many.design)
+    averages = average(by_trial(many.common, 400), many.design)
     z = (averages.estimate.reshape(400, 2) - truth) / np.sqrt(averages.variance.reshape(400, 2))
     assert z.mean(axis=0) == pytest.approx([0, 0], abs=0.2)
     assert z.std(axis=0) == pytest.approx([1, 1], abs=0.14)

@@ -1,13 +1,17 @@
 """Repetitions are segments: what is asked of many trials is asked of many segments of one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from privateer.codec import decode, encode
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.boundaries import critical_values, information
+from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.evidence import Epoch, Evidence, average, scores
-from tests.support.trials import SETTINGS, Setting, Trials, by_trial, growing
+from privateer_server.algorithms.trial.evidence import begin as begin_with
+from tests.support.trials import SETTINGS, Setting, Trials, added_in_common, by_trial, growing
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 TIMES = growing(6_000, 100_000)
@@ -84,11 +88,41 @@ def test_the_average_effect_is_unbiased_and_its_variance_right(name: str) -> Non
     effects = np.array([0.03, -0.03, 0.06, 0.0])
     means = np.stack([np.full(4, 0.3), 0.3 + effects], axis=1)
     trials = Trials(SETTINGS[name], SEGMENTS, means, 1e5, 600)
-    evidence, _ = run(trials, True, seed=7)
-    found = average(by_trial(evidence.stable, 600), evidence.design)
+    evidence, epochs = run(trials, True, seed=7)
+    sums = trials.begin().common
+    for epoch in epochs:
+        sums = added_in_common(sums, evidence, epoch, 600)
+    found = average(by_trial(sums, 600), evidence.design)
     z = (found.estimate - SEGMENTS @ effects) / np.sqrt(found.variance)
     assert z.mean() == pytest.approx(0, abs=0.17)
     assert z.std() == pytest.approx(1, abs=0.12)
+
+
+def test_sums_over_segments_have_one_weight_and_are_those_of_each_trial() -> None:
+    trials = Trials(SETTINGS["central 1"], SEGMENTS, NO_EFFECT, 1e5, 1)
+    evidence, epochs = run(trials, True)
+    sums = trials.begin().common
+    for epoch in epochs:
+        sums = added_in_common(sums, evidence, epoch, 1)
+    assert encode(sums) == encode(evidence.common)
+    assert np.ptp(evidence.common.people) == 0 < np.ptp(evidence.stable.people)
+
+
+def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_nobody() -> None:
+    """By hand: two segments of 500 people, one of 9 of whom 6 were treated, and one with nobody, or with a few."""
+    hits = np.array([[250.0, 250.0], [240.0, 260.0], [3.0, 6.0], [0.0, 0.0]])
+    won = np.array([[100.0, 150.0], [60.0, 70.0], [1.0, 4.0], [0.0, 0.0]])
+    design = Design(0.05, 1e3, np.array([0.5, 0.5]), np.full(4, 0.25))
+    told = 500 * (150 / 250 - 100 / 250) + 500 * (70 / 260 - 60 / 240)
+    for treated in (0.0, 10.0):
+        hits[3, 1], people = treated, 1_009 + treated
+        evidence = begin_with(design).add(Epoch(people, won, hits, 1.0, 0.0, 0.0, np.full((4, 2), 0.5)))
+        assert evidence.stable.ready[:, 0].tolist() == [True, True, False, False]
+        found = evidence.average
+        few = 2 * ((4 - 3) - (1 - 1.5)) + 2 * (0 - treated / 2)
+        assert found.estimate[0] == pytest.approx((told + few) / people)
+        assert found.ready.all()
+        assert np.isfinite(found.scores).all()
 
 
 def test_nothing_is_ready_before_both_arms_have_people_beyond_the_noise() -> None:
@@ -96,5 +130,6 @@ def test_nothing_is_ready_before_both_arms_have_people_beyond_the_noise() -> Non
     evidence, _ = run(rare, False)
     assert np.isnan(evidence.scores[0]).all()
     assert np.isnan(scores(rare.begin().stable)).all()
-    assert np.isnan(evidence.average_scores).all()
+    alone, _ = run(replace(rare, count=1), False)
+    assert np.isnan(alone.average_scores[0]).all()
     assert information(evidence.people, 5e3)[-1] == 1

@@ -13,7 +13,7 @@ from privateer_server.algorithms.trial.release import epoch_of, excess_of
 from privateer_server.schedule import Schedule
 from tests.support.statistics import centred
 
-SPECS = TrialSpec.instances()
+SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.published}
 PEOPLE, RUNS = 4000, 150
 MEANS = np.array([[0.3, 0.5, 0.2], [0.3, 0.3, 0.3], [0.6, 0.6, 0.9], [0.4, 0.4, 0.4]])
 
@@ -112,3 +112,17 @@ def test_a_segment_that_nobody_has_is_said_to_be_too_small(name: str) -> None:
     if TrialLearner(spec).design.counted:
         assert all("too" in str(note) for (segment, _), note in notes.items() if segment == "x1>=0.75")
     assert schedule.follow(step.state, 9, 9, asks=False).batch == 0
+
+
+def test_a_p_value_is_never_0() -> None:
+    spec = SPECS["none"]
+    schedule, rng = Schedule(spec), np.random.default_rng(5)
+    step = schedule.open(5)
+    contexts, coins = rng.random((step.batch, 2)), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+    decided = step.policy.decide(contexts, coins)
+    rewards = (rng.random(step.batch) < np.where(decided.arms == 1, 0.9, 0.1)).astype(float)
+    release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
+    result = schedule.result(schedule.close(step, release, 6))
+    assert result is not None
+    found = [row[table.columns.index("p")] for table in result.tables if "p" in table.columns for row in table.rows]
+    assert min(found) == 1e-6

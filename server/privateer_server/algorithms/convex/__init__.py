@@ -12,12 +12,15 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.convex import ConvexPolicy, ConvexSpec, Domain
+from privateer.algorithms.convex.domain import Domain
+from privateer.algorithms.convex.policy import ConvexPolicy
+from privateer.algorithms.convex.spec import ConvexSpec
 from privateer.contributions import KeyedSums, KeyedValues, VectorSums
-from privateer.mechanisms import AnyMechanism, VectorMechanism
-from privateer.result import Result
+from privateer.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
+from privateer.result import Estimate, Result, Table
 from privateer.terms import Terms, calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
+from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
 
 Array = NDArray[np.float64]
 _CLEAR: Final = 2.0
@@ -35,14 +38,14 @@ class ConvexState:
         People who reported to this experiment, and all from whom it has learned, in the one that it began with, too.
     point
         Shape (d,): the centre of the next round.
-    pull
-        Shape (d,): of the ellipsoid, the sum over people of their gradients plus mu times their centres.
+    course
+        Sums over rounds.
     """
 
     heard: int
     learned: int
     point: Array
-    pull: Array
+    course: Course
 
 
 class ConvexLearner:
@@ -62,7 +65,7 @@ class ConvexLearner:
 
     def start(self, _seed: int) -> ConvexState:
         """Return the state before any report: the middle of the set."""
-        return ConvexState(0, 0, np.zeros(self.domain.dimension), np.zeros(self.domain.dimension))
+        return ConvexState(0, 0, np.zeros(self.domain.dimension), Course.none(self.domain.dimension))
 
     def next(self, state: ConvexState, version: int, seed: int) -> Step:
         """Return the round that a state leads to.
@@ -78,7 +81,7 @@ class ConvexLearner:
         terms = calibrate(self.spec.privacy, batch, self.spec.asked(seed))
         frame = _frame(seed, self.domain.dimension)
         if self.rule.estimator == "ellipsoid":
-            centre, axes = state.point, frame @ self._ellipsoid(state, terms)
+            centre, axes = state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
         else:
             rho = self._rho(terms)
             centre, axes = self.domain.projected(state.point, rho), rho * frame
@@ -98,10 +101,10 @@ class ConvexLearner:
     def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
         """Return the state after a round's release."""
         gradient, people = self._gradient(policy, release), release.reports
-        after = replace(state, heard=state.heard + people, learned=state.learned + people)
+        course = state.course.and_(people, policy.centre, gradient, self.rule.strong_convexity)
+        after = replace(state, heard=state.heard + people, learned=state.learned + people, course=course)
         if self.rule.estimator == "ellipsoid":
-            pull = state.pull + people * (gradient + self.rule.strong_convexity * policy.centre)
-            return replace(after, pull=pull, point=self._leader(pull, after.learned, policy.terms))
+            return replace(after, point=self._leader(course.pull, after.learned, policy.terms))
         step = self._step(state.learned, people, policy)
         rho = float(np.linalg.norm(policy.axes[0]))
         return replace(after, point=self.domain.projected(policy.centre + step * gradient, rho))
@@ -159,18 +162,44 @@ class ConvexLearner:
         return people * reach / math.sqrt(square * horizon)
 
     def _eta(self, learned: int, terms: Terms) -> float:
-        """Return Hazan and Levy's step.
+        """Return the step on the ellipsoid, with V = (d L)^2.
 
-        Published, theirs, which does not change, for losses of smoothness mu; else the step at which, after t people,
-        what the ellipsoid costs and what noise costs add up to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)), with
-        V = (d L)^2.
+        Where losses are strongly convex that is Hazan and Levy's. Published, theirs, which does not change, for losses
+        of smoothness mu; else the step at which, after t people, what the ellipsoid costs and what noise costs add up
+        to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)). Otherwise it is Saha and Tewari's (`_size`).
         """
-        d, horizon = self.domain.dimension, self.spec.experiment.horizon
-        square = (d * self._deviation(terms)) ** 2
+        horizon = self.spec.experiment.horizon
+        square = (self.domain.dimension * self._deviation(terms)) ** 2
+        if self.rule.strong_convexity:
+            if not self.published:
+                return math.sqrt(3 / (2 * square * max(1, learned)))
+            return math.sqrt((self._barriers + 2) * math.log(max(3, horizon)) / (2 * square * horizon))
+        costs = self._barriers * math.log(max(3, horizon)) / 2 if self.published else 2.0
+        return self._size(terms) * math.sqrt(costs / (square * horizon))
+
+    def _size(self, terms: Terms) -> float:
+        """Return the ellipsoid's size by that of the one that fits the set: 1 where it shrinks by itself.
+
+        Saha and Tewari's delta is least in what the barrier, noise and smoothness beta cost together. Published, these
+        are nu ln(T) / eta, 2 eta V T / delta^2 and beta (2 R delta)^2 T, by our own derivation of such a bound; else
+        1 / eta, eta V T / (2 delta^2) and beta (R delta)^2 T / 4: what they are in the middle of the set.
+        """
+        if self.rule.strong_convexity:
+            return 1.0
+        horizon, bent = self.spec.experiment.horizon, self.rule.smoothness
+        each = (self.domain.dimension * self._deviation(terms)) ** 2 / horizon
         if self.published:
-            barriers = 1 if self.domain.shape == "ball" else 2 * d
-            return math.sqrt((barriers + 2) * math.log(max(3, horizon)) / (2 * square * horizon))
-        return math.sqrt(3 / (2 * square * max(1, learned)))
+            cube = math.sqrt(2 * self._barriers * each * math.log(max(3, horizon))) / (
+                bent * (2 * self.domain.reach) ** 2
+            )
+        else:
+            cube = math.sqrt(8 * each) / (bent * self.domain.radius**2)
+        return float(min(1.0, cube ** (1 / 3)))
+
+    @property
+    def _barriers(self) -> int:
+        """nu, the parameter of the barrier."""
+        return 1 if self.domain.shape == "ball" else 2 * self.domain.dimension
 
     def _ellipsoid(self, state: ConvexState, terms: Terms) -> Array:
         """Return A = (Hessian of the barrier + eta mu t)^(-1/2) at the centre; its ellipsoid is within the set."""
@@ -218,9 +247,24 @@ class ConvexLearner:
         must_agree(before, self.spec, ("domain", "reward", "algorithm"))
         return replace(state, heard=0)
 
-    def result(self, _state: ConvexState) -> Result | None:
-        """Return None: the centre is in the policy."""
-        return None
+    def result(self, state: ConvexState) -> Result | None:
+        """Return how much reward the mean of all centres loses at most, and both it and the centre of the next round.
+
+        The centre is recommended when the experiment is over, since everybody gets it then.
+        """
+        if state.course.rounds < 2:
+            return None
+        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
+        average = state.course.centres / state.learned
+        rows = zip(self.spec.options, state.point.tolist(), average.tolist(), strict=True)
+        over = not self.spec.batch(state.heard)
+        return Result(
+            (Estimate("reward lost at the average point", value, 0.0, high),),
+            CONFIDENCE,
+            "centre" if over else None,
+            over,
+            (Table("points", ("coordinate", "centre", "average"), tuple(rows)),),
+        )
 
     def describe(self, state: ConvexState) -> dict[str, Any]:
         """Describe a state as JSON."""
@@ -261,6 +305,7 @@ def _power(mechanism: AnyMechanism, people: int) -> float:
     """
     if isinstance(mechanism, VectorMechanism):
         return 1 + mechanism.spread(people)[0] * people
+    assert not isinstance(mechanism, ScreenedMoments)
     none = np.zeros(0, np.int64)
     nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
     release = cast(KeyedSums, mechanism.simulate(nobody, np.random.default_rng(0)))

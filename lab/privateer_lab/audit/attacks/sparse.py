@@ -1,0 +1,77 @@
+"""An attack on the billboard: everybody else together read what is published, and put together what they get."""
+
+from typing import Final, cast
+
+import numpy as np
+
+from privateer.algorithms.sparse.policy import SparsePolicy
+from privateer.algorithms.sparse.spec import SparseSpec
+from privateer.contributions import BoundedVectors
+from privateer.decisions import Arms
+from privateer.mechanisms.screened_moments import Moments, ScreenedMoments
+from privateer.sampling.entropy import SecureNoise
+from privateer_lab.audit.case import Case
+from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.views import model_of, releases
+from privateer_server.schedule import Schedule, Step
+
+_SEED: Final = 17
+_READERS: Final = 100
+"""Others whose arms the adversary puts together."""
+_ABOVE: Final = 0.9
+_BELOW: Final = 0.1
+
+
+def cases(samples: int, factor: float = 1.0) -> list[Case]:
+    """Return an attack on the joint promise: the person's features and reward go along, or against each other.
+
+    The arms of everybody else and the published result are all that it looks at; the person's own arm is nobody
+    else's to see.
+
+    Parameters
+    ----------
+    factor
+        Divides the noise: a planted defect.
+    """
+    model = model_of(releases)
+    spec = SparseSpec.instances()[model]
+    step = Schedule(spec).open(_SEED)
+    totals = [_total(spec, cast(SparsePolicy, step.policy), side) for side in (1.0, 0.0)]
+    event = step.policy.terms.event
+    assert event is not None
+
+    def sample(who: int, count: int) -> Scores:
+        return np.array([_seen(spec, step, totals[who], factor) for _ in range(count)])
+
+    claim = (spec.privacy.bound, spec.privacy.delta)
+    return [Case("the billboard", "sparse", model, "tight", *claim, event, sample, max(300, samples // 100))]
+
+
+def _total(spec: SparseSpec, policy: SparsePolicy, side: float) -> Moments:
+    """Return the sums of a round: of the person, and of others whose first feature and reward go together."""
+    rng = np.random.default_rng(_SEED)
+    contexts = rng.random((policy.terms.batch, spec.dimension))
+    arms = rng.integers(spec.arm_count, size=len(contexts))
+    rewards = contexts.reshape(len(contexts), spec.arm_count, -1)[np.arange(len(contexts)), arms, 0]
+    contexts[0], rewards[0] = 1.0, side
+    made = policy.contribute(contexts, np.zeros(len(contexts), np.uint32), Arms(arms), rewards)
+    assert isinstance(made, BoundedVectors)
+    mechanism = policy.mechanism
+    assert isinstance(mechanism, ScreenedMoments)
+    return mechanism.add(mechanism.empty(), mechanism.randomize(made, SecureNoise()))
+
+
+def _seen(spec: SparseSpec, step: Step, total: Moments, factor: float) -> float:
+    """Return what is published of the first feature, and how many others get the arm that it speaks for."""
+    mechanism = step.policy.terms.mechanism
+    assert isinstance(mechanism, ScreenedMoments)
+    noisy = mechanism if factor == 1.0 else mechanism.weaker(factor)
+    schedule = Schedule(spec)
+    after = schedule.close(step, noisy.release(total, SecureNoise()), _SEED)
+    result = schedule.result(after)
+    told = {one.name: one.value for one in result.estimates} if result else {}
+    readers = np.full((_READERS, spec.arm_count, spec.arm_features), _BELOW)
+    readers[:, 0, 0] = np.linspace(_BELOW, _ABOVE, _READERS)
+    coins = np.arange(_READERS, dtype=np.uint32)
+    arms = after.policy.decide(readers.reshape(_READERS, -1), coins).arms
+    return told.get(spec.context.names[0], 0.0) + float((arms == 0).mean()) / _READERS

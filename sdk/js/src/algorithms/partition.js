@@ -1,0 +1,126 @@
+// @ts-check
+/** The partition bandit: bins of contexts, with active arms in each. */
+
+import { list, table } from "../arrays.js";
+import { Layout } from "../coins.js";
+import { malformed } from "../errors.js";
+import { scaledReward } from "../features.js";
+import { SignedSymbol } from "../mechanisms/signed-symbol.js";
+
+const DEPTH_MAX = 40;
+const NEEDED = ["active", "axes", "bins", "depths", "dimension", "paths", "terms", "version"];
+
+export class PartitionPolicy {
+  static MECHANISMS = [SignedSymbol];
+  static ARM_IN_KEY = [SignedSymbol];
+
+  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(told, spec) {
+    check(NEEDED.every((name) => name in told));
+    this.version = told.version;
+    this.cohort = told.cohort ?? "";
+    this.dimension = told.dimension;
+    this.axes = list(told.axes, "<i8");
+    this.depths = list(told.depths, "<i8");
+    this.paths = list(told.paths, "<i8");
+    this.active = table(told.active, "|b1").rows;
+    this.bins = list(told.bins, "<i8");
+    const wholes = told.wholes ?? null;
+    this.wholes = wholes === null ? this.bins.map((_, entry) => entry) : list(wholes, "<i8");
+    this.reported = Layout.read(told.terms.mechanism.layout);
+    this.freshCoins = (told.choice ?? null) !== null;
+    this.layout = this.freshCoins ? Layout.read(told.choice) : this.reported;
+    this.batched = told.terms.model === "shuffle";
+    this.published = told.terms.calibration === "published";
+    check(wholes === null || this.freshCoins);
+    this.check(spec, told.terms.batch);
+  }
+
+  /** Whether a report says how many versions ago its decision was made. */
+  get tellsAge() {
+    return !this.freshCoins && !this.batched && !this.published && this.cohort === "";
+  }
+
+  /** Whether the round takes reports on decisions of this round alone. */
+  get takesOwnAlone() {
+    return this.batched && !this.freshCoins;
+  }
+
+  /** Wholes, and arms that are active in one of their bins, in order: where the arm is in the key, these are the keys. */
+  get cells() {
+    const count = (this.wholes.at(-1) ?? -1) + 1;
+    const open = Array.from({ length: count }, () => this.active[0].map(() => 0));
+    this.bins.forEach((bin, entry) => this.active[bin].forEach((on, arm) => (open[this.wholes[entry]][arm] ||= on)));
+    return open.flatMap((row, whole) => row.flatMap((on, arm) => (on ? [[whole, arm]] : [])));
+  }
+
+  /** @param {import("../spec.js").Spec} spec @param {number} batch */
+  check(spec, batch) {
+    const { depths, paths, active, bins, layout } = this;
+    check(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
+    check(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
+    check(paths.length === depths.length && active.length === depths.length && this.tiles());
+    check(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
+    check(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
+    check(this.wholes.length === bins.length && this.wholes.every((one, i) => [0, 1].includes(one - (this.wholes[i - 1] ?? 0))));
+    check(layout.keys === bins.length && layout.groups === spec.arms.length && layout.rises);
+    check(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
+    const [keys, groups] = this.freshCoins ? [this.cells.length, 1] : [bins.length, spec.arms.length];
+    const asked = this.freshCoins === spec.armInKey && this.reported.keys === keys && this.reported.groups === groups;
+    check(asked || batch === 0);
+  }
+
+  /** Least path of 40 bits in a bin. @param {number} bin */
+  start(bin) {
+    return this.paths[bin] * 2 ** (DEPTH_MAX - this.depths[bin]);
+  }
+
+  /** Whether the bins, in order, cover everything once. */
+  tiles() {
+    let end = 0;
+    for (const [bin, depth] of this.depths.entries()) {
+      if (depth < 0 || depth > DEPTH_MAX || this.paths[bin] < 0 || this.start(bin) !== end) return false;
+      end += 2 ** (DEPTH_MAX - depth);
+    }
+    return end === 2 ** DEPTH_MAX;
+  }
+
+  /** The bin of a context. @param {number[]} columns */
+  locate(columns) {
+    const deepest = Math.max(...this.depths);
+    const halvings = columns.map((_, axis) => this.axes.slice(0, deepest).filter((one) => one === axis).length);
+    const cells = columns.map((place, axis) => Math.min(Math.floor(place * 2 ** halvings[axis]), 2 ** halvings[axis] - 1));
+    let path = 0;
+    for (const axis of this.axes.slice(0, deepest)) {
+      halvings[axis] -= 1;
+      path = 2 * path + (Math.floor(cells[axis] / 2 ** halvings[axis]) % 2);
+    }
+    const whole = path * 2 ** (DEPTH_MAX - deepest);
+    return this.depths.findLastIndex((_, bin) => this.start(bin) <= whole);
+  }
+
+  /** @param {number[]} columns @param {number} slot @returns {number} an arm */
+  decide(columns, slot) {
+    const bin = this.locate(columns);
+    const key = this.bins.indexOf(bin);
+    return key < 0 ? this.active[bin].indexOf(1) : this.layout.group(this.layout.hash(slot, key), key);
+  }
+
+  /** The key that a report is about; -1: there is nothing to tell. @param {number[]} columns @param {number} arm */
+  key(columns, arm) {
+    const bin = this.locate(columns);
+    if (!this.freshCoins) return this.bins.indexOf(bin);
+    const whole = this.wholes[this.bins.indexOf(bin)];
+    return this.cells.findIndex(([one, other]) => one === whole && other === arm);
+  }
+
+  /** What a person tells. @param {number[]} columns @param {number} arm @param {any} told @param {import("../spec.js").Spec} spec */
+  contribute(columns, arm, told, spec) {
+    return { key: this.key(columns, arm), value: scaledReward(spec.reward, told) };
+  }
+}
+
+/** @param {boolean} good */
+function check(good) {
+  if (!good) throw malformed("not a partition policy");
+}

@@ -1,0 +1,50 @@
+// @ts-check
+/** Arrays inside a policy: `[dtype, shape, bytes]`. */
+
+import { malformed } from "./errors.js";
+
+/** Longest axis of an array without bytes: a few bytes cannot ask for more memory. */
+const EMPTY_MAX = 1 << 22;
+
+/** @type {Record<string, [number, (view: DataView, at: number) => number]>} */
+const KINDS = {
+  "|b1": [1, (view, at) => view.getUint8(at)],
+  "<u4": [4, (view, at) => view.getUint32(at, true)],
+  "<f8": [8, (view, at) => view.getFloat64(at, true)],
+  "<i8": [8, (view, at) => Number(view.getBigInt64(at, true))],
+};
+
+/**
+ * Read an array of a kind and a number of axes.
+ * @param {any} value @param {string} dtype @param {number} axes
+ * @returns {{shape: number[], values: number[]}} values in row-major order
+ */
+export function array(value, dtype, axes) {
+  if (!Array.isArray(value) || value.length !== 3 || value[0] !== dtype || !(value[2] instanceof Uint8Array)) {
+    throw malformed(`not an array of kind ${dtype}`);
+  }
+  const [, shape, bytes] = value;
+  const [size, read] = KINDS[dtype];
+  const most = Math.max(bytes.length, EMPTY_MAX);
+  const fits = (/** @type {any} */ length) => Number.isSafeInteger(length) && length >= 0 && length <= most;
+  const good = Array.isArray(shape) && shape.length === axes && shape.every(fits);
+  if (!good || shape.reduce((product, one) => product * one, 1) * size !== bytes.length) {
+    throw malformed("the shape of an array does not fit its bytes");
+  }
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const values = Array.from({ length: bytes.length / size }, (_, i) => read(view, i * size));
+  if (dtype === "|b1" && values.some((one) => one > 1)) throw malformed("a boolean is 0 or 1");
+  return { shape, values };
+}
+
+/** @param {any} value @param {string} dtype @returns {number[]} */
+export const list = (value, dtype) => array(value, dtype, 1).values;
+
+/** @param {any} value @param {string} dtype @returns {{rows: number[][], columns: number}} */
+export function table(value, dtype) {
+  const { shape, values } = array(value, dtype, 2);
+  const [length, columns] = shape;
+  const empty = /** @type {number[]} */ ([]);
+  const row = (/** @type {number} */ i) => (columns ? values.slice(i * columns, (i + 1) * columns) : empty);
+  return { rows: Array.from({ length }, (_, i) => row(i)), columns };
+}

@@ -1,0 +1,77 @@
+// @ts-check
+/** Public coins: what 32 public random bits say at each key of a round. */
+
+import { table } from "./arrays.js";
+import { malformed } from "./errors.js";
+
+const WORD = (1n << 64n) - 1n;
+const GOLDEN = 0x9e3779b97f4a7c15n;
+const UNIT = 65_536;
+
+/** SplitMix64's finalizer. @param {bigint} word */
+export function mix(word) {
+  word = ((word ^ (word >> 30n)) * 0xbf58476d1ce4e5b9n) & WORD;
+  word = ((word ^ (word >> 27n)) * 0x94d049bb133111ebn) & WORD;
+  return word ^ (word >> 31n);
+}
+
+/** @param {bigint} hash */
+export const sign = (hash) => (hash >> 63n ? -1 : 1);
+
+/** @param {bigint} hash @param {number} buckets */
+export const bucket = (hash, buckets) => Number((((hash >> 24n) & 0xffffffffn) * BigInt(buckets)) >> 32n);
+
+/** The public plan of a round: its keys, and how coins spread over the groups of each. */
+export class Layout {
+  /** @param {bigint} seed @param {number[][]} thresholds one row a key @param {number} groups */
+  constructor(seed, thresholds, groups) {
+    this.seed = seed;
+    this.thresholds = thresholds;
+    this.groups = groups;
+  }
+
+  /** @param {any} told `{seed, thresholds}` as a policy has it @returns {Layout} */
+  static read(told) {
+    const { rows, columns } = table(told?.thresholds, "<u4");
+    if (typeof told.seed !== "bigint" && !Number.isSafeInteger(told.seed)) throw malformed("a seed is a whole number");
+    const seed = BigInt(told.seed);
+    if (seed < 0n || seed > WORD) throw malformed("a seed has 64 bits");
+    return new this(seed, rows, columns + 1);
+  }
+
+  get keys() {
+    return this.thresholds.length;
+  }
+
+  /** Whether thresholds rise and are at most 65,536. */
+  get rises() {
+    return this.thresholds.every((row) => row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge)));
+  }
+
+  /** @param {number} slot @param {number} key */
+  hash(slot, key) {
+    const left = mix(((BigInt(slot) + this.seed) * GOLDEN) & WORD);
+    return mix(left ^ mix((BigInt(key + 1) * GOLDEN) & WORD));
+  }
+
+  /** @param {bigint} hash @param {number} key */
+  group(hash, key) {
+    const low = Number(hash & 0xffffn);
+    return this.thresholds[key].filter((edge) => low >= edge).length;
+  }
+
+  /** Share of the coins in each group of a key, in parts of 65,536. @param {number} key */
+  shares(key) {
+    const edges = [0, ...this.thresholds[key], UNIT];
+    return edges.slice(1).map((edge, i) => edge - edges[i]);
+  }
+}
+
+/** A plan in which one hash of the coins decides the group at all keys. */
+export class SlotLayout extends Layout {
+  /** @param {number} slot @param {number} key */
+  hash(slot, key) {
+    const low = mix(((BigInt(slot) + this.seed) * GOLDEN) & WORD) & 0xffffn;
+    return (super.hash(slot, key) & ~0xffffn) | low;
+  }
+}

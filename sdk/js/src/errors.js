@@ -1,0 +1,28 @@
+// @ts-check
+/** Errors with the stable names of docs/problems.md. No message carries a context, arm, reward or raw value. */
+
+export class PrivateerError extends Error {
+  /**
+   * @param {string} type name of the problem, as `terms-refused`
+   * @param {string} detail what went wrong
+   * @param {string | null} [field] dotted name of what is wrong
+   */
+  constructor(type, detail, field = null) {
+    super(field === null ? detail : `${field}: ${detail}`);
+    this.name = "PrivateerError";
+    this.type = type;
+    this.field = field;
+  }
+}
+
+/** @param {string} detail @param {string | null} [field] */
+export const malformed = (detail, field = null) => new PrivateerError("malformed-report", detail, field);
+
+/** @param {string} detail @param {string} field */
+export const refused = (detail, field) => new PrivateerError("terms-refused", detail, field);
+
+/** @param {string} detail @param {string} field */
+export const invalid = (detail, field) => new PrivateerError("input-invalid", detail, field);
+
+/** @param {string} detail */
+export const unavailable = (detail) => new PrivateerError("unavailable", detail);

@@ -1,0 +1,55 @@
+// @ts-check
+/** HTTP with an end: every answer is bounded in bytes and in time, whatever the server does. */
+
+import { unavailable } from "./errors.js";
+
+const BYTES_MAX = 16 << 20;
+const PROBLEM = "urn:privateer:problem:";
+
+/** @typedef {{status: number, headers: Headers, body: Uint8Array<ArrayBuffer>}} Answer */
+
+/**
+ * Ask once.
+ * @param {string} url @param {RequestInit} request @param {number} seconds
+ * @returns {Promise<Answer>}
+ */
+export async function ask(url, request, seconds) {
+  try {
+    const answer = await fetch(url, {
+      ...request,
+      // Nothing may tie the report to the fetch: no cookies, and where the platform allows it no common connection.
+      headers: { ...request.headers, connection: "close", "accept-encoding": "identity" },
+      credentials: "omit",
+      redirect: "error",
+      cache: "no-store",
+      referrerPolicy: "no-referrer",
+      signal: AbortSignal.timeout(seconds * 1000),
+    });
+    return { status: answer.status, headers: answer.headers, body: await bounded(answer) };
+  } catch {
+    throw unavailable("there was no answer within time and size");
+  }
+}
+
+/** @param {Response} answer */
+async function bounded(answer) {
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  const chunks = [];
+  let size = 0;
+  for await (const chunk of /** @type {any} */ (answer.body ?? [])) {
+    size += chunk.length;
+    if (size > BYTES_MAX) throw unavailable("the answer is too large");
+    chunks.push(chunk);
+  }
+  return new Uint8Array(Buffer.concat(chunks));
+}
+
+/** The name of the problem in an answer; null if it is none. @param {Answer} answer @returns {string | null} */
+export function problem({ body }) {
+  try {
+    const { type } = JSON.parse(new TextDecoder().decode(body));
+    return typeof type === "string" && type.startsWith(PROBLEM) ? type.slice(PROBLEM.length) : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,131 @@
+// @ts-check
+/** A person's values as columns in [0, 1]. Every value has a place: whether a device reports must not tell its person's. */
+
+import { invalid, malformed, refused } from "./errors.js";
+
+/** @typedef {{columns: number, encode: (value: any) => number[]}} Feature */
+
+/** @param {any} value */
+const isNumber = (value) => typeof value === "number" && !Number.isNaN(value);
+/** @param {any} value */
+const isMissing = (value) => value === null || value === undefined || Number.isNaN(value);
+/** @param {number} value @param {number} low @param {number} high */
+const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
+
+/**
+ * The features of a spec, in order.
+ * @param {Record<string, any>} tables `context.features` of the spec
+ * @returns {Map<string, Feature>}
+ */
+export function features(tables) {
+  return new Map(
+    Object.entries(tables).map(([name, table]) => {
+      // JavaScript puts such keys first, whatever their order in the spec.
+      if (/^(0|[1-9][0-9]*)$/.test(name)) throw refused("this client cannot keep the order of such names", name);
+      return [name, feature(table)];
+    }),
+  );
+}
+
+/** @param {any} table @returns {Feature} */
+function feature(table) {
+  const missing = table.missing === true;
+  if (Array.isArray(table.levels)) return table.ordered ? ordinal(table.levels, missing) : categorical(table.levels, missing);
+  if (table.boolean === true) return boolean(missing);
+  if (Array.isArray(table.quantiles)) return scaled(missing, (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
+  const { low, high } = table;
+  if (!(isNumber(low) && isNumber(high) && low < high)) throw malformed("not a feature that this client knows");
+  return scaled(missing, (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
+}
+
+/** A number in a column, and a flag beside it where it may be missing. @param {boolean} missing
+ * @param {(value: any) => number | null} place @returns {Feature} */
+function scaled(missing, place) {
+  return {
+    columns: missing ? 2 : 1,
+    encode: (value) => {
+      const found = isMissing(value) ? null : place(value);
+      return missing ? [found ?? 0.5, found === null ? 1 : 0] : [found ?? 0.5];
+    },
+  };
+}
+
+/** Linear between cut points; where several are equal, the middle of their ranks. @param {number[]} cuts @param {number} value */
+function rank(cuts, value) {
+  const last = cuts.length - 1;
+  const own = clipped(value, cuts[0], cuts[last]);
+  const [first, end] = [cuts.indexOf(own), cuts.lastIndexOf(own)];
+  if (first >= 0) return (first / last + end / last) / 2;
+  const above = cuts.findIndex((cut) => cut > own);
+  const [low, high] = [(above - 1) / last, above / last];
+  return low + ((own - cuts[above - 1]) / (cuts[above] - cuts[above - 1])) * (high - low);
+}
+
+/** The place of a value among levels; null: it is of another kind; -1: it is not listed.
+ * @param {any[]} levels @param {any} value */
+function placed(levels, value) {
+  const kinds = new Set(levels.map((level) => typeof level));
+  return (typeof value === "string" || isNumber(value)) && kinds.has(typeof value) ? levels.indexOf(value) : null;
+}
+
+/** @param {any[]} levels @param {boolean} missing @returns {Feature} */
+function ordinal(levels, missing) {
+  return scaled(missing, (value) => {
+    const place = placed(levels, value);
+    return place === null || place < 0 ? null : (place + 0.5) / levels.length;
+  });
+}
+
+/** @param {any[]} levels @param {boolean} missing @returns {Feature} */
+function categorical(levels, missing) {
+  const known = levels.length + (missing ? 1 : 0);
+  const own = levels.indexOf("other");
+  // One more level takes no more columns, unless the codes are all in use.
+  const full = own < 0 && known > 1 && (known & (known - 1)) === 0;
+  const count = own >= 0 || full ? known : known + 1;
+  const others = own >= 0 ? own : full ? levels.length - 1 : known;
+  return coded(count, (value) => {
+    const place = isMissing(value) ? null : placed(levels, value);
+    if (place === null) return missing ? levels.length : others;
+    return place < 0 ? others : place;
+  });
+}
+
+/** @param {boolean} missing @returns {Feature} */
+function boolean(missing) {
+  return coded(missing ? 3 : 2, (value) => {
+    const known = value === true || value === false || value === 0 || value === 1;
+    return known ? Number(value) : missing ? 2 : 0;
+  });
+}
+
+/** Levels as the bits of codes that are spread evenly, the highest bit first. @param {number} count
+ * @param {(value: any) => number} slot @returns {Feature} */
+function coded(count, slot) {
+  const levels = Math.max(2, count);
+  const columns = Math.max(1, Math.ceil(Math.log2(levels)));
+  return {
+    columns,
+    encode: (value) => {
+      const code = Math.floor((slot(value) * 2 ** columns) / levels);
+      return Array.from({ length: columns }, (_, i) => (code >> (columns - 1 - i)) & 1);
+    },
+  };
+}
+
+/** One person's columns. @param {Map<string, Feature>} known @param {Record<string, any>} values */
+export function columnsOf(known, values) {
+  for (const name of Object.keys(values)) if (!known.has(name)) throw invalid("the experiment has no such feature", name);
+  return [...known].flatMap(([name, one]) => {
+    if (!Object.hasOwn(values, name)) throw invalid("missing: give every feature a value, or null", name);
+    return one.encode(values[name]);
+  });
+}
+
+/** A reward scaled to [0, 1]; one that does not fit counts as no outcome, so that every outcome is reported.
+ * @param {{low: number, high: number, default?: number | null}} bounds @param {any} told */
+export function scaledReward(bounds, told) {
+  const nothing = bounds.default ?? clipped(0, bounds.low, bounds.high);
+  const reward = typeof told === "boolean" ? Number(told) : isNumber(told) ? told : nothing;
+  return clipped((reward - bounds.low) / (bounds.high - bounds.low), 0, 1);
+}

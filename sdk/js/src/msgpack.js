@@ -1,0 +1,163 @@
+// @ts-check
+/** The part of msgpack that the wire format uses. Integers beyond 2^53 are BigInt; bin is Uint8Array. */
+
+import { malformed } from "./errors.js";
+
+const DEPTH_MAX = 64;
+const text = new TextDecoder("utf-8", { fatal: true });
+
+class Reader {
+  /** @param {Uint8Array<ArrayBuffer>} bytes */
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.at = 0;
+  }
+
+  /** @param {number} length */
+  take(length) {
+    if (this.at + length > this.bytes.length) throw malformed("the bytes end too early");
+    this.at += length;
+    return this.at - length;
+  }
+
+  /** @param {number} size bytes of an unsigned integer @returns {any} */
+  unsigned(size) {
+    const at = this.take(size);
+    if (size === 1) return this.view.getUint8(at);
+    if (size === 2) return this.view.getUint16(at);
+    if (size === 4) return this.view.getUint32(at);
+    return plain(this.view.getBigUint64(at));
+  }
+
+  /** @param {number} size @returns {any} */
+  signed(size) {
+    const at = this.take(size);
+    if (size === 1) return this.view.getInt8(at);
+    if (size === 2) return this.view.getInt16(at);
+    if (size === 4) return this.view.getInt32(at);
+    return plain(this.view.getBigInt64(at));
+  }
+
+  /** @param {number} length */
+  bin(length) {
+    const at = this.take(length);
+    return this.bytes.slice(at, at + length);
+  }
+
+  /** @param {number} length */
+  str(length) {
+    const at = this.take(length);
+    try {
+      return text.decode(this.bytes.subarray(at, at + length));
+    } catch {
+      throw malformed("a text is not UTF-8");
+    }
+  }
+
+  /** @param {number} length @param {number} depth */
+  array(length, depth) {
+    const found = [];
+    for (let i = 0; i < length; i++) found.push(this.value(depth + 1));
+    return found;
+  }
+
+  /** @param {number} length @param {number} depth */
+  map(length, depth) {
+    /** @type {Record<string, any>} */
+    const found = Object.create(null);
+    for (let i = 0; i < length; i++) {
+      const key = this.value(depth + 1);
+      if (typeof key !== "string" || key in found) throw malformed("a map has a key twice, or one that is not text");
+      found[key] = this.value(depth + 1);
+    }
+    return found;
+  }
+
+  /** @param {number} depth @returns {any} */
+  value(depth) {
+    if (depth > DEPTH_MAX) throw malformed("the bytes are nested too deeply");
+    const kind = this.unsigned(1);
+    if (kind < 0x80) return kind;
+    if (kind < 0x90) return this.map(kind & 15, depth);
+    if (kind < 0xa0) return this.array(kind & 15, depth);
+    if (kind < 0xc0) return this.str(kind & 31);
+    if (kind >= 0xe0) return kind - 256;
+    return this.tagged(kind, depth);
+  }
+
+  /** @param {number} kind @param {number} depth @returns {any} */
+  tagged(kind, depth) {
+    switch (kind) {
+      case 0xc0: return null;
+      case 0xc2: return false;
+      case 0xc3: return true;
+      case 0xc4: case 0xc5: case 0xc6: return this.bin(this.unsigned(1 << (kind - 0xc4)));
+      case 0xca: return this.view.getFloat32(this.take(4));
+      case 0xcb: return this.view.getFloat64(this.take(8));
+      case 0xcc: case 0xcd: case 0xce: case 0xcf: return this.unsigned(1 << (kind - 0xcc));
+      case 0xd0: case 0xd1: case 0xd2: case 0xd3: return this.signed(1 << (kind - 0xd0));
+      case 0xd9: case 0xda: case 0xdb: return this.str(this.unsigned(1 << (kind - 0xd9)));
+      case 0xdc: case 0xdd: return this.array(this.unsigned(2 << (kind - 0xdc)), depth);
+      case 0xde: case 0xdf: return this.map(this.unsigned(2 << (kind - 0xde)), depth);
+      default: throw malformed("the bytes are not of the wire format");
+    }
+  }
+}
+
+/** @param {bigint} value */
+function plain(value) {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes @returns {any} */
+export function decode(bytes) {
+  const reader = new Reader(bytes);
+  const value = reader.value(0);
+  if (reader.at !== bytes.length) throw malformed("there are more bytes than one value");
+  return value;
+}
+
+/** @param {any} value null, text, bytes, unsigned integers and arrays of these @returns {Uint8Array<ArrayBuffer>} */
+export function encode(value) {
+  if (typeof value === "string") {
+    const bytes = new TextEncoder().encode(value);
+    return joined(bytes.length < 32 ? [0xa0 + bytes.length] : headed(0xd9, bytes.length), bytes);
+  }
+  if (value instanceof Uint8Array) return joined(headed(0xc4, value.length), /** @type {any} */ (value));
+  if (Array.isArray(value)) {
+    if (value.length > 15) throw new RangeError("an array of the wire format has at most 15 entries");
+    return joined([0x90 + value.length], ...value.map(encode));
+  }
+  if (Number.isSafeInteger(value) && value >= 0) return number(value);
+  throw new TypeError("only text, bytes, unsigned integers and arrays can be encoded");
+}
+
+/** @param {number} value */
+function number(value) {
+  if (value < 0x80) return new Uint8Array([value]);
+  if (value < 2 ** 32) return new Uint8Array(headed(0xcc, value));
+  const bytes = new Uint8Array(9);
+  bytes[0] = 0xcf;
+  new DataView(bytes.buffer).setBigUint64(1, BigInt(value));
+  return bytes;
+}
+
+/** @param {number} tag of one byte @param {number} value in the fewest bytes that hold it */
+function headed(tag, value) {
+  if (value < 1 << 8) return [tag, value];
+  if (value < 1 << 16) return [tag + 1, value >> 8, value & 255];
+  return [tag + 2, value >>> 24, (value >> 16) & 255, (value >> 8) & 255, value & 255];
+}
+
+/** @param {(Uint8Array<ArrayBuffer> | number[])[]} parts */
+export function joined(...parts) {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

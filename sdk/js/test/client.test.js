@@ -1,0 +1,115 @@
+// @ts-check
+/** A device pays before it sends, sends the same bytes until somebody decides, and never reports twice. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { Client, FileLedger, MemoryLedger, PrivateerError } from "../src/index.js";
+
+const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const LOCAL = Buffer.from(told[0].publication, "hex");
+const SHUFFLED = Buffer.from(told[1].publication, "hex");
+const CONTEXT = { x1: 0.3, x2: 0.9 };
+
+/**
+ * A server that publishes, keeps what it gets, and answers what it is told.
+ * @param {Buffer} publication @param {(at: Served) => Promise<void>} use
+ */
+async function serving(publication, use) {
+  /** @type {Served} */
+  const at = { url: "", bodies: [], answers: [], asks: "published" };
+  const server = createServer((request, response) => {
+    if (request.method === "GET") {
+      response.writeHead(200, { "content-type": "application/msgpack", "privateer-asks": at.asks }).end(publication);
+      return;
+    }
+    /** @type {Buffer[]} */
+    const chunks = [];
+    request.on("data", (chunk) => chunks.push(chunk)).on("end", () => {
+      at.bodies.push(Buffer.concat(chunks).toString("hex"));
+      const [status, slug] = at.answers.shift() ?? [202, ""];
+      response.writeHead(status).end(JSON.stringify(slug ? { type: `urn:privateer:problem:${slug}` } : { accepted: 1 }));
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(null)));
+  at.url = `http://127.0.0.1:${/** @type {import("node:net").AddressInfo} */ (server.address()).port}`;
+  try {
+    await use(at);
+  } finally {
+    server.close();
+  }
+}
+
+/** @typedef {{url: string, bodies: string[], answers: [number, string][], asks: string}} Served */
+
+/** @param {Promise<any>} promise @param {string} type */
+const rejects = (promise, type) =>
+  assert.rejects(promise, (error) => error instanceof PrivateerError && error.type === type);
+
+test("one report, of the same bytes until somebody decides", () =>
+  serving(LOCAL, async (at) => {
+    const path = join(mkdtempSync(join(tmpdir(), "ledger-")), "ledger.json");
+    const client = new Client(at.url, { ledger: new FileLedger(path) });
+    const session = await client.join("test");
+    session.choose(CONTEXT);
+    at.answers = [[503, "unavailable"], [409, "round-unknown"], [409, "duplicate-report"]];
+    assert.equal(await session.report(1), "pending");
+    await rejects(session.report(1), "already-reported");
+    // The device starts again with what it has on disk.
+    const again = new Client(at.url, { ledger: new FileLedger(path) });
+    assert.equal((await again.join("test")).asked, false);
+    assert.deepEqual(await again.resend(), ["pending"]);
+    assert.deepEqual(await again.resend(), ["accepted"]);
+    assert.deepEqual(await again.resend(), []);
+    assert.equal(at.bodies.length, 3);
+    assert.equal(new Set(at.bodies).size, 1);
+  }));
+
+test("nothing is sent that is not on the ledger", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new MemoryLedger();
+    ledger.pay = () => {
+      throw new Error("the disk is full");
+    };
+    const session = await new Client(at.url, { ledger }).join("test");
+    session.choose(CONTEXT);
+    await assert.rejects(session.report(1), /disk/);
+    assert.deepEqual(at.bodies, []);
+  }));
+
+test("in a pause people choose and are not asked", () =>
+  serving(LOCAL, async (at) => {
+    at.asks = "nobody";
+    const ledger = new MemoryLedger();
+    const session = await new Client(at.url, { ledger }).join("test");
+    assert.ok(["a", "b", "c"].includes(session.choose(CONTEXT)));
+    assert.equal(await session.report(1), "not-asked");
+    assert.deepEqual([at.bodies, ledger.paid], [[], {}]);
+  }));
+
+test("shuffled reports go to the shuffler that the application names", () =>
+  serving(SHUFFLED, async (at) => {
+    await rejects(new Client(at.url, { ledger: new MemoryLedger() }).join("test"), "terms-refused");
+    const session = await new Client(at.url, { ledger: new MemoryLedger(), shuffler: at.url }).join("test");
+    session.choose(CONTEXT);
+    assert.equal(await session.report(0), "accepted");
+  }));
+
+test("errors name features and never values", () =>
+  serving(LOCAL, async (at) => {
+    const session = await new Client(at.url, { ledger: new MemoryLedger() }).join("test");
+    assert.throws(() => session.choose({ x1: 0.123 }), { type: "input-invalid", field: "x2" });
+    assert.throws(() => session.choose({ ...CONTEXT, x3: 0.123 }), { type: "input-invalid", field: "x3" });
+    assert.deepEqual(at.bodies, []);
+  }));
+
+test("an outcome that does not fit is reported as none", () =>
+  serving(LOCAL, async (at) => {
+    const session = await new Client(at.url, { ledger: new MemoryLedger() }).join("test");
+    session.choose(CONTEXT);
+    assert.equal(await session.report(/** @type {any} */ ("0.123")), "accepted");
+  }));

@@ -1,0 +1,57 @@
+// @ts-check
+/** Whatever a server publishes, a device refuses it in words or follows it. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { PrivateerError } from "../src/errors.js";
+import { Participation } from "../src/participation.js";
+import { LIMITS } from "../src/verification.js";
+
+const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const TRIES = 400;
+
+/** Numbers that repeat from run to run. @param {number} seed */
+function* drawn(seed) {
+  for (let word = seed; ; ) {
+    word = (Math.imul(word, 1664525) + 1013904223) >>> 0;
+    yield word;
+  }
+}
+
+/** @param {Uint8Array<ArrayBuffer>} body */
+async function survives(body) {
+  try {
+    const followed = await Participation.checked(body, "test", { ...LIMITS, arms: "hidden", epsilon: 2 });
+    const context = Object.fromEntries([...followed.spec.features.keys()].map((name) => [name, null]));
+    const arm = followed.choose(context).arm;
+    assert.ok(Number.isInteger(arm) && arm >= 0 && arm < followed.spec.arms.length);
+    return 1;
+  } catch (error) {
+    assert.ok(error instanceof PrivateerError, `${/** @type {Error} */ (error).stack}`);
+    return 0;
+  }
+}
+
+test("bytes that are changed, left out or put in", async (t) => {
+  for (const [index, one] of told.entries()) {
+    await t.test(one.name, async () => {
+      const body = new Uint8Array(Buffer.from(one.publication, "hex"));
+      const numbers = drawn(index + 1);
+      const next = (/** @type {number} */ below) => Number(numbers.next().value) % below;
+      for (let i = 0; i < TRIES; i++) {
+        const changed = body.slice();
+        for (let times = 0; times <= next(3); times++) changed[next(body.length)] ^= 1 + next(255);
+        await survives(changed);
+        await survives(body.slice(0, next(body.length)));
+      }
+    });
+  }
+});
+
+test("no bytes, and nesting without end", async () => {
+  assert.equal(await survives(new Uint8Array(0)), 0);
+  assert.equal(await survives(new Uint8Array(100_000).fill(0x91)), 0);
+  assert.equal(await survives(new Uint8Array([0xdd, 255, 255, 255, 255])), 0);
+});

@@ -1,0 +1,114 @@
+// @ts-check
+/** The client does byte by byte what docs/wire says. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { judged } from "../src/client.js";
+import { shuffledDelta } from "../src/amplification.js";
+import { bucket, Layout, sign } from "../src/coins.js";
+import { PrivateerError } from "../src/errors.js";
+import { columnsOf } from "../src/features.js";
+import { decode } from "../src/msgpack.js";
+import { Participation } from "../src/participation.js";
+import { RandomizedResponse } from "../src/response.js";
+import { LIMITS } from "../src/verification.js";
+
+/** @param {string} name @returns {any} */
+const vectors = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${name}.json`, import.meta.url), "utf8"));
+/** @param {string} text */
+const bytes = (text) => new Uint8Array(Buffer.from(text, "hex"));
+/** @param {Uint8Array<ArrayBuffer>} some */
+const hex = (some) => Buffer.from(some).toString("hex");
+
+test("coins", () => {
+  for (const one of vectors("coins")) {
+    const rows = [...Array(one.key).fill([]), one.thresholds];
+    const layout = new Layout(BigInt(one.seed), rows, one.thresholds.length + 1);
+    const hash = layout.hash(one.slot, one.key);
+    assert.equal(hash.toString(16).padStart(16, "0"), one.hash);
+    assert.equal(layout.group(hash, one.key), one.group);
+    assert.equal(sign(hash), one.sign);
+    for (const [count, place] of Object.entries(one.buckets)) assert.equal(bucket(hash, Number(count)), place);
+  }
+});
+
+test("probabilities of randomized response", () => {
+  for (const { epsilon, symbols, threshold } of vectors("response")) {
+    const found = new RandomizedResponse(epsilon, symbols).threshold;
+    // The last digits of an exponential differ between machines.
+    assert.ok(Math.abs(Number(found - BigInt(threshold))) <= 2 ** -50 * 2 ** 64, `${epsilon}, ${symbols}`);
+  }
+});
+
+test("what a shuffled batch costs", () => {
+  for (const { epsilon, local_epsilon, symbols, honest, delta } of vectors("amplification")) {
+    const found = shuffledDelta(epsilon, local_epsilon, symbols, honest);
+    assert.ok(Math.abs(found - delta) <= 1e-7 * delta + 1e-16, `${found} is not ${delta}`);
+  }
+});
+
+test("decisions, reports and sealed bytes", async (t) => {
+  for (const one of vectors("publications")) {
+    await t.test(one.name, async () => {
+      const followed = await Participation.checked(bytes(one.publication), "test", { ...LIMITS, ...one.limits });
+      assert.equal(hex(followed.digest), one.digest);
+      assert.ok(followed.asks);
+      for (const person of one.people) {
+        assert.deepEqual(columnsOf(followed.spec.features, person.context), person.columns);
+        const choice = followed.choose(person.context, person.slot);
+        assert.equal(followed.spec.arms[choice.arm], person.arm);
+        const message = followed.message(choice, person.reward, person.words.map(BigInt), person.report_slot);
+        assert.equal(hex(message), person.message);
+        const body = await followed.body(message, bytes(person.report_id), await pair(person.ephemeral_key, person.body));
+        assert.equal(hex(body), person.body);
+      }
+    });
+  }
+});
+
+/** The ephemeral key of a vector; its public half stands in the body. @param {string} secret @param {string} body */
+async function pair(secret, body) {
+  const [, sealed] = decode(bytes(body));
+  const base64 = (/** @type {Uint8Array<ArrayBuffer>} */ some) => Buffer.from(some).toString("base64url");
+  const open = { kty: "OKP", crv: "X25519", x: base64(sealed.slice(0, 32)) };
+  const [privateKey, publicKey] = await Promise.all([
+    crypto.subtle.importKey("jwk", { ...open, d: base64(bytes(secret)) }, { name: "X25519" }, false, ["deriveBits"]),
+    crypto.subtle.importKey("jwk", open, { name: "X25519" }, true, []),
+  ]);
+  return /** @type {CryptoKeyPair} */ ({ privateKey, publicKey });
+}
+
+test("terms that a device accepts or refuses", async (t) => {
+  for (const { name, publication, limits, refused, field } of vectors("terms")) {
+    await t.test(name, async () => {
+      const joined = Participation.checked(bytes(publication), "test", { ...LIMITS, ...limits });
+      if (refused === null) {
+        assert.ok((await joined).asks);
+      } else {
+        await assert.rejects(joined, (error) => {
+          assert.ok(error instanceof PrivateerError, String(error));
+          assert.equal(error.type, refused);
+          if (field) assert.equal(error.field, field);
+          return true;
+        });
+      }
+    });
+  }
+});
+
+test("what an answer decides", () => {
+  /** @type {Record<string, string>} */
+  const outcomes = { 202: "accepted", "duplicate-report": "accepted", "round-closed": "late" };
+  const open = new Set(["round-unknown", "not-found", "sender-refused"]);
+  for (const { status, type } of vectors("uploads").uploads) {
+    const reason = (type ?? "").replace("urn:privateer:problem:", "");
+    const answer = { status, headers: new Headers(), body: new TextEncoder().encode(JSON.stringify({ type })) };
+    const wanted = outcomes[status === 202 ? 202 : reason] ?? (open.has(reason) ? "pending" : "refused");
+    assert.equal(judged(answer), wanted, reason);
+  }
+  for (const status of [200, 301, 408, 429, 500, 503]) {
+    assert.equal(judged({ status, headers: new Headers(), body: new Uint8Array(0) }), "pending");
+  }
+});

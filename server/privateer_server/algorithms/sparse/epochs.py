@@ -1,0 +1,200 @@
+"""Learns with a curator: every epoch chooses features that it does not know yet, and then has one block of moments."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.sparse.policy import SparsePolicy
+from privateer.contributions import ScreenedSums
+from privateer.questions import ScreenedSum
+from privateer.result import Result
+from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, estimates, threshold
+from privateer_server.algorithms.sparse.findings import Played, findings
+from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+_ALARM: Final = 0.01
+"""Probability that features which do not correlate are taken to, at most: it costs little."""
+
+
+@dataclass(frozen=True)
+class EpochState:
+    """What the server knows.
+
+    Attributes
+    ----------
+    heard
+        People whose reports opened.
+    places
+        Shape (k,): features of the block, int64, in order.
+    people
+        Number of people in the block.
+    moments, variances
+        Shape (arms + k + 1, arms + k + 1): the block of second moments, value last, and the variances of its noise.
+    correlated
+        Whether features have shown to correlate, or to be off the middle of their bounds.
+    explored, followed
+        What people had who got any arm, and those who got the best one since the block began.
+    """
+
+    heard: int
+    places: Places
+    people: int
+    moments: Array
+    variances: Array
+    correlated: bool
+    explored: Played
+    followed: Played
+
+
+class EpochLearner(Rounds):
+    """Epochs of `privateer.mechanisms.screened_moments`, each of people of its own.
+
+    Features whose coefficients are beyond chance are kept, ``sparsity`` of them at most. As long as there are fewer, an
+    epoch chooses as many more by their products with the reward; where features correlate, by products with what is
+    left of the reward, and one more even if there are enough: noisy hard thresholding, a step an epoch.
+    """
+
+    state_type: ClassVar[type[EpochState]] = EpochState
+
+    def blank(self) -> EpochState:
+        """Return the state before any report."""
+        arms = self.spec.arm_count
+        nobody = Played(0, np.zeros(arms), np.zeros(arms), 0.0)
+        size, none = (arms + 1, arms + 1), np.zeros(0, np.int64)
+        return EpochState(0, none, 0, np.zeros(size), np.zeros(size), False, nobody, nobody)
+
+    def estimates(self, state: EpochState) -> Estimates | None:
+        """Return coefficients of arms and the block's features; None before any report."""
+        return estimates(state.people, state.moments, state.variances) if state.people else None
+
+    def decided(self, state: EpochState) -> dict[str, Any]:
+        """Return what a policy has of a state."""
+        found, arms = self.estimates(state), self.spec.arm_count
+        shrunk = np.zeros(arms) if found is None else found.shrunk
+        values, intercepts = in_ball(shrunk[arms:], shrunk[:arms])
+        used = values != 0
+        return {"places": state.places[used], "coefficients": values[used], "intercepts": intercepts}
+
+    def kept(self, state: EpochState) -> Places:
+        """Return the features that matter beyond chance, in order; ``sparsity`` of them at most."""
+        found = self.estimates(state)
+        if found is None:
+            return state.places
+        ratios = found.ratios[self.spec.arm_count :]
+        best = np.argsort(-ratios, kind="stable")[: self.spec.kept_most]
+        beyond = best[ratios[best] > threshold(self.spec.arm_features)]
+        return np.sort(state.places[beyond])
+
+    def asked(self, state: EpochState, _seed: int) -> tuple[Places, ScreenedSum]:
+        """Return the features that records have, and the question; those kept alone, once there are enough."""
+        spec, kept = self.spec, self.kept(state)
+        screened = min(spec.arm_features - len(kept), max(spec.kept_most - len(kept), int(state.correlated)))
+        if not screened:
+            places = tuple(range(len(kept)))
+            return kept, replace(spec.question_about(len(kept), 0), kept=places)
+        everything = np.arange(spec.arm_features)
+        predicted = self._predicted(state, kept) if state.correlated else ()
+        question = spec.question_about(spec.arm_features, 0)
+        return everything, replace(question, kept=tuple(kept.tolist()), screened=screened, predicted=predicted)
+
+    def _predicted(self, state: EpochState, kept: Places) -> tuple[float, ...]:
+        """Return what is predicted of rewards by arms and by kept features."""
+        found, arms = self.estimates(state), self.spec.arm_count
+        assert found is not None, "correlation has been seen"
+        values = found.shrunk[arms:][np.searchsorted(state.places, kept)]
+        values, intercepts = in_ball(values, found.shrunk[:arms])
+        return (*intercepts.tolist(), *values.tolist())
+
+    def learn(self, state: EpochState, policy: SparsePolicy, release: ScreenedSums) -> EpochState:
+        """Return the state after an epoch: blocks add up as long as they have the same features."""
+        places, order = self._block(policy, release)
+        moments, variances = (one[np.ix_(order, order)] for one in (release.moments, release.variances))
+        people = release.reports
+        shares = people * policy.playable / policy.playable.sum()
+        had = Played(people, shares, moments[: self.spec.arm_count, -1], float(variances[0, -1]))
+        correlated = state.correlated or (policy.explores and self._correlates(people, moments, variances))
+        new = EpochState(
+            heard=state.heard + people,
+            places=places,
+            people=people,
+            moments=moments,
+            variances=variances,
+            correlated=correlated,
+            explored=state.explored.merged(had) if policy.explores else state.explored,
+            followed=state.followed if policy.explores else had,
+        )
+        return self._added(state, new, policy)
+
+    def _added(self, state: EpochState, new: EpochState, policy: SparsePolicy) -> EpochState:
+        """Return the new state with the earlier block added, as far as its features are the same.
+
+        A smaller round that has found nothing beyond chance among other features adds to those that were kept.
+        """
+        common = np.intersect1d(new.places, state.places)
+        goes_on = state.people > 0 and len(common) == len(new.places)
+        if not goes_on and not (len(common) and new.people < state.people and self._shows_nothing_new(new, common)):
+            return new
+        mine, theirs = (self._inside(one.places, common) for one in (new, state))
+        return replace(
+            new,
+            places=common,
+            people=state.people + new.people,
+            moments=new.moments[mine] + state.moments[theirs],
+            variances=new.variances[mine] + state.variances[theirs],
+            followed=new.followed if policy.explores else state.followed.merged(new.followed),
+        )
+
+    def _shows_nothing_new(self, new: EpochState, known: Places) -> bool:
+        return bool(np.isin(self.kept(new), known).all())
+
+    def _inside(self, places: Places, some: Places) -> tuple[NDArray[np.intp], ...]:
+        """Return where in a block of ``places`` the block of ``some`` of them is."""
+        coordinates = self._coordinates(np.searchsorted(places, some), len(places))
+        return np.ix_(coordinates, coordinates)
+
+    def _block(self, policy: SparsePolicy, release: ScreenedSums) -> tuple[Places, list[int]]:
+        """Return the features of a release in order, and where they and all other coordinates are in its block."""
+        mechanism: Any = policy.mechanism
+        places = policy.asked[np.concatenate([np.array(mechanism.kept, np.int64), release.chosen])]
+        order = np.argsort(places)
+        return places[order], self._coordinates(order, len(places))
+
+    def _coordinates(self, order: NDArray[np.intp], features: int) -> list[int]:
+        """Return the coordinates of a block: arms, features in an order, and the value."""
+        arms = self.spec.arm_count
+        return [*range(arms), *(arms + order).tolist(), arms + features]
+
+    def _correlates(self, people: int, moments: Array, variances: Array) -> bool:
+        """Whether features correlate, or are off the middle of their bounds, beyond chance where people got any arm."""
+        arms, size = self.spec.arm_count, len(moments) - 1
+        of_all, noise = (one[:arms, arms:size].sum(axis=0) for one in (moments, variances))
+        off = np.abs(of_all) / np.sqrt(noise + people * UNIFORM)
+        pairs = arms + np.array(np.triu_indices(size - arms, 1))
+        together = np.abs(moments[*pairs]) / np.sqrt(variances[*pairs] + people * UNIFORM**2)
+        ratios = np.concatenate([off, together])
+        return bool((ratios > threshold(len(ratios), _ALARM)).any())
+
+    def anew(self, state: EpochState) -> EpochState:
+        """Return the state with nobody heard."""
+        return replace(state, heard=0)
+
+    def result(self, state: EpochState) -> Result | None:
+        """Return which features were found, their coefficients, and what the policy gains."""
+        found = self.estimates(state)
+        if found is None:
+            return None
+        arms = self.spec.arm_count
+        features = Estimates(found.values[arms:], found.deviations[arms:])
+        return findings(self.spec, state.places, features, state.explored, state.followed)
+
+    def figures(self, state: EpochState) -> dict[str, float]:
+        """Return how many features are kept."""
+        return {"kept": float(len(self.kept(state)))}
+
+    def describe(self, state: EpochState) -> dict[str, Any]:
+        """Describe a state as JSON."""
+        return {"heard": state.heard, "kept": len(self.kept(state)), "correlated": state.correlated}

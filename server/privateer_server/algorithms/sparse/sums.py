@@ -1,0 +1,127 @@
+"""Learns from sums of products of features and rewards, where there is no curator: the features asked about shrink."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.sparse.policy import SparsePolicy
+from privateer.contributions import VectorSums
+from privateer.questions import ScreenedSum
+from privateer.result import Result
+from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, threshold
+from privateer_server.algorithms.sparse.findings import findings
+from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+_PEOPLE: Final = 1 << 14
+"""People drawn to learn what features those have who get the best arm."""
+
+
+@dataclass(frozen=True)
+class SumState:
+    """What the server knows.
+
+    Attributes
+    ----------
+    heard
+        People whose reports opened.
+    precisions, weighted
+        Shape (d,): of every feature's coefficient the sum of precisions, and of estimates times these.
+    """
+
+    heard: int
+    precisions: Array
+    weighted: Array
+
+
+class SumLearner(Rounds):
+    """Coefficients one by one, from what products with rewards are on average.
+
+    Features are taken to be uniform within their bounds and independent of each other: then the product with an arm at
+    random is a third of the coefficient, and with the best arm what people say who are drawn so. A round asks about the
+    features that may still be among the ``sparsity`` largest.
+    """
+
+    state_type: ClassVar[type[SumState]] = SumState
+
+    def blank(self) -> SumState:
+        """Return the state before any report."""
+        features = self.spec.arm_features
+        return SumState(0, np.zeros(features), np.zeros(features))
+
+    def estimates(self, state: SumState) -> Estimates:
+        """Return coefficients of all features; of those that nobody was asked about, 0 and the range of rewards."""
+        known = state.precisions > 0
+        values = np.where(known, state.weighted / np.where(known, state.precisions, 1.0), 0.0)
+        return Estimates(values, np.where(known, 1 / np.sqrt(np.where(known, state.precisions, 1.0)), 1.0))
+
+    def kept(self, state: SumState) -> Places:
+        """Return the features with the largest coefficients that decide, ``sparsity`` of them at most, in order."""
+        shrunk = np.abs(self.estimates(state).shrunk)
+        best = np.argsort(-shrunk, kind="stable")[: self.spec.kept_most]
+        return np.sort(best[shrunk[best] > 0])
+
+    def decided(self, state: SumState) -> dict[str, Any]:
+        """Return what a policy has of a state."""
+        places = self.kept(state)
+        values, intercepts = in_ball(self.estimates(state).shrunk[places], np.zeros(self.spec.arm_count))
+        return {"places": places, "coefficients": values, "intercepts": intercepts}
+
+    def asked(self, state: SumState, seed: int) -> tuple[Places, ScreenedSum]:
+        """Return the features that may still be among the largest, and the question."""
+        found, reach = self.estimates(state), threshold(self.spec.arm_features)
+        sizes = np.abs(found.values)
+        surely = np.sort(sizes - reach * found.deviations)[-self.spec.kept_most]
+        places = np.flatnonzero(sizes + reach * found.deviations >= surely)
+        return places, self.spec.question_about(len(places), seed)
+
+    def learn(self, state: SumState, policy: SparsePolicy, release: VectorSums) -> SumState:
+        """Return the state after a round: an estimate of each coefficient, less what the policy says of the others."""
+        asked, classes = policy.asked, getattr(policy.mechanism, "classes", 1)
+        told = release.reports / classes
+        means, matrix = release.sums / told, self._matrix(policy)
+        variance = release.noise / told**2 + UNIFORM / told
+        own = np.full(len(asked), UNIFORM)
+        inside = np.isin(asked, policy.places)
+        mine = np.searchsorted(policy.places, asked[inside])
+        diagonal = np.diag(matrix)
+        own[inside] = diagonal[mine]
+        means[inside] -= (matrix @ policy.coefficients - diagonal * policy.coefficients)[mine]
+        precisions, weighted = state.precisions.copy(), state.weighted.copy()
+        precisions[asked] += own**2 / variance
+        weighted[asked] += own * means / variance
+        return replace(state, heard=state.heard + release.reports, precisions=precisions, weighted=weighted)
+
+    def _matrix(self, policy: SparsePolicy) -> Array:
+        """Return second moments of the policy's features among those who get what it decides, (k, k)."""
+        size = len(policy.places)
+        if policy.explores:
+            return UNIFORM * np.eye(size)
+        rng = np.random.default_rng([policy.seed, policy.version])
+        people = rng.uniform(-1.0, 1.0, (_PEOPLE, len(policy.playable), size))
+        scores = policy.intercepts + people @ policy.coefficients
+        played = people[np.arange(_PEOPLE), np.where(policy.playable, scores, -np.inf).argmax(axis=1)]
+        return np.asarray(played.T @ played / _PEOPLE)
+
+    def anew(self, state: SumState) -> SumState:
+        """Return the state with nobody heard."""
+        return replace(state, heard=0)
+
+    def result(self, state: SumState) -> Result | None:
+        """Return which features were found, and their coefficients."""
+        if not state.heard:
+            return None
+        found, places = self.estimates(state), self.kept(state)
+        of_places = Estimates(found.values[places], found.deviations[places])
+        return findings(self.spec, places, of_places)
+
+    def figures(self, state: SumState) -> dict[str, float]:
+        """Return how many features decide."""
+        return {"kept": float(len(self.kept(state)))}
+
+    def describe(self, state: SumState) -> dict[str, Any]:
+        """Describe a state as JSON."""
+        return {"heard": state.heard, "kept": len(self.kept(state))}

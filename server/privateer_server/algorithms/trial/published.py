@@ -1,0 +1,213 @@
+"""A trial as paper 4 publishes it, ConSE without a promise and DP-ConSE with one: in simulation alone."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.trial import TrialPolicy, TrialSpec
+from privateer.contributions import CellHits
+from privateer.errors import SpecError
+from privateer.result import Result, Table
+from privateer.terms import calibrate, nobody_asked
+from privateer_server.algorithms import Bulk, Step
+from privateer_server.algorithms.trial.conse import ConSE
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+BOTH = -1
+"""Stands for the arm of a bin that has two left."""
+
+
+@dataclass(frozen=True)
+class PublishedState:
+    """What DP-ConSE's curator holds. Sums are exact: a state is no function of private releases, and is not shown.
+
+    Attributes
+    ----------
+    seed
+        Of what the curator draws.
+    rounds, heard
+        Rounds and people so far.
+    arms
+        Shape (bins,): the arm that is left, `BOTH` while there are two.
+    epochs, lengths
+        Shape (bins,): the epoch that a bin is in, and how many people it has; in the second half, shape (wide bins,),
+        how many people flip coins.
+    won, played
+        Shape (bins, 2), in the second half (wide bins, 2): sums over the epoch, or over those who flip coins.
+    effects
+        Shape (wide bins,): what is published; empty before the end.
+    """
+
+    seed: int
+    rounds: int
+    heard: int
+    arms: Integers
+    epochs: Integers
+    lengths: Integers
+    won: Array
+    played: Array
+    effects: Array
+
+
+class PublishedLearner:
+    """Successive elimination in bins by the first half of people, then coins in wider bins (Algorithms 1 and 2).
+
+    A round of one person is the paper's; a larger one may end an epoch later by what is left of it.
+    """
+
+    state_type = PublishedState
+    repeats: ClassVar[bool] = False
+    growth: ClassVar[tuple[str, str]] = ("experiment.round_size", "the people in all")
+
+    def __init__(self, spec: TrialSpec) -> None:
+        self.spec, self.half = spec, spec.experiment.horizon // 2
+        width = spec.algorithm.width
+        self.numbers = ConSE(spec.experiment.horizon, spec.alpha, spec.privacy.epsilon, width)
+        halvings = spec.segment_count.bit_length() - 1
+        self.wide = 2 ** round((1 - spec.alpha) * halvings)
+
+    def start(self, seed: int) -> PublishedState:
+        """Return the state before any report.
+
+        Raises
+        ------
+        SpecError
+            If there are not two arms.
+        """
+        if self.spec.arm_count != 2 or self.spec.experiment.retired:
+            detail, remedy = "must be two in the published algorithm", "name a control and a treatment"
+            raise SpecError(detail, field="experiment.arms", remedy=remedy)
+        bins = self.spec.segment_count
+        both, none = np.full(bins, BOTH, np.int64), np.zeros((bins, 2))
+        zero, one = np.zeros(bins, np.int64), np.ones(bins, np.int64)
+        return PublishedState(seed, 0, 0, both, zero, one, none, none, np.zeros(0))
+
+    def next(self, state: PublishedState, version: int, seed: int) -> Step:
+        """Return the next round, or the end."""
+        batch = self.spec.turn("", state.heard).batch
+        if not batch:
+            return self.last(state, version, seed)
+        choice = self.spec.layout(state.seed, self._shares(state))
+        terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
+        return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), batch, state.heard)
+
+    def last(self, state: PublishedState, version: int, _seed: int) -> Step:
+        """Return the step that asks nobody: everybody gets the arm that is left in their bin."""
+        choice = self.spec.layout(state.seed, _certain(state.arms))
+        terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
+        return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), 0, state.heard)
+
+    def changed(self, _state: PublishedState, _before: TrialSpec) -> PublishedState:
+        """Refuse: all lengths follow from the people planned.
+
+        Raises
+        ------
+        SpecError
+            Always.
+        """
+        detail, remedy = "the published calibration runs in simulation alone", "use tight"
+        raise SpecError(detail, field="privacy.calibration", remedy=remedy)
+
+    def begun(self, state: PublishedState, before: TrialSpec) -> PublishedState:
+        """Refuse: nothing is published that another trial could begin with.
+
+        Raises
+        ------
+        SpecError
+            Always.
+        """
+        return self.changed(state, before)
+
+    def learn(self, state: PublishedState, _policy: TrialPolicy, release: CellHits) -> PublishedState:
+        """Add a round; end epochs and halves that are full, and publish effects with the last person."""
+        rng = np.random.default_rng([state.seed, state.rounds])
+        won, played = (one.reshape(-1, 2) for one in (release.positive, release.hits))
+        first, heard, tossed = state.heard < self.half, state.heard + release.reports, self._tossing(state)[:, None]
+        if not first:
+            won, played = (one.reshape(self.wide, -1, 2).sum(axis=1) for one in (won, played))
+        state = replace(
+            state,
+            rounds=state.rounds + 1,
+            heard=heard,
+            won=state.won + np.where(tossed, won, 0.0),
+            played=state.played + np.where(tossed, played, 0.0),
+        )
+        if first:
+            state = self._eliminated(state, rng)
+            return self._widened(state, rng) if heard >= self.half else state
+        return replace(state, effects=self._effects(state, rng)) if not self.spec.turn("", heard).batch else state
+
+    def _eliminated(self, state: PublishedState, rng: np.random.Generator) -> PublishedState:
+        """End epochs that have their people: compare means, lines 10 to 17."""
+        arms, epochs, lengths = state.arms.copy(), state.epochs.copy(), state.lengths.copy()
+        won, played = state.won.copy(), state.played.copy()
+        full = (arms == BOTH) & (played.sum(axis=1) >= lengths)
+        for k in np.flatnonzero(full).tolist():
+            epoch = int(epochs[k])
+            if epoch:
+                apart = self.numbers.apart(won[k], played[k], int(lengths[k]), rng)
+                arms[k] = int(apart > 0) if abs(apart) > self.numbers.margin(epoch) else BOTH
+            epochs[k] = epoch + 1
+            lengths[k] = self.numbers.randomized(self.numbers.length(epoch + 1), rng)
+            won[k] = played[k] = 0.0
+        return replace(state, arms=arms, epochs=epochs, lengths=lengths, won=won, played=played)
+
+    def _widened(self, state: PublishedState, rng: np.random.Generator) -> PublishedState:
+        """Begin the second half: nobody has flipped a coin in the wide bins, lines 22 to 26."""
+        lengths = np.array([self.numbers.randomized(self.numbers.coins, rng) for _ in range(self.wide)])
+        none = np.zeros((self.wide, 2))
+        return replace(state, lengths=lengths, won=none, played=none)
+
+    def _tossing(self, state: PublishedState) -> NDArray[np.bool_]:
+        """Whether people of each bin, or in the second half of each wide bin, flip coins."""
+        return np.asarray(state.arms == BOTH if state.heard < self.half else state.played.sum(axis=1) < state.lengths)
+
+    def _shares(self, state: PublishedState) -> Array:
+        """Shares of the arms in each bin, shape (bins, 2)."""
+        tossing = self._tossing(state)
+        return np.where(np.repeat(tossing, len(state.arms) // len(tossing))[:, None], 0.5, _certain(state.arms))
+
+    def _effects(self, state: PublishedState, rng: np.random.Generator) -> Array:
+        """Return what is published, line 36."""
+        rows = zip(state.won, state.played, state.lengths.tolist(), strict=True)
+        return np.array([self.numbers.effect(won, played, length, rng) for won, played, length in rows])
+
+    def miss(self, state: PublishedState, _policy: TrialPolicy, *, again: bool) -> PublishedState:
+        """Return the state as it is: other people report in the next round."""
+        del again
+        return state
+
+    def failed(self, _state: PublishedState) -> bool:
+        """Whether a round came to no end: rounds wait for their people."""
+        return False
+
+    def result(self, state: PublishedState) -> Result | None:
+        """Return the effects that are published at the end, and the arms left; the paper has no intervals."""
+        if not len(state.effects):
+            return None
+        options, effects = self.spec.options, 2 * self.spec.reward.half_range * state.effects
+        around = np.repeat(effects, len(state.arms) // self.wide)
+        bins = zip(self.spec.segment_names, state.arms.tolist(), around.tolist(), strict=True)
+        rows = tuple((name, options[max(arm, 0)], arm != BOTH, effect) for name, arm, effect in bins)
+        columns = ("segment", "arm", "decided", "effect around it")
+        return Result((), 0.0, None, stopped=True, tables=(Table("what is published", columns, rows),))
+
+    def describe(self, state: PublishedState) -> dict[str, Any]:
+        """Describe a state as JSON, for people."""
+        return {"people": state.heard, "bins": len(state.arms), "decided": int((state.arms != BOTH).sum())}
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """Return the largest round."""
+        return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
+
+    def figures(self, state: PublishedState) -> dict[str, float]:
+        """Return the share of bins that have one arm left."""
+        return {"decided": float((state.arms != BOTH).mean())}
+
+
+def _certain(arms: Integers) -> Array:
+    """Return shares (bins, 2) where everybody gets the arm left, or the control while there are two."""
+    return np.eye(2)[np.maximum(arms, 0)]

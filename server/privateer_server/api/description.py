@@ -1,0 +1,68 @@
+"""What /openapi.json says beyond what the framework finds by itself: structs, uploads and batches, and all refusals."""
+
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+
+from privateer.errors import BatchRefused
+from privateer.record import Record
+from privateer.serving.openapi import ENVELOPE, REF, SCHEMAS, SENDER, UPLOAD_REFUSALS, answers, refusals, signature
+from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
+from privateer.wire.upload import UploadAnswer
+from privateer_server.api.models import PublishedResult
+from privateer_server.exports import Export
+
+_STRUCTS: Final = (Record, PublishedResult, Export, UploadAnswer, BatchAnswer)
+CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
+_BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
+_REPORTS: Final[dict[str, Any]] = {
+    "tags": ["reports"],
+    "summary": "Take sealed reports: one person's, or a trusted sender's.",
+    "operationId": "reports",
+    "parameters": [SENDER],
+    "requestBody": ENVELOPE,
+    "responses": answers("UploadAnswer", "Some reports count.", 202) | refusals(*UPLOAD_REFUSALS),
+}
+_BATCHES: Final[dict[str, Any]] = {
+    "tags": ["reports"],
+    "summary": "Take a batch that a trusted shuffler signed, on the private listener.",
+    "operationId": "batches",
+    "parameters": [_BATCH],
+    "requestBody": ENVELOPE,
+    "responses": answers("BatchAnswer", "The batch was taken before.", 200)
+    | answers("BatchAnswer", "The batch is taken.", 202)
+    | refusals(*UPLOAD_REFUSALS, BatchRefused),
+}
+
+
+def describe(app: FastAPI) -> None:
+    """Complete the application's own description."""
+    made = app.openapi
+    _, schemas = msgspec.json.schema_components(_STRUCTS, ref_template=REF)
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = made()
+            document["paths"] |= {"/reports": {"post": _texts(_REPORTS)}, "/batches": {"post": _texts(_BATCHES)}}
+            _without_the_frameworks_refusals(document)
+            document["components"]["schemas"] |= schemas | SCHEMAS
+        return app.openapi_schema or {}
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _texts(operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation whose statuses are text, as JSON has them."""
+    return operation | {"responses": {str(status): answer for status, answer in operation["responses"].items()}}
+
+
+def _without_the_frameworks_refusals(document: dict[str, Any]) -> None:
+    """Take out the refusals that the framework assumes: every route says itself what it refuses."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            refused = operation["responses"].get("422", {"content": {}})
+            if "application/json" in refused["content"]:
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)

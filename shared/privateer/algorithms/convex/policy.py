@@ -1,0 +1,168 @@
+"""The policy of bandits on a convex set: what a device does."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.convex.domain import even
+from privateer.algorithms.convex.spec import ConvexSpec
+from privateer.coins import Layout
+from privateer.contributions import BoundedVectors, KeyedValues
+from privateer.decisions import Arms, Points
+from privateer.draw import Draw
+from privateer.errors import InputError, Malformed
+from privateer.numbers import is_number, scaled_reward
+from privateer.policy import OfItsRound
+from privateer.questions import VectorSum
+from privateer.terms import Terms
+
+Array = NDArray[np.float64]
+_SHORTEST: Final = 1e-9
+"""The shortest way from the centre to a point, in radii: differences of rewards are divided by it."""
+_SIDE: Final = np.uint64(20)
+"""The bit of a hash that chooses a side: neither groups nor signs nor buckets use it."""
+
+
+@dataclass(frozen=True)
+class ConvexPolicy(OfItsRound):
+    """Points around a centre: coins choose everybody's direction and, of ``one-point``, its side.
+
+    Attributes
+    ----------
+    centre
+        Shape (d,).
+    axes
+        Shape (d, d), float64: rows are ways from the centre to a point, to both sides; 0 in a round that asks nobody.
+    points
+        How many a person gets: 1, or the 2 at both sides.
+    span, lipschitz
+        From the lowest reward to the highest, and the most that rewards change per unit of distance (0: not used).
+    seed
+        What the coins of a choice mean.
+    fresh_coins
+        Whether the direction is in a report's key, so that its coins are its own.
+    """
+
+    version: int
+    centre: Array
+    axes: Array
+    points: int
+    span: float
+    lipschitz: float
+    seed: int
+    fresh_coins: bool
+    terms: Terms
+
+    cohort: ClassVar[str] = ""
+    draw: ClassVar[Draw | None] = None
+
+    def check(self, spec: ConvexSpec) -> None:
+        """Refuse a policy that no learner makes.
+
+        Raises
+        ------
+        Malformed
+            If an array has the wrong shape, a point is off the set, or anything is not the spec's.
+        """
+        if not (self._well_typed(spec.domain.dimension) and self._agrees(spec) and self._asks(spec)):
+            raise Malformed("not a policy on this set", remedy="fetch the policy again")
+
+    def _well_typed(self, dimension: int) -> bool:
+        shapes = self.centre.shape == (dimension,) and self.axes.shape == (dimension, dimension)
+        return shapes and self.centre.dtype == self.axes.dtype == np.float64 and 0 <= self.seed < 1 << 63
+
+    def _agrees(self, spec: ConvexSpec) -> bool:
+        reach = np.concatenate([self.centre[None], self.centre + self.axes, self.centre - self.axes])
+        ways, least = np.abs(self.axes).sum(axis=1), _SHORTEST * spec.domain.radius
+        away = bool((ways >= least).all()) if self.terms.batch else not self.axes.any()
+        told = (self.points, self.lipschitz) == (spec.algorithm.points, spec.algorithm.slope)
+        return spec.domain.holds(reach) and away and told and self.span == 2 * spec.reward.half_range
+
+    def _asks(self, spec: ConvexSpec) -> bool:
+        mechanism, asked = self.terms.mechanism, spec.asked(self.seed)
+        if self.fresh_coins != spec.privacy.arm_in_key:
+            return False
+        if isinstance(asked, VectorSum):
+            return getattr(mechanism, "ball", None) == asked.ball
+        layout = getattr(mechanism, "layout", None)
+        if not isinstance(layout, Layout):
+            return False
+        return layout.seed == asked.layout.seed and np.array_equal(layout.thresholds, asked.layout.thresholds)
+
+    def decide(self, _contexts: Array, coins: NDArray[np.uint32]) -> Points:
+        """Decide by coins, whatever the contexts are: arm 2 i + 1 is the positive side of axis i, and 2 i the other."""
+        arms = self._arms(coins)
+        ways = self.axes[arms >> 1] * (2 * (arms & 1) - 1)[:, None]
+        sides = (ways, -ways)[: self.points]
+        return Points(arms, np.stack([self.centre + way for way in sides], axis=1))
+
+    def _arms(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
+        if self.terms.calibration == "published":
+            return np.ones(len(coins), np.int64)
+        choice, key = even(self.seed, len(self.axes)), np.zeros(1, np.int64)
+        hashes = choice.hashes(coins, key)
+        side = (hashes >> _SIDE & np.uint64(1)).astype(np.int64)
+        return 2 * choice.group(hashes, key) + side
+
+    def contribute(
+        self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array
+    ) -> KeyedValues | BoundedVectors:
+        """Return everybody's score along their axis, between -1 and 1; unless published, as a value in [0, 1].
+
+        Of one point it is the reward from the middle of its range, with the sign of its side; of two the slope between
+        them, clipped to the Lipschitz constant and divided by it.
+
+        Parameters
+        ----------
+        rewards
+            In [0, 1]: shape (n,) of one point, (n, 2) of two.
+        """
+        axis, sign = decisions.arms >> 1, 2.0 * (decisions.arms & 1) - 1
+        scores = sign * (self._slopes(axis, rewards) if self.points == 2 else 2 * rewards - 1)
+        if self.terms.calibration == "published":
+            return BoundedVectors(coins, scores[:, None])
+        values, none = (scores + 1) / 2, np.zeros_like(axis)
+        return KeyedValues(coins, axis, none, values) if self.fresh_coins else KeyedValues(coins, none, axis, values)
+
+    def _slopes(self, axis: NDArray[np.int64], rewards: Array) -> Array:
+        apart = 2 * np.maximum(np.linalg.norm(self.axes, axis=1), 1e-300)[axis] * self.lipschitz
+        differences = self.span * (rewards[:, 0] - rewards[:, 1])
+        return np.where(np.abs(differences) < apart, differences / apart, np.sign(differences))
+
+    def shown(self, _spec: ConvexSpec, decisions: Points) -> Any:
+        """Return the first person's point, a list of coordinates; or two, a mapping of names to such lists."""
+        return decisions.shown
+
+    def read(self, spec: ConvexSpec, reward: Any) -> tuple[Array, bool]:
+        """Read one person's reward, or a mapping of the two names to rewards; scaled to [0, 1].
+
+        Raises
+        ------
+        InputError
+            If it is not that, or a number is not finite.
+        """
+        names = Points.NAMES[: self.points]
+        if self.points == 1:
+            reward = {names[0]: reward}
+        elif not isinstance(reward, Mapping) or set(reward) != set(names):
+            raise InputError("must be the rewards of both points", field="reward", remedy=f"report {names}")
+        told = [reward[name] for name in names]
+        if not all(is_number(one) and math.isfinite(one) for one in told):
+            raise InputError("must be a finite number", field="reward", remedy="report what was observed")
+        values, clipped = zip(*(scaled_reward(one, spec.reward) for one in told), strict=True)
+        return np.array([values] if self.points == 2 else values), any(clipped)
+
+    def describe(self, _spec: ConvexSpec) -> dict[str, Any]:
+        """Describe the policy: the centre, and how far from it people's points are."""
+        lengths = np.linalg.norm(self.axes, axis=1)
+        return {
+            "algorithm": "convex",
+            "version": self.version,
+            "centre": self.centre.tolist(),
+            "nearest": float(lengths.min()),
+            "farthest": float(lengths.max()),
+        }

@@ -1,0 +1,78 @@
+"""What the shuffler's /openapi.json says."""
+
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from privateer.errors import Deleted, NotFound, SpecError, Unavailable
+from privateer.serving.openapi import ENVELOPE, REF, SCHEMAS, SENDER, UPLOAD_REFUSALS, VERSION, answers, refusals
+from privateer.wire.upload import UploadAnswer
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """The round of an experiment that the shuffler follows, and whether it takes reports now."""
+
+    experiment: str
+    version: int
+    model: str
+    batch: int
+    open: bool
+
+
+class SigningKey(msgspec.Struct, frozen=True):
+    """The Ed25519 public key that batches are signed with, 64 hexadecimal digits."""
+
+    public_key: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the service is."""
+
+    status: str
+
+
+_NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+_Answers = dict[int | str, dict[str, Any]]
+_METRICS: Final[_Answers] = {
+    200: {"description": "Counts.", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
+}
+
+
+def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: Any) -> dict[str, Any]:
+    responses = {str(status): answer for status, answer in (good | bad).items()}
+    return {"summary": summary, "operationId": operation, **more, "responses": responses}
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    _, schemas = msgspec.json.schema_components((UploadAnswer, Standing, SigningKey, Status), ref_template=REF)
+    named, alive = {"parameters": [_NAME]}, answers("Status", "It is so.")
+    reports = {"parameters": [_NAME, SENDER], "requestBody": ENVELOPE}
+    held, refused = answers("UploadAnswer", "Some reports are held.", 202), refusals(*UPLOAD_REFUSALS, SpecError)
+    shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, Unavailable)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Privateer shuffler",
+            "description": "It holds sealed reports until a batch is full. Metrics are on the private listener alone.",
+            "version": VERSION,
+        },
+        "paths": {
+            "/experiments/{name}/reports": {
+                "post": _page("Hold sealed reports for a batch.", "reports", held, refused, **reports)
+            },
+            "/experiments/{name}": {
+                "get": _page("Show the open round of an experiment.", "experiment", shown, unknown, **named)
+            },
+            "/keys": {
+                "get": _page("Show the key that signs batches.", "keys", answers("SigningKey", "The key."), refusals())
+            },
+            "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
+            "/readyz": {
+                "get": _page("Say whether reports can be held and sent on.", "readyz", alive, refusals(Unavailable))
+            },
+            "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
+        },
+        "components": {"schemas": schemas | SCHEMAS},
+    }

@@ -1,0 +1,112 @@
+"""A server chooses the names and words of a result: reports and pictures show them as text and as nothing else."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from privateer_lab.commands import effects as command
+from privateer_lab.effect_report import draw_effects, markdown
+from privateer_lab.plots import save
+from tests.unit.lab.test_cli import run
+
+NAMES = [
+    "[now](https://evil.example/a)",
+    "![seen](http://evil.example/pixel.png)",
+    "<https://evil.example>",
+    "<script>alert(1)</script>",
+    "see www.evil.example or WWW.evil.example",
+    "mail me@evil.example",
+    "$\\frac{1}{$ and $$x$$",
+    "**bold** _it_ `code` ~~gone~~",
+    "a | b || c \\| d",
+    "&lt;img src=x&gt; &#60;b&#62;",
+    "_hidden",
+    "[red]screen[/red] [/]",
+]
+CLAIMS = [{"against": NAMES[0], "about": NAMES[3], "epsilon": 1.0, "delta": 0.0}]
+
+
+def result(names: list[str] = NAMES) -> dict[str, Any]:
+    rows = [[100, name, name, 0.1, 0.0, 0.2] for name in names]
+    over_time = {"title": "over time", "columns": ["people", "segment", "arm", "effect", "low", "high"], "rows": rows}
+    return {
+        "estimates": [{"name": name, "value": 0.1, "low": 0.0, "high": 0.2} for name in names],
+        "confidence": 0.95,
+        "recommended": names[0],
+        "stopped": False,
+        "tables": [over_time, {"title": names[1], "columns": names[2:4], "rows": [names[4:6]]}],
+    }
+
+
+def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
+    text = markdown(NAMES[0], result(), CLAIMS)
+    tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    inline = [child for token in tokens for child in token.children or []]
+    kinds = {token.type for token in [*tokens, *inline]}
+    blocks = {
+        f"{kind}_{end}"
+        for kind in ("heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td")
+        for end in ("open", "close")
+    }
+    assert kinds <= blocks | {"inline", "text", "text_special"}
+    shown = "".join(child.content for child in inline)
+    assert all(name in shown for name in NAMES)
+    assert not re.search(r"\$|://|www\.|@", text, re.IGNORECASE)
+
+
+def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> None:
+    few = result(NAMES[6:])
+    figure = draw_effects(NAMES[6], few)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert {label.strip() for label in labels} == set(NAMES[6:])
+    legend = figure.axes[1].get_legend()
+    assert legend is not None
+    assert len(legend.get_texts()) == len(NAMES[6:])
+    assert all(path.stat().st_size for path in save(figure, tmp_path / "effects"))
+
+
+def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
+    many = result([f"arm: {k}" for k in range(3_000)])
+    many["tables"] = []
+    figure = draw_effects("many", many)
+    assert "first 100 of 3,000" in figure.axes[0].get_xlabel()
+    assert save(figure, tmp_path / "many")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"estimates": [{"name": "\x1b[2Jgone", "value": 0.1, "low": 0.0, "high": 0.2}]},
+        {"estimates": [{"name": "a", "value": 1e400, "low": 0.0, "high": 0.2}]},
+        {"tables": [{"title": "a\nb", "columns": [], "rows": []}]},
+        {"recommended": "a\u202eb"},
+        {"confidence": "high"},
+        None,
+    ],
+)
+def test_what_is_not_a_result_is_refused_in_one_line(
+    change: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {} if change is None else {"result": result() | change}
+    monkeypatch.setattr(command, "ask", lambda *_: json.loads(json.dumps(answer)))
+    code, out, err = run(capsys, "effects", "trial")
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "not a result" in err
+
+
+def test_the_screen_and_json_show_names_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ask", lambda *_: {"result": result()})
+    listed = result() | {"tables": []}
+    monkeypatch.setattr(command, "ask", lambda *_: {"result": listed})
+    _, shown, _ = run(capsys, "effects", "trial")
+    assert all(name in shown for name in NAMES)
+    assert "\x1b" not in shown
+    _, printed, _ = run(capsys, "effects", "trial", "--json")
+    assert [one["name"] for one in json.loads(printed)["estimates"]] == NAMES

@@ -1,0 +1,27 @@
+"""Everybody else together attack a curator's experiment: what is published, and what they get themselves."""
+
+import pytest
+
+from privateer_lab.audit.attacks.sparse import cases
+from privateer_lab.audit.moments import moment_cases
+from privateer_lab.audit.run import FALSE_ALARM, _attacked
+
+ALARM = FALSE_ALARM / 60
+
+
+def test_the_billboard_holds_and_a_leaky_one_breaks() -> None:
+    """Planted: releases with a twentieth of the noise."""
+    (case,), (leaky,) = cases(30_000), cases(60_000, 20.0)
+    assert _attacked(case, ALARM).holds
+    assert not _attacked(leaky, ALARM).holds
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_leaky_choices_and_blocks_break(place: int) -> None:
+    """Planted: noise of an eighth."""
+    assert not _attacked(moment_cases(1000, 8.0)[place], ALARM).holds
+
+
+@pytest.mark.nightly
+def test_choices_and_blocks_hold() -> None:
+    assert all(_attacked(case, ALARM).holds for case in moment_cases(200_000))

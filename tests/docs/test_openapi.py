@@ -1,0 +1,168 @@
+"""The OpenAPI documents are those of the services, and the services keep to them."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import schemathesis
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.python.asgi import get_client, shutdown_lifespans
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
+
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
+from privateer.wire.upload import UPLOAD
+from privateer_server.app import create_app as create_server
+from privateer_server.settings import Settings as ServerSettings
+from privateer_shuffler.app import create_app as create_shuffler
+from privateer_shuffler.settings import Settings as ShufflerSettings
+from tests.documents.openapi import FOLDER, documents
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import KEY, TRUSTED
+from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN
+from tests.support.specs import tables
+
+_MSGPACK = "application/msgpack"
+_EXAMPLES, _MANY = 4, 80
+_DOCUMENTS = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("server", "shuffler")}
+_OPERATIONS = [
+    pytest.param(name, path, method, id=f"{name} {method} {path}")
+    for name, document in _DOCUMENTS.items()
+    for path, methods in document["paths"].items()
+    for method in methods
+]
+_SHUFFLER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
+_DOOMED = st.sampled_from(["doomed", "nobody", "%2e%2e", "\N{SNOWMAN}"])
+_NAMES = st.sampled_from(["test", "shuffled"]) | _DOOMED
+
+
+@schemathesis.serializer(_MSGPACK)
+def _as_it_is(_: Any, value: Any) -> bytes:
+    """What `_body` drew; schemathesis sends some bodies of its own, to see methods refused."""
+    return value if isinstance(value, bytes) else msgspec.msgpack.encode(str(value))
+
+
+class Services:
+    """Both services with an experiment each, and the uploads that people have made for them."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "trusted").mkdir()
+        (folder / "trusted" / "one.pub").write_text(_SHUFFLER.public_key().public_bytes_raw().hex())
+        trusted = (folder / "trusted",)
+        server = create_server(ServerSettings(folder / "server", TOKEN, trusted, sender_keys=TRUSTED))
+        where = ("http://server", folder / "shuffler", folder / "trusted" / "two.pub")
+        shuffler = create_shuffler(
+            ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED), httpx.ASGITransport(server)
+        )
+        apps: dict[str, Any] = {"server": server, "shuffler": shuffler}
+        self.clients = {name: get_client(app).__enter__() for name, app in apps.items()}
+        self.schemas = {name: schemathesis.openapi.from_asgi("/openapi.json", app) for name, app in apps.items()}
+        self.uploads = {
+            "server": self._uploads("test", SMALL) + self._uploads("doomed", SMALL),
+            "shuffler": self._uploads("shuffled", SHUFFLED),
+        }
+
+    def _uploads(self, name: str, changes: dict[str, Any]) -> list[bytes]:
+        server = self.clients["server"]
+        made = server.post("/experiments", json=tables({**changes, "experiment.name": name}), headers=ADMIN)
+        assert made.status_code == 201, made.text
+        publication = server.get(f"/experiments/{name}/policy", headers=MSGPACK).content
+        sealed = sealed_reports(publication, 4)
+        return [body_of(publication, [one]) for one in sealed] + [body_of(publication, sealed)]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    yield Services(tmp_path_factory.mktemp("services"))
+    shutdown_lifespans()
+
+
+def test_the_documents_are_those_of_the_services() -> None:
+    """``make documents`` writes them anew."""
+    for path, text in documents().items():
+        assert path.read_text() == text, f"{path} is not what the service says: run make documents"
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS.values(), ids=_DOCUMENTS)
+def test_documents_describe_every_answer(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            where = (method, path)
+            assert {"400", "431", "500"} <= set(route["responses"]), where
+            for status, answer in route["responses"].items():
+                if status == "304":
+                    continue
+                assert answer["content"], where
+                assert all(content["schema"] for content in answer["content"].values()), where
+                if status[0] in "45":
+                    assert set(answer["content"]) == {"application/problem+json"}, where
+    names = {ref.rsplit("/", 1)[1] for ref in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))}
+    assert names <= set(document["components"]["schemas"])
+
+
+@pytest.mark.parametrize(("name", "path", "method"), _OPERATIONS)
+def test_services_keep_to_their_documents(services: Services, name: str, path: str, method: str) -> None:
+    _explore(services, name, path, method, _EXAMPLES)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "path", "method"), _OPERATIONS)
+def test_services_keep_to_their_documents_for_long(services: Services, name: str, path: str, method: str) -> None:
+    _explore(services, name, path, method, _MANY)
+
+
+def _explore(services: Services, name: str, path: str, method: str, examples: int) -> None:
+    operation = services.schemas[name][path][method.upper()]
+    cases = operation.as_strategy()
+
+    @settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=_UNLIKELY)
+    @given(st.data())
+    def explore(data: st.DataObject) -> None:
+        case = data.draw(cases)
+        if "name" in case.path_parameters and data.draw(st.integers(0, 3)):
+            case.path_parameters["name"] = data.draw(_NAMES if method != "delete" else _DOOMED)
+        headers = _headers(case, data, services.uploads[name])
+        # What is refused for its meaning fits its schema; a token or body of ours is not what was drawn.
+        without = [positive_data_acceptance, *([ignored_auth] if headers else [])]
+        without += [negative_data_rejection] if case.media_type == _MSGPACK else []
+        case.call_and_validate(session=services.clients[name], headers=headers, excluded_checks=without)
+
+    explore()
+
+
+_UNLIKELY = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+
+
+def _headers(case: Any, data: st.DataObject, uploads: list[bytes]) -> dict[str, str]:
+    """Draw a body of reports where one is asked for, and the credentials that go with the request, or none."""
+    if case.media_type == _MSGPACK:
+        case.body = data.draw(_bodies(uploads))
+    if not data.draw(st.booleans()):
+        return {}
+    path = case.operation.path
+    if path.endswith("/reports"):
+        return {UPLOAD.header: UPLOAD.sign(case.body, KEY)}
+    if path == "/batches":
+        return {SIGNATURE_HEADER: BATCH.sign(case.body, _SHUFFLER)}
+    if path.endswith("/shuffler") and case.method == "POST":
+        return {SIGNATURE_HEADER: sign_claim(str(case.path_parameters["name"]), _SHUFFLER)}
+    return ADMIN
+
+
+def _bodies(uploads: list[bytes]) -> st.SearchStrategy[bytes]:
+    """Uploads, some of them damaged, and other bytes."""
+    whole = st.sampled_from(uploads)
+    cut = st.builds(lambda body, end: body[: end % len(body)], whole, st.integers(0, 1 << 16))
+    flipped = st.builds(_flipped, whole, st.integers(0, 1 << 16), st.integers(1, 255))
+    return whole | cut | flipped | st.binary(max_size=200)
+
+
+def _flipped(body: bytes, at: int, bits: int) -> bytes:
+    place = at % len(body)
+    return body[:place] + bytes([body[place] ^ bits]) + body[place + 1 :]

@@ -1,0 +1,28 @@
+"""What the page on high-dimensional bandits has readers type is read as it should be."""
+
+import shlex
+from pathlib import Path
+
+from privateer_lab.audit.run import mechanisms
+from privateer_lab.plan import EPSILONS, variants
+from privateer_lab.specs import load_spec
+from privateer_server.schedule import Schedule
+from tests.docs.test_readme import blocks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "sparse.md").read_text()
+
+
+def test_the_pages_commands() -> None:
+    """Simulations themselves are in tests/simulation, shorter."""
+    lines = [shlex.split(line) for block in blocks("sh", PAGE) for line in block.splitlines()]
+    assert [line[:2] for line in lines] == [["privateer", name] for name in ("simulate", "plan", "audit")]
+    for _, name, path, *options in lines[:2]:
+        pairs = dict(zip(options[::2], options[1::2], strict=True))
+        settings = [pairs["--set"]] if "--set" in pairs else []
+        spec = load_spec(ROOT / path, settings, int(pairs["--users"]))
+        assert spec.algorithm.name == "sparse"
+        models = pairs.get("--models", "central").split(",")
+        for one in variants(spec, models, EPSILONS if name == "plan" else (1.0,)):
+            Schedule(one.spec).open(0)
+    assert lines[2][3] in mechanisms()

@@ -1,0 +1,133 @@
+"""What services answer to good and bad uploads: recorded from both services, with keys and seeds that are known."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
+from privateer.wire.publication import decode_publication, digest
+from privateer_server import round_keys, rounds
+from tests.documents.hpke import seal
+from tests.documents.vectors import FOLDER
+from tests.support.pair import Pair, pair
+from tests.support.servers import ADMIN, SHUFFLED, SMALL
+from tests.support.specs import tables
+
+_EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "open": SMALL,
+    "shuffled": SHUFFLED,
+    "over": {"experiment.round_size": 2, "experiment.horizon": 2},
+    "gone": SMALL,
+}
+
+
+def documents() -> dict[Path, str]:
+    """The text of the file."""
+    with tempfile.TemporaryDirectory() as folder, _known_randomness():
+        return {FOLDER / "uploads.json": json.dumps(asyncio.run(_recorded(Path(folder))), indent=1) + "\n"}
+
+
+@contextmanager
+def _known_randomness() -> Iterator[None]:
+    keys = (X25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(1, 100))
+    with patch.object(round_keys, "X25519PrivateKey") as made, patch.object(rounds.secrets, "randbits", lambda _: 7):
+        made.generate = lambda: next(keys)
+        yield
+
+
+class _Round:
+    """A published round, and what people make for it."""
+
+    def __init__(self, publication: bytes) -> None:
+        self.publication, self.facts = publication, decode_publication(publication).round
+        self.header = header_of(self.facts, digest(publication))
+
+    def sealed(self, number: int, message: bytes | None = None, **changes: Any) -> bytes:
+        """A report of the person of this number; ``changes`` are to the header that it is bound to."""
+        if message is None:
+            message = bytes(self.facts.sealed_size - 64)
+        info = binding(_changed(self.header, **changes), self.facts.model)
+        ephemeral = X25519PrivateKey.from_private_bytes(bytes([number, 9]) * 16)
+        return seal(bytes([number]) * 16 + message, self.facts.public_key, info, ephemeral)
+
+    def body(self, sealed: bytes, **changes: Any) -> bytes:
+        """The envelope of sealed reports."""
+        return encode_envelope(Envelope(_changed(self.header, **changes), sealed))
+
+
+def _changed(header: Header, **changes: Any) -> Header:
+    """A header with other fields."""
+    return msgspec.structs.replace(header, **changes)
+
+
+async def _recorded(folder: Path) -> dict[str, Any]:
+    async with pair(folder) as services:
+        found = {name: _Round(await _created(services, name)) for name in _EXPERIMENTS}
+        await services.api.client.delete("/experiments/gone", headers=ADMIN)
+        answers = [await _answered(services, *upload) for upload in _uploads(found)]
+    return {"publications": {name: one.publication.hex() for name, one in found.items()}, "uploads": answers}
+
+
+async def _created(services: Pair, name: str) -> bytes:
+    changes = {**_EXPERIMENTS[name], "experiment.name": name}
+    made = await services.api.client.post("/experiments", json=tables(changes), headers=ADMIN)
+    assert made.status_code == 201, made.text
+    return await services.api.publication(name)
+
+
+def _uploads(found: dict[str, _Round]) -> Iterator[tuple[str, str, bytes]]:
+    """What is sent in order: what it is, where it goes, and the body."""
+    one, shuffled, over = found["open"], found["shuffled"], found["over"]
+    good, message = one.body(one.sealed(1)), one.facts.sealed_size - 64
+    yield "a report", "/reports", good
+    yield "the same bytes again", "/reports", good
+    yield "another report with the same id", "/reports", one.body(one.sealed(1, bytes(message - 1) + b"\1"))
+    yield "nothing", "/reports", b""
+    yield "a truncated body", "/reports", good[:-1]
+    yield "a byte too many", "/reports", good + b"\0"
+    yield "a map in the place of the envelope", "/reports", msgspec.msgpack.encode({"header": 1})
+    yield "a key id of 7 bytes", "/reports", msgspec.msgpack.encode([["open", 1, b"7" * 7, one.header.digest], b""])
+    yield "a version of 0", "/reports", msgspec.msgpack.encode([["open", 0, one.header.key_id, one.header.digest], b""])
+    yield "no report", "/reports", one.body(b"")
+    yield "half a report", "/reports", one.body(one.sealed(2)[:-10])
+    yield "two people's reports, unsigned", "/reports", one.body(one.sealed(2) + one.sealed(3))
+    yield "another key", "/reports", one.body(one.sealed(2), key_id=b"k" * 8)
+    yield "another publication", "/reports", one.body(one.sealed(2), digest=b"d" * 32)
+    yield "a version to come", "/reports", one.body(one.sealed(2), version=2)
+    yield "bound to another version", "/reports", one.body(one.sealed(2, version=2))
+    yield "bound to another experiment", "/reports", one.body(one.sealed(2, experiment="over"))
+    yield "a flipped bit", "/reports", one.body(one.sealed(2)[:-1] + bytes([one.sealed(2)[-1] ^ 1]))
+    yield "no symbol of the round", "/reports", one.body(one.sealed(4, bytes(message - 2) + b"\xff\xff"))
+    yield "an age that no version has", "/reports", one.body(one.sealed(5, b"\5\0" + bytes(message - 2)))
+    yield "no such experiment", "/reports", one.body(one.sealed(2), experiment="nobody")
+    yield "a deleted experiment", "/reports", found["gone"].body(found["gone"].sealed(1))
+    yield "a report for the shuffler", "/reports", shuffled.body(shuffled.sealed(1))
+    yield "the first of two people", "/reports", over.body(over.sealed(1))
+    yield "the second of two people", "/reports", over.body(over.sealed(2))
+    yield "a closed version", "/reports", over.body(over.sealed(3))
+    yield "a shuffled report", "/experiments/shuffled/reports", shuffled.body(shuffled.sealed(1))
+    yield "the same shuffled bytes again", "/experiments/shuffled/reports", shuffled.body(shuffled.sealed(1))
+    yield "a report for the server", "/experiments/open/reports", good
+    yield "another name than the address", "/experiments/shuffled/reports", good
+    yield "no envelope for the shuffler", "/experiments/shuffled/reports", b"\xc1"
+
+
+async def _answered(services: Pair, name: str, path: str, body: bytes) -> dict[str, Any]:
+    client: httpx.AsyncClient = services.api.client if path == "/reports" else services.shuffler
+    answer = await client.post(path, content=body, auth=_unsigned)
+    told = answer.json()
+    entry = {"name": name, "path": path, "body": body.hex(), "status": answer.status_code}
+    return entry | {key: told[key] for key in ("type", "accepted", "refused") if key in told}
+
+
+def _unsigned(request: httpx.Request) -> httpx.Request:
+    return request

@@ -1,0 +1,300 @@
+"""Vectors of the wire format: publications, decisions, reports, sealed bytes, and what services answer to uploads."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.accounting.amplification import shuffled_delta
+from privateer.ages import message_size, with_ages
+from privateer.algorithms import parse_spec
+from privateer.codec import encode
+from privateer.coins import Layout, bucket, sign
+from privateer.errors import PrivateerError
+from privateer.questions import KeyedMeans
+from privateer.sampling.response import RandomizedResponse
+from privateer.spec import Spec
+from privateer.trust import honest_people
+from privateer.verification import Limits
+from privateer.wire.envelope import Envelope, binding, encode_envelope
+from privateer.wire.publication import Publication, Round, encode_publication
+from privateer_client.features import context_vector
+from privateer_client.participation import Participation
+from privateer_server.schedule import Schedule
+from tests.documents.hpke import seal
+
+FOLDER = Path("docs/wire")
+KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+"""The private half of all rounds' keys here; a server has another for each round, and tells nobody."""
+PEOPLE = 40
+_TOLD: dict[str, Any] = {"epsilon": 2.0, "arms": "hidden"}
+_LIMITS = Limits(**_TOLD)
+_UNIT = {"low": 0.0, "high": 1.0}
+_LOCAL = {"model": "local", "epsilon": 1.0}
+_SHUFFLE = {"model": "shuffle", "epsilon": 0.4, "delta": 1e-6}
+_FEATURES = {
+    "age": {"low": 18.0, "high": 78.0, "missing": True},
+    "hours": {"quantiles": [0.0, 10.0, 40.0, 40.0, 80.0]},
+    "country": {"levels": ["NL", "BE", "DE", "other"]},
+    "size": {"levels": ["s", "m", "l"], "ordered": True, "missing": True},
+    "rooms": {"levels": [1, 2, 3], "missing": True},
+    "premium": {"boolean": True},
+}
+_HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
+_WATCHED = {"guardrails": ["refund", "late"]}
+_CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
+_VALUES: dict[str, list[Any]] = {
+    "age": [18, 78, 33.5, 200, -4, None],
+    "hours": [0, 7.5, 10, 25, 40, 41, 80, 99],
+    "country": ["NL", "BE", "DE", "FR"],
+    "size": ["s", "m", "l", None],
+    "rooms": [1, 2, 3, 4, None],
+    "premium": [True, False, 1, 0],
+    "x1": [0.0, 0.25, 0.4999999999999999, 0.5, 0.75, 1.0, 0.1, 0.9, -1, 2],
+    "x2": [0.0, 0.25, 0.5, 0.75, 1.0, 0.3, 0.6],
+}
+
+
+def documents() -> dict[Path, str]:
+    """The text of each file."""
+    made = {"coins": coins(), "response": response(), "amplification": amplification()}
+    made |= {"publications": [told(*case) for case in cases()], "terms": terms()}
+    return {FOLDER / f"{name}.json": json.dumps(found, indent=1) + "\n" for name, found in made.items()}
+
+
+def coins() -> list[dict[str, Any]]:
+    """Hashes of coins, and what follows from them."""
+    rng, found = np.random.default_rng(3), []
+    for layout in (Layout.small(), Layout(2**64 - 1, np.array([[65_536], [0], [1], [65_535]], np.uint32))):
+        some = np.concatenate([rng.integers(0, 2**32, 8, dtype=np.uint32), np.array([0, 2**32 - 1], np.uint32)])
+        for key in range(layout.keys):
+            hashes = layout.hashes(some, np.array([key]))
+            rows = zip(some, hashes, layout.group(hashes, np.array([key])), sign(hashes), strict=True)
+            found += [
+                {
+                    "seed": str(layout.seed),
+                    "thresholds": layout.thresholds[key].tolist(),
+                    "key": key,
+                    "slot": int(slot),
+                    "hash": f"{int(word):016x}",
+                    "group": int(group),
+                    "sign": int(side),
+                    "buckets": {str(n): int(bucket(np.array([word]), n)[0]) for n in (1, 2, 8, 1024)},
+                }
+                for slot, word, group, side in rows
+            ]
+    return found
+
+
+def response() -> list[dict[str, Any]]:
+    """Thresholds of randomized response."""
+    sizes = [(e, s) for e in (0.001, 0.5, 1.0, 2.0, 4.0, 3.127, 16.0) for s in (2, 3, 17, 2048)]
+    return [{"epsilon": e, "symbols": s, "threshold": str(RandomizedResponse(e, s).threshold)} for e, s in sizes]
+
+
+def amplification() -> list[dict[str, float]]:
+    """Deltas of shuffled batches."""
+    facts = [
+        (1.0, 4.0, 3, 900),
+        (1.0, 4.0, 2, 900),
+        (0.5, 2.5, 17, 5_000),
+        (1.0, 4.0, 129, 100_000),
+        (2.0, 3.0, 5, 100),
+    ]
+    facts += [(1.0, 0.9, 4, 100), (1.0, 6.0, 2048, 20_000), (0.1, 1.0, 4, 1), (1.0, 10.0, 3, 1_000_000)]
+    facts += [(0.01, 1.0, 5, 100_000), (2.0, 2.5, 2, 50)]
+    names = ("epsilon", "local_epsilon", "symbols", "honest")
+    return [dict(zip(names, one, strict=True)) | {"delta": shuffled_delta(*one)} for one in facts]
+
+
+def _spec(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **more: Any) -> Spec:
+    data: dict[str, Any] = {
+        "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000},
+        "privacy": privacy,
+        "algorithm": {"name": name},
+        "reward": {"low": -1.0, "high": 3.0},
+    }
+    data["algorithm"] |= more.pop("algorithm", {})
+    return parse_spec(data | ({"context": {"features": features}} if features else {}) | more)
+
+
+def _opened(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) -> bytes:
+    """The publication of a round of version 4, of the first round's policy or one ``grown`` from it."""
+    policy = Schedule(spec).open(7, 4).policy
+    if grown:
+        policy = grown(policy, spec)
+    terms = policy.terms
+    facts = Round(
+        *(spec.name, 4, spec.privacy.model, terms.batch, 64 + message_size(policy)),
+        *(KEY.public_key().public_bytes_raw(), terms.messages),
+    )
+    return encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy)))
+
+
+def _partition(policy: Any, spec: Spec) -> Any:
+    """Five bins, one of which has only one arm left, and one two of three."""
+    depths, paths = np.array([1, 2, 3, 4, 4]), np.array([0, 2, 6, 14, 15])
+    active = np.array([[1, 1, 1], [0, 1, 0], [1, 1, 1], [1, 0, 1], [1, 1, 1]], np.bool_)
+    edges = np.array([[21_845, 43_690], [30_000, 30_001], [32_768, 32_768], [1, 65_000]], np.uint32)
+    bins = np.array([0, 2, 3, 4])
+    choice, mechanism = Layout(2**63 + 12_345, edges), policy.terms.mechanism
+    if policy.choice is None:
+        asked, choice, wholes = choice, None, None
+    else:
+        # Reports are about the first bin, the next two together, and the last: nine pairs with an arm.
+        asked, wholes = Layout(99, np.zeros((9, 0), np.uint32)), np.array([0, 1, 1, 2])
+    terms = replace(policy.terms, mechanism=msgspec.structs.replace(mechanism, layout=asked))
+    arrays = {"depths": depths, "paths": paths, "active": active, "bins": bins, "wholes": wholes}
+    return replace(policy, **arrays, terms=terms, choice=choice)
+
+
+def cases() -> list[tuple[str, Spec, bytes]]:
+    """Experiments, and a publication of each."""
+    plain = {"x1": _UNIT, "x2": _UNIT}
+    specs = {
+        "partition under local": (_spec("partition", _LOCAL, plain), _partition),
+        "partition under shuffle": (_spec("partition", _SHUFFLE, plain), _partition),
+        "partition under shuffle, arms hidden": (_spec("partition", _SHUFFLE | {"arms": "hidden"}, plain), _partition),
+        "partition with features of every kind": (_spec("partition", _LOCAL, _FEATURES), _partition),
+        "bandit under local": (_spec("bandit", _LOCAL, None), None),
+        "bandit under shuffle": (_spec("bandit", _SHUFFLE, None), None),
+        "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_HALVES), None),
+        "trial under local, some buckets": (_spec("trial", _LOCAL | {"epsilon": 2.0}, _FEATURES, **_CROSSED), None),
+        "trial under shuffle": (_spec("trial", _SHUFFLE, plain, segments=_HALVES, algorithm=_WATCHED), None),
+    }
+    return [(name, spec, _opened(spec, grown)) for name, (spec, grown) in specs.items()]
+
+
+class _Words:
+    """Random words that are known."""
+
+    def __init__(self, words: list[int]) -> None:
+        self._left = list(words)
+
+    def words(self, count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The next words."""
+        taken, self._left = self._left[:count], self._left[count:]
+        return np.array(taken, np.uint64)
+
+
+def told(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
+    """A publication, what people decide by it, and what they send."""
+    followed = Participation(body, spec.name, _LIMITS)
+    facts = followed.round
+    return {
+        "name": name,
+        "publication": body.hex(),
+        "digest": followed.header.digest.hex(),
+        "key_id": followed.header.key_id.hex(),
+        "private_key": KEY.private_bytes_raw().hex(),
+        "info": binding(followed.header, facts.model).hex(),
+        "limits": _TOLD,
+        "people": [_person(followed, spec, np.random.default_rng([5, number])) for number in range(PEOPLE)],
+    }
+
+
+def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> dict[str, Any]:
+    context = {name: _VALUES[name][int(rng.integers(len(_VALUES[name])))] for name in spec.features}
+    columns, slot = context_vector(context, spec.features), rng.integers(0, 2**32, 1, dtype=np.uint32)
+    decisions = followed.decide(columns, slot)
+    reward: Any = float(np.round(rng.uniform(-1.5, 3.5), 3))
+    if names := getattr(spec.algorithm, "guardrails", ()):
+        reward = {"reward": reward, **{name: bool(rng.random() < 0.5) for name in names}}
+    value, _ = followed.policy.read(spec, reward)
+    own = rng.integers(0, 2**32, 1, dtype=np.uint32) if followed.policy.fresh_coins else slot
+    # A word of zeros keeps what is true: without it few symbols would be.
+    words = [int(word) for word in rng.integers(0, 2**64, 3, dtype=np.uint64)]
+    words[1] = 0 if rng.random() < 0.5 else words[1]
+    policy: Any = followed.policy
+    given = policy.contribute(columns, own, decisions, value)
+    report = policy.terms.mechanism.randomize(given, _Words(words)).tobytes()
+    [message] = with_ages([report], np.zeros(1, np.int64)) if policy.tells_age else [report]
+    identity, ephemeral = rng.bytes(16), X25519PrivateKey.from_private_bytes(rng.bytes(32))
+    info = binding(followed.header, followed.round.model)
+    sealed = seal(identity + message, followed.round.public_key, info, ephemeral)
+    return {
+        "context": context,
+        "columns": columns[0].tolist(),
+        "slot": int(slot[0]),
+        "arm": followed.decider.shown(spec, decisions),
+        "reward": reward,
+        "report_slot": int(own[0]),
+        "words": [str(word) for word in words],
+        "message": message.hex(),
+        "report_id": identity.hex(),
+        "ephemeral_key": ephemeral.private_bytes_raw().hex(),
+        "body": encode_envelope(Envelope(followed.header, sealed)).hex(),
+    }
+
+
+def terms() -> list[dict[str, Any]]:
+    """Publications that a device accepts or refuses, and why."""
+    found = []
+    for name, spec, body in cases():
+        for what, changes, limits in _lies(spec, body):
+            changed = _changed(body, changes)
+            entry = {"name": f"{name}: {what}", "publication": changed.hex(), "limits": limits}
+            found.append(entry | _verdict(changed, spec.name, limits))
+    return found
+
+
+def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Changes of round and policy, by dotted names, and limits of the device."""
+    hidden = {"arms": "hidden"}
+    local = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]["epsilon"]
+    honest, batch = honest_people(spec.privacy, 2000), spec.first_batch("")
+    common = [
+        ("as it is", {}, hidden),
+        ("arms are seen", {}, {}),
+        ("a device that allows less", {}, hidden | {"epsilon": 0.5}),
+        ("too large a local epsilon", {"policy.terms.mechanism.epsilon": 4.5}, hidden),
+        (
+            "a little more local epsilon than the promise allows",
+            {"policy.terms.mechanism.epsilon": local + 0.02},
+            hidden,
+        ),
+        ("another epsilon than the spec's", {"policy.terms.epsilon": 2.0}, hidden),
+        ("another delta", {"policy.terms.delta": 1e-5}, hidden),
+        ("fewer people in the terms", {"policy.terms.batch": batch - 1}, hidden),
+        ("more honest people", {"policy.terms.honest": honest + 100}, hidden),
+        ("fewer people in round and terms", {"round.3": 500, "policy.terms.batch": 500}, hidden),
+        ("another model in the round", {"round.2": "central"}, hidden),
+        ("another name", {"round.0": "other"}, hidden),
+        ("another version", {"round.1": 5}, hidden),
+        ("another size", {"round.4": 71}, hidden),
+        ("no buckets", {"policy.terms.mechanism.buckets": 0}, hidden),
+        ("too many symbols", {"policy.terms.mechanism.buckets": 40_000}, hidden),
+        ("another mechanism", {"policy.terms.mechanism.type": "laplace-cells"}, hidden),
+        ("two reports", {"policy.terms.reports": 2}, hidden),
+        ("no calibration of a device's", {"policy.terms.calibration": "published"}, hidden),
+    ]
+    if spec.privacy.arms == "hidden" or len(spec.features) > 2:
+        return common[:4]
+    if spec.question is not KeyedMeans or not spec.features:
+        return common
+    return [*common, ("a bin is missing", {"policy.paths": np.array([0, 2, 6, 14, 14])}, hidden)]
+
+
+def _changed(body: bytes, changes: dict[str, Any]) -> bytes:
+    published = msgspec.msgpack.decode(body)
+    roots = {"round": published[0], "policy": msgspec.msgpack.decode(published[2])}
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        at: Any = roots
+        for part in path:
+            at = at[part]
+        at[int(last) if isinstance(at, list) else last] = value
+    return msgspec.msgpack.encode([roots["round"], published[1], encode(roots["policy"])])
+
+
+def _verdict(body: bytes, name: str, limits: dict[str, Any]) -> dict[str, Any]:
+    try:
+        Participation(body, name, Limits(**limits))
+    except PrivateerError as error:
+        return {"refused": error.slug, "field": error.field}
+    return {"refused": None}

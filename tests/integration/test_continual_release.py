@@ -1,0 +1,133 @@
+"""Noise of continual releases over a server's life: it goes on after a death, and begins anew after a restore."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from privateer.mechanisms.running_vectors import RunningTotal, RunningVectors
+from privateer_server.algorithms.linear.continual import ContinualLearner
+from privateer_server.app import create_app
+from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds import restore
+from privateer_server.settings import Settings
+from privateer_server.store.backup import restore as restore_backup
+from privateer_server.store.sqlite import DATABASE, SqliteStore
+from tests.support.asgi import serving
+from tests.support.disks import files
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import TRUSTED
+from tests.support.servers import ADMIN, TOKEN, Api
+
+SPEC: dict[str, Any] = {
+    "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 200, "round_size": 20},
+    "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+    "privacy": {"model": "central", "epsilon": 1.0, "delta": 1e-6},
+    "algorithm": {"name": "linear"},
+}
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the step of every release that is learned from."""
+    seen: list[int] = []
+    learn = ContinualLearner.learn
+
+    def noting(self: Any, state: Any, policy: Any, release: Any) -> Any:
+        seen.append(release.step)
+        return learn(self, state, policy, release)
+
+    monkeypatch.setattr(ContinualLearner, "learn", noting)
+    return seen
+
+
+def settings_at(folder: Path) -> Settings:
+    return Settings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
+
+
+async def fill(client: httpx.AsyncClient, rounds: int) -> None:
+    for _ in range(rounds):
+        published = await Api(client).publication()
+        answer = await client.post("/reports", content=body_of(published, sealed_reports(published, 20)))
+        assert answer.status_code == 202
+
+
+def noise_on_disk(folder: Path) -> np.ndarray:
+    """The noise that the open round brings along, read with its key."""
+    store = SqliteStore(folder)
+    stored = store.experiments()[0].current
+    store.close()
+    current = restore(stored, RoundKeys(folder / "keys").find)
+    assert current is not None
+    assert isinstance(current.mechanism, RunningVectors)
+    return np.asarray(current.total.noise)
+
+
+async def test_noise_goes_on_after_restarts_and_is_drawn_once(tmp_path: Path, steps: list[int]) -> None:
+    settings = settings_at(tmp_path / "data")
+    async with serving(create_app(settings)) as client:
+        assert (await client.post("/experiments", json=SPEC, headers=ADMIN)).status_code == 201
+        await fill(client, 2)
+    before = noise_on_disk(settings.data)
+    assert before.shape[0] == 2
+    async with serving(create_app(settings)) as client:
+        await fill(client, 1)
+    after = noise_on_disk(settings.data)
+    assert steps == [1, 2, 3]
+    assert (after[:2] == before).all()
+    raw = [row.tobytes() for row in after]
+    assert not any(row in content for row in raw for content in files(settings.data).values()), "never in the clear"
+
+
+async def test_noise_begins_anew_after_an_earlier_backup_was_restored(tmp_path: Path, steps: list[int]) -> None:
+    """The rounds after the backup were released, and what is released now is of other people."""
+    async with serving(create_app(settings_at(tmp_path / "data"))) as client:
+        await client.post("/experiments", json=SPEC, headers=ADMIN)
+        await fill(client, 2)
+        (tmp_path / "copy.db").write_bytes((await client.get("/backup", headers=ADMIN)).content)
+        await fill(client, 2)
+    restored = settings_at(tmp_path / "restored")
+    (tmp_path / "copy.db").rename(tmp_path / "server.db")
+    restore_backup(tmp_path / "server.db", restored.data, DATABASE)
+    async with serving(create_app(restored)) as client:
+        await fill(client, 2)
+        state = (await client.get("/experiments/test/state")).json()
+    assert steps == [1, 2, 3, 4, 1, 2]
+    assert state["state"]["heard"] == 80, json.dumps(state)
+
+
+async def test_a_failure_between_journal_and_database_draws_no_second_noise(
+    tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_at(tmp_path / "data")
+    drawn: list[np.ndarray] = []
+    settle = RunningVectors.settle
+
+    def noting(self: RunningVectors, total: RunningTotal, noise: Any) -> Any:
+        release, left = settle(self, total, noise)
+        drawn.append(left.noise)
+        return release, left
+
+    monkeypatch.setattr(RunningVectors, "settle", noting)
+    async with serving(create_app(settings)) as client:
+        await client.post("/experiments", json=SPEC, headers=ADMIN)
+        await fill(client, 1)
+        commit = SqliteStore.commit
+
+        def dies(self: SqliteStore, changes: Any) -> None:
+            if any(change.following for change in changes):
+                raise OSError("full")
+            commit(self, changes)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(SqliteStore, "commit", dies)
+            published = await Api(client).publication()
+            await client.post("/reports", content=body_of(published, sealed_reports(published, 20)))
+    async with serving(create_app(settings)) as client:
+        assert (await Api(client).facts())["version"] == 3
+    assert (noise_on_disk(settings.data) == drawn[1]).all()
+    assert len(drawn) == 2
+    assert steps == [1, 2]

@@ -1,0 +1,76 @@
+"""Linear rounds of one size: all since noise began anew are one observation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer.contributions import RunningSums
+from privateer.mechanisms.running_vectors import RunningVectors
+from privateer.sections import parse_section
+from privateer_server.algorithms.linear import learner
+from privateer_server.algorithms.linear.continual import ContinualLearner
+from privateer_server.algorithms.linear.residual import ResidualLearner
+from privateer_server.algorithms.linear.running import Running
+from privateer_server.schedule import Schedule
+from tests.support.linears import linear_spec
+
+
+def spec_of(model="central", **table):
+    data = linear_spec(model).model_dump(mode="json", exclude_none=True)
+    data["experiment"] |= {"round_growth": 0.0, "round_size": 2000, **table}
+    return parse_section(type(linear_spec()), data)
+
+
+def test_rounds_of_one_size_under_a_curators_promise_are_told_in_sum():
+    assert (spec_of().steps, type(learner(spec_of()))) == (10, ContinualLearner)
+    mechanism = Schedule(spec_of()).open(1).policy.terms.mechanism
+    assert isinstance(mechanism, RunningVectors)
+    assert (mechanism.kind, mechanism.steps) == ("root", 10)
+    for other in (spec_of(round_growth=0.3), spec_of("none"), spec_of("local"), spec_of(round_size=20_000)):
+        assert (other.steps, type(learner(other))) == (0, ResidualLearner)
+        assert not isinstance(Schedule(other).open(1).policy.terms.mechanism, RunningVectors)
+
+
+def test_the_sum_of_rounds_is_regressed_on_the_sum_of_slopes():
+    """Against least squares by hand; what was known before noise began anew stays."""
+    rng = np.random.default_rng(5)
+    state = learner(spec_of()).start(0)
+    known = replace(state, information=state.information + np.eye(5), scores=state.scores + 2.0)
+    running = replace(
+        Running.begun(known),
+        matrices=rng.normal(size=(2, 5, 5)),
+        observed=rng.normal(size=(2, 5)),
+        spread=np.array([3.0, 5.0]),
+        doubt=np.array([1.0, 2.0]),
+    )
+    information, scores = running.evidence(7.0)
+    for arm, variance in enumerate((11.0, 16.0)):
+        matrix = running.matrices[arm]
+        assert information[arm] == pytest.approx(np.eye(5) + matrix.T @ matrix / variance)
+        assert scores[arm] == pytest.approx(2.0 + matrix.T @ running.observed[arm] / variance)
+
+
+def test_estimates_do_not_drift_and_a_new_beginning_keeps_what_was_known():
+    """Without noise rounds lead to the truth, and what was known before a new beginning counts as it was."""
+    made, truth = learner(spec_of()), np.array([0.5, 0.1, -0.1, 0.05, 0.0])
+    rng, step = np.random.default_rng(6), Schedule(spec_of()).open(2)
+    state, errors = step.state, []
+    for number in range(1, 6):
+        policy = made.next(state, number, 7).policy
+        contexts = rng.random((2000, 4))
+        coins = rng.integers(0, 2**32, 2000, dtype=np.uint32)
+        decided = policy.decide(contexts, coins)
+        rewards = policy.design.rows(contexts) @ truth
+        values = policy.mechanism.ball.clip(policy.contribute(contexts, coins, decided, rewards).values)
+        begins = number in (1, 4)
+        release = RunningSums(2000, values.sum(axis=0), 1e-9, 1 if begins else number)
+        before, state = state, made.learn(state, policy, release)
+        assert state.running.people == 2000 * (number if number < 4 else number - 3)
+        assert not begins or (state.running.before.information == before.information).all()
+        means, covariances = made.known(state)
+        errors.append(float(np.abs(means - truth).max()))
+        assert np.linalg.eigvalsh(covariances).min() > 0
+    assert state.heard == 10_000
+    assert max(errors[1:]) < 0.1
+    assert errors[-1] < 0.05
