@@ -1,11 +1,38 @@
-"""Property tests draw the same examples every time and have no clock, so that a failure is always a failure."""
+"""What every test can rely on, wherever it runs.
+
+Property tests draw the same examples every time and have no clock, so that a failure is always a failure. Ctrl-C works,
+and a failure is told when it happens, so that a run that is cut short has told what it found.
+"""
 
 import os
+import signal
 
 # Before numpy is imported: tests run side by side, and threads of linear algebra would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
+
+# A shell starts what it puts in the background with Ctrl-C ignored, and every child would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Failures:
+    """Tells a failure of another process when it happens: pytest itself waits for the end."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._reporter.write_line("")
+            self._reporter.write_line(f"FAILED {report.nodeid} ({report.when})\n{report.longreprtext[-2000:]}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Failures(reporter))
