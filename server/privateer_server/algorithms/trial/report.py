@@ -95,12 +95,13 @@ def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     """Return effects on guardrails, in shares of people who say yes."""
     tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
-    for name, evidence in zip(spec.algorithm.guardrails, state.guardrails, strict=True):
-        one, rows = effects(evidence), []
+    everybody = state.everybody[1:] or (None,) * len(state.guardrails)
+    for name, evidence, whole in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
+        one, rows = effects(evidence, state.asked), []
         for k, a, _ in spec.effects():
             figures = [_rounded(part[k, a - 1]) for part in (one.estimate, one.low, one.high)]
             rows.append((spec.segment_names[k], spec.options[a], *figures, bool(one.decided[k, a - 1])))
-        average = average_effects(evidence)
+        average = average_effects(evidence, whole)
         for a, _ in spec.average_effects():
             figures = [_rounded(part[a - 1]) for part in (average.estimate, average.low, average.high)]
             rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))

@@ -105,8 +105,8 @@ class SegmentsSection(Section):
     bins
         Instead of cuts, a power of 2: so many equal bins, by halving the numbers of ``by`` in turn.
     shares
-        Expected shares of people by segment; equal if not given. Where an epsilon is too small for reports to name
-        segments, effects are in proportion to them.
+        Expected shares of people by segment; plans take equal ones if not given. Where an epsilon is too small for
+        reports to name segments, effects are in proportion to them, and those not given are asked.
     """
 
     by: tuple[str, ...] = Field(default=(), max_length=8)
