@@ -46,6 +46,11 @@ _FEATURES = {
     "premium": {"boolean": True},
 }
 _HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
+_QUARTERS = {
+    "by": ["x1"],
+    "cuts": {"x1": [0.25, 0.5, 0.75]},
+    "shares": {"x1<0.25": 0.25, "0.25<=x1<0.5": 0.25, "0.5<=x1<0.75": 0.25, "x1>=0.75": 0.25},
+}
 _WATCHED = {"guardrails": ["refund", "late"]}
 _CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
 _VALUES: dict[str, list[Any]] = {
@@ -163,7 +168,8 @@ def cases() -> list[tuple[str, Spec, bytes]]:
         "partition with features of every kind": (_spec("partition", _LOCAL, _FEATURES), _partition),
         "bandit under local": (_spec("bandit", _LOCAL, None), None),
         "bandit under shuffle": (_spec("bandit", _SHUFFLE, None), None),
-        "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_HALVES), None),
+        "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_QUARTERS), None),
+        "trial under local, questions": (_spec("trial", _LOCAL, plain, segments=_HALVES, algorithm=_WATCHED), None),
         "trial under local, some buckets": (_spec("trial", _LOCAL | {"epsilon": 2.0}, _FEATURES, **_CROSSED), None),
         "trial under shuffle": (_spec("trial", _SHUFFLE, plain, segments=_HALVES, algorithm=_WATCHED), None),
     }
