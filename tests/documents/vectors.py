@@ -1,7 +1,7 @@
 """Vectors of the wire format: publications, decisions, reports, sealed bytes, and what services answer to uploads."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -279,11 +279,29 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         ("two reports", {"policy.terms.reports": 2}, hidden),
         ("no calibration of a device's", {"policy.terms.calibration": "published"}, hidden),
     ]
+    if questions := getattr(spec, "questions", ()):
+        return [*common[:2], *_uneven(spec, questions), ("no questions", {"policy.questions": []}, hidden)]
     if spec.privacy.arms == "hidden" or len(spec.features) > 2:
         return common[:4]
     if spec.question is not KeyedMeans or not spec.features:
         return common
     return [*common, ("a bin is missing", {"policy.paths": np.array([0, 2, 6, 14, 14])}, hidden)]
+
+
+def _uneven(spec: Spec, questions: Sequence[Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Coins that ask one segment otherwise, or give it an arm of its own where everybody is asked about."""
+    arms, lies = len(spec.options), []
+    everybody = [question.everybody for question in questions].index(True)
+    for what, edge in {
+        "more people of a segment are asked for the reward": arms - 1,
+        "an arm of a segment's own in one question": arms,
+        "an arm of a segment's own in a question about everybody": everybody * arms,
+    }.items():
+        edges = Schedule(spec).open(7, 4).policy.choice.thresholds.copy()
+        edges[1, edge] += 300
+        where = ("policy.choice.thresholds", "policy.terms.mechanism.layout.thresholds")
+        lies.append((what, dict.fromkeys(where, edges), {"arms": "hidden"}))
+    return lies
 
 
 def _changed(body: bytes, changes: dict[str, Any]) -> bytes:
