@@ -15,6 +15,7 @@ from privateer.terms import calibrate
 from privateer_server.algorithms.trial.design import Designs
 from privateer_server.algorithms.trial.detectable import Planned, detectable, deviations, looks_of, people_needed
 from privateer_server.algorithms.trial.power import decision_time, drift_of
+from privateer_server.algorithms.trial.questions import questions_table
 
 Array = NDArray[np.float64]
 _SIGNIFICANT = 4
@@ -89,7 +90,7 @@ def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
         ]
     looks = tuple((look, people) for look, people in enumerate(spec.looks, 1))
     title = f"what can be found with power {spec.algorithm.power:g}"
-    return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks)
+    return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks), *questions_table(spec)
 
 
 def _alike(spec: TrialSpec) -> list[tuple[int, str]]:

@@ -11,6 +11,7 @@ from privateer.algorithms.trial.segments import EVERYBODY
 from privateer.result import Cell, Estimate, Result, Table
 from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.questions import questions_table, shares_table
 from privateer_server.algorithms.trial.stagewise import stopped_effect
 from privateer_server.algorithms.trial.state import TrialState
 
@@ -31,6 +32,7 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
     tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
+    tables += [*questions_table(spec), *shares_table(state, spec)]
     best = spec.options[found.constant] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
 
