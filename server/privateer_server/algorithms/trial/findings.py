@@ -47,13 +47,13 @@ class Findings:
     @classmethod
     def of(cls, state: TrialState, spec: TrialSpec) -> "Findings":
         """Return what a state says at the last look."""
-        evidence, asked = state.evidence, state.asked
+        evidence = state.evidence
         size, treatments = spec.segment_count, spec.arm_count - 1
         if not evidence.looks:
             none = np.zeros((size, treatments), bool)
             return cls(None, None, none, np.zeros(size, np.int64), np.zeros(size, bool))
         section = spec.algorithm
-        found = effects(evidence, asked, spec.smallest, _CORRECTIONS[section.correction])
+        found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
         if state.line:
             found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
         decided = found.p_value <= section.level if section.correction == "none" else found.decided
