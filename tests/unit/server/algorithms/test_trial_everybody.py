@@ -1,0 +1,259 @@
+"""What people tell who are asked about everybody, or for their segment alone, from the exact laws of reports."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from privateer.algorithms.trial import TrialPolicy, TrialSpec
+from privateer.contributions import CellHits
+from privateer_server.algorithms.trial.boundaries import critical_values
+from privateer_server.algorithms.trial.combined import combined, combined_scores, weight_of
+from privateer_server.algorithms.trial.effects import Reason
+from privateer_server.algorithms.trial.evidence import Average, begin, no_sums, stable_weights
+from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.foresight import foreseen
+from privateer_server.algorithms.trial.learner import TrialLearner
+from privateer_server.algorithms.trial.line import asked_limits
+from privateer_server.algorithms.trial.release import epoch_of, everybody_of, excess_of, members_of
+from privateer_server.algorithms.trial.shares import told_shares
+from tests.support.statistics import centred
+
+PEOPLE, RUNS = 6_000, 200
+MEANS = np.array([[0.1, 0.9, 0.1], [0.3, 0.3, 0.3], [0.9, 0.1, 0.9], [0.4, 0.4, 0.8], [0.2, 0.6, 0.2], [0.5, 0.5, 0.5]])
+ARMS = np.array(
+    [[0.2, 0.6, 0.2], [0.4, 0.3, 0.3], [0.7, 0.15, 0.15], [0.2, 0.2, 0.6], [0.2, 0.6, 0.2], [0.3, 0.4, 0.3]]
+)
+"""Shares of the arms in six segments, as different as learning makes them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Segments between cuts of a number that is uniform, and what people in them earn."""
+
+    cuts: tuple[float, ...]
+    epsilon: float
+
+    @property
+    def spec(self) -> TrialSpec:
+        told = TrialSpec.instances()["local-asked"].model_dump(exclude_none=True)
+        told["segments"]["cuts"]["x1"] = self.cuts
+        told["privacy"]["epsilon"] = self.epsilon
+        told["algorithm"]["allocation"] = "matching"
+        return TrialSpec.model_validate(told)
+
+    @property
+    def segments(self) -> np.ndarray:
+        return np.diff([0, *self.cuts, 1])
+
+    @property
+    def means(self) -> np.ndarray:
+        return np.resize(MEANS, (len(self.segments), 3))
+
+    @property
+    def truth(self) -> np.ndarray:
+        """Average effects."""
+        return np.asarray(self.segments @ (self.means[:, 1:] - self.means[:, :1]))
+
+    def policy(self) -> TrialPolicy:
+        """The policy of a round whose arms differ from segment to segment."""
+        learner, shares = TrialLearner(self.spec), np.resize(ARMS, (len(self.segments) + 1, 3))
+        shares[-1] = [0.3, 0.4, 0.3]
+        made = learner.next(replace(learner.start(5), shares=shares), 1, 5).policy
+        made.check(self.spec)
+        return made
+
+    def release(self, policy: TrialPolicy, rng: np.random.Generator, lost: float = 0.0) -> CellHits:
+        """Draw what people send; a share of the last arm's people never reports."""
+        contexts, coins = rng.random((PEOPLE, 2)), rng.integers(0, 2**32, PEOPLE, dtype=np.uint32)
+        here = (policy.decide(contexts, coins).arms < 2) | (rng.random(PEOPLE) >= lost)
+        contexts, coins = contexts[here], coins[here]
+        decided = policy.decide(contexts, coins)
+        rewards = (rng.random(len(coins)) < self.means[policy.groups(contexts), decided.arms]).astype(float)
+        return policy.mechanism.simulate(policy.contribute(contexts, coins, decided, rewards), rng)
+
+
+CASES = {
+    "one bit": Case((0.15, 0.3, 0.5, 0.7, 0.85), 0.8),
+    "buckets": Case(tuple((np.arange(1, 12) / 12).tolist()), 1.6),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """Average effects and segments' shares of every run, with the variances that are stated."""
+
+    direct: list[Average]
+    both: list[Average]
+    shares: np.ndarray
+    stated: np.ndarray
+
+
+def told_by(case: Case, policy: TrialPolicy) -> Told:
+    """Releases of one round each."""
+    rng, plans, direct, both, shares = np.random.default_rng(3), TrialLearner(case.spec).plans, [], [], []
+    assert plans.everybody is not None
+    for _ in range(RUNS):
+        drawn = case.release(policy, rng)
+        epoch = epoch_of(policy, drawn)
+        everybody = begin(plans.everybody).add(everybody_of(policy, drawn))
+        members = no_sums(plans.segments).add(members_of(policy, drawn), stable_weights(plans.segments, epoch))
+        direct.append(everybody.average)
+        both.append(combined(begin(plans.segments).add(epoch), everybody))
+        shares.append(told_shares(members))
+    return Told(direct, both, np.array([one.estimate for one in shares]), np.array([one.variance for one in shares]))
+
+
+@cache
+def told(name: str) -> Told:
+    return told_by(CASES[name], CASES[name].policy())
+
+
+def estimates(averages: list[Average]) -> np.ndarray:
+    return np.array([one.estimate for one in averages])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_average_is_unbiased_whatever_the_arms_of_segments_and_varies_as_said(name: str) -> None:
+    """False alarms 1e-6; of a ratio of variances of 400 errors four standard errors are .28. Planted: another truth."""
+    found, truth = told(name), CASES[name].truth
+    for averages in (found.direct, found.both):
+        assert centred(estimates(averages), truth)
+        assert not centred(estimates(averages), truth + 0.1)
+        ratio = np.square(estimates(averages) - truth).mean() / np.mean([one.variance for one in averages])
+        assert ratio == pytest.approx(1, abs=0.28)
+    narrower = np.mean([one.variance for one in found.both]) / np.mean([one.variance for one in found.direct])
+    assert narrower == pytest.approx({"one bit": 0.625, "buckets": 0.6}[name], abs=0.1)
+
+
+def test_arms_of_a_segments_own_would_bias_it() -> None:
+    """Planted: a server that gives arms by segment where it asks about everybody, as devices refuse it."""
+    case = CASES["one bit"]
+    policy = case.policy()
+    edges = policy.choice.thresholds.copy()
+    start, end = edges[0, 2], edges[0, 5]
+    edges[:6, 3:5] = start + (end - start) * np.cumsum(ARMS, axis=1)[:, :2]
+    found = told_by(case, replace(policy, choice=replace(policy.choice, thresholds=edges)))
+    assert not centred(estimates(found.direct), case.truth)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_segments_shares_are_unbiased_and_vary_as_said(name: str) -> None:
+    """Planted: shares of equal segments, where they are not. Four standard errors of the ratio are at most .17."""
+    found, segments = told(name), CASES[name].segments
+    assert centred(found.shares, segments)
+    assert not centred(found.shares, np.roll(segments, 1) + 0.05)
+    ratio = np.square(found.shares - segments).mean() / found.stated.mean()
+    assert ratio == pytest.approx(1, abs=0.17)
+
+
+def test_the_sample_ratio_counts_people_of_all_questions() -> None:
+    """Standard normal if nobody is lost; planted: a quarter of one arm's people never report."""
+    case, rng = CASES["one bit"], np.random.default_rng(4)
+    policy = case.policy()
+
+    def scores(lost: float) -> np.ndarray:
+        found = [excess_of(policy, case.release(policy, rng, lost)) for _ in range(60)]
+        return np.array([excess / np.sqrt(variance) for excess, variance in found])
+
+    fair = scores(0.0)
+    assert centred(fair, np.zeros(3))
+    assert 0.7 < fair.std() < 1.2
+    assert scores(0.25)[:, 2].mean() < -2
+
+
+def learned(case: Case, contexts_up_to: float = 1.0) -> tuple[TrialLearner, object, Findings]:
+    """All looks of a trial whose people are in the first part of the number's range."""
+    learner, rng = TrialLearner(case.spec), np.random.default_rng(6)
+    state, version = learner.start(5), 1
+    while batch := (step := learner.next(state, version, 5)).batch:
+        contexts, coins = rng.random((batch, 2)) * contexts_up_to, rng.integers(0, 2**32, batch, dtype=np.uint32)
+        decided = step.policy.decide(contexts, coins)
+        rewards = (rng.random(batch) < case.means[step.policy.groups(contexts), decided.arms]).astype(float)
+        drawn = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
+        state, version = learner.learn(state, step.policy, drawn), version + 1
+    return learner, state, Findings.of(state, case.spec)
+
+
+def test_a_share_that_is_not_told_from_0_leaves_the_contribution_alone() -> None:
+    """Nobody is in the last three segments: their effects are unbounded, and what they add is near 0."""
+    learner, state, found = learned(CASES["one bit"], 0.45)
+    assert found.effects is not None
+    unknown = found.effects.reason == Reason.SHARE
+    assert unknown[3:].all()
+    assert not unknown[2].any()
+    assert np.isinf(found.effects.low[unknown]).all()
+    assert np.isfinite(found.effects.contribution_low[unknown]).all()
+    share = np.asarray(state.asked.estimate)[:3]  # type: ignore[attr-defined]
+    assert share == pytest.approx([1 / 3, 1 / 3, 1 / 9 * 3], abs=0.25)
+    result = learner.result(state)  # type: ignore[arg-type]
+    assert result is not None
+    notes = {row[0]: row[-1] for row in result.tables[0].rows}
+    assert "not told from 0" in notes["x1>=0.85"]
+    tables = {table.title: table for table in result.tables}
+    assert [row[:2] for row in tables["what coins ask"].rows] == [
+        ("the reward", "a segment"),
+        ("the reward", "everybody"),
+        ("being in the segment", "a segment"),
+    ]
+    low, high = np.array([row[2:] for row in tables["shares of people"].rows]).T
+    truth = np.array([1 / 3, 1 / 3, 1 / 3, 0, 0, 0])
+    assert ((low <= truth) & (truth <= high)).all()
+
+
+def test_scores_add_with_public_weights_and_are_those_of_the_estimate() -> None:
+    """One bit, six segments: .2 of the people about everybody, and .72 by segment, which tell an average with .12."""
+    _, state, found = learned(CASES["one bit"])
+    segments, everybody = state.evidence, state.everybody[0]  # type: ignore[attr-defined]
+    weight = weight_of(segments, everybody)
+    assert weight == pytest.approx(0.2 / 0.32)
+    scores = combined_scores(segments, everybody)
+    assert scores.shape == (segments.looks, 2)
+    last = combined(segments, everybody)
+    assert scores[-1] == pytest.approx(last.estimate / np.sqrt(last.variance))
+    assert found.average is not None
+    critical = critical_values(tuple(np.minimum(1, segments.people / segments.design.people)), 0.05)[-1]
+    assert found.average.high - found.average.estimate == pytest.approx(critical * np.sqrt(last.variance))
+
+
+def test_everybody_has_arms_as_one_segment_of_their_own() -> None:
+    """Where c is far ahead in each segment, matching gives it to everybody, and no arm falls below the floor."""
+    case = CASES["one bit"]
+    _, state, _ = learned(replace(case, epsilon=1.2))
+    shares = state.shares  # type: ignore[attr-defined]
+    assert shares.shape == (7, 3)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(7))
+    assert (shares >= case.spec.floor - 1e-9).all()
+    best = state.everybody[0].average.estimate  # type: ignore[attr-defined]
+    assert shares[6].argmax() == np.argmax([0, *best])
+
+
+def test_a_plan_says_what_both_tell_together() -> None:
+    """By hand at a mean reward of a half: the average's least effect is that of .2 + .72/6 of the people, in one bit."""
+    case = CASES["one bit"]
+    plans = TrialLearner(case.spec).plans
+    rows = {row[0]: row[2] for row in foreseen(case.spec, plans)[0].rows}
+    segment, everybody = float(rows["x1<0.15"]), float(rows["everybody"])  # type: ignore[arg-type]
+    assert everybody / segment == pytest.approx(np.sqrt(0.72 / (0.2 + 0.72 / 6)) / 6, rel=1e-3)
+
+
+def test_strict_limits_of_asked_shares_are_crossed_no_more_often_than_said() -> None:
+    """2,000 shares at 30 looks: at most .05, and the line is known to spend much of it at even odds."""
+    rng, people, share, keep = np.random.default_rng(9), 8_000, 0.02, 0.46
+    plans = TrialLearner(CASES["one bit"].spec).plans.segments
+    design = replace(plans, segments=np.ones(2_000), arms=np.array([0.5, 0.5]))
+    sums, missed = no_sums(design), np.zeros(2_000, bool)
+    for _ in range(30):
+        yes = rng.binomial(people // 30, 0.5 + keep * share / 2, (2_000, 1)).astype(float)
+        sums = replace(
+            sums,
+            num=sums.num + yes[..., None],
+            den=sums.den + people // 30,
+            keep=sums.keep + keep * (people // 30),
+            people=sums.people + people // 30,
+        )
+        found = asked_limits(sums, 0.05, people)
+        missed |= (found.low > share) | (found.high < share)
+    assert 0.005 < missed.mean() <= 0.05
+    assert found.estimate.mean() == pytest.approx(share, abs=4 / (keep * np.sqrt(people * 2_000)))
