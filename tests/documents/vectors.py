@@ -52,6 +52,7 @@ _QUARTERS = {
     "shares": {"x1<0.25": 0.25, "0.25<=x1<0.5": 0.25, "0.5<=x1<0.75": 0.25, "x1>=0.75": 0.25},
 }
 _WATCHED = {"guardrails": ["refund", "late"]}
+_ASKED = _WATCHED | {"floor": 0.07}
 _CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
 _VALUES: dict[str, list[Any]] = {
     "age": [18, 78, 33.5, 200, -4, None],
@@ -169,7 +170,7 @@ def cases() -> list[tuple[str, Spec, bytes]]:
         "bandit under local": (_spec("bandit", _LOCAL, None), None),
         "bandit under shuffle": (_spec("bandit", _SHUFFLE, None), None),
         "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_QUARTERS), None),
-        "trial under local, questions": (_spec("trial", _LOCAL, plain, segments=_HALVES, algorithm=_WATCHED), None),
+        "trial under local, questions": (_spec("trial", _LOCAL, plain, segments=_HALVES, algorithm=_ASKED), None),
         "trial under local, some buckets": (_spec("trial", _LOCAL | {"epsilon": 2.0}, _FEATURES, **_CROSSED), None),
         "trial under shuffle": (_spec("trial", _SHUFFLE, plain, segments=_HALVES, algorithm=_WATCHED), None),
     }

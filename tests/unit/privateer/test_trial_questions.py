@@ -10,10 +10,12 @@ from privateer_server.schedule import Schedule
 from tests.support.statistics import fits
 
 
-def asked(segments: int, epsilon: float, declared: bool = False, facts: int = 1) -> dict[str, float]:
+def asked(
+    segments: int, epsilon: float, declared: bool = False, facts: int = 1, explored: float = 1.0
+) -> dict[str, float]:
     """Shares of people by what they are asked: of a segment, of everybody, or whether they are in a segment."""
     found = {"segment": 0.0, "everybody": 0.0, "member": 0.0}
-    for one in questions_of(segments, facts, epsilon, declared):
+    for one in questions_of(segments, facts, epsilon, declared, explored):
         found["member" if one.fact is None else "everybody" if one.everybody else "segment"] += one.share
     return {name: round(share, 6) for name, share in found.items()}
 
@@ -44,6 +46,19 @@ ALL, DECLARED = {"segment": 0.72, "everybody": 0.2, "member": 0.08}, {"segment":
 def test_who_is_asked_what(segments: int, epsilon: float, declared: bool, wanted: dict[str, float]) -> None:
     """Named segments need nothing; else the shares are asked unless declared, and everybody where that doubles."""
     assert asked(segments, epsilon, declared) == wanted
+
+
+def test_no_more_are_asked_about_everybody_than_explore_anyway() -> None:
+    """Their arm is not their segment's best. With fewer of them it pays for more segments alone."""
+    assert asked(8, 1.0, explored=0.147) == {"segment": 0.773, "everybody": 0.147, "member": 0.08}
+    assert asked(7, 1.0, explored=0.147) == SHARES
+    assert asked(16, 1.0, explored=0.0216)["everybody"] == 0
+    assert asked(64, 1.0, explored=0.0216)["everybody"] == 0.022
+    tables = TrialSpec.instances()["local-asked"].model_dump(exclude_none=True)
+    for floor, wanted in ((0.07, 0.2), (0.05, 0.0)):
+        tables["algorithm"]["floor"] = floor
+        spec = TrialSpec.model_validate(tables)
+        assert sum(one.share for one in spec.questions if one.everybody) == pytest.approx(wanted)
 
 
 def test_guardrails_share_the_questions_equally() -> None:

@@ -14,9 +14,11 @@ from privateer.mechanisms.named_symbol import NamedSymbol
 Array = NDArray[np.float64]
 
 ABOUT_EVERYBODY: Final = 0.2
-"""Share of the people who are asked about everybody, where that pays."""
+"""Largest share of the people who are asked about everybody, where that pays."""
 ABOUT_SHARES: Final = 0.08
 """Share of the people who are asked for their segment alone, where nobody has declared how many it has."""
+_DIGITS: Final = 3
+"""Of a share, so that machines which raise numbers to powers otherwise have the same one."""
 _PAYS: Final = 2 - 1e-9
 """Everybody is asked about where the average effect is told with twice the information, as without."""
 
@@ -41,7 +43,9 @@ class CoinQuestion:
     everybody: bool = False
 
 
-def questions_of(segments: int, facts: int, epsilon: float, declared: bool) -> tuple[CoinQuestion, ...]:
+def questions_of(
+    segments: int, facts: int, epsilon: float, declared: bool, explored: float = 1.0
+) -> tuple[CoinQuestion, ...]:
     """Return the questions of reports of a local epsilon; empty where everybody answers all that there is.
 
     Parameters
@@ -54,13 +58,17 @@ def questions_of(segments: int, facts: int, epsilon: float, declared: bool) -> t
         Of a report.
     declared
         Whether the owner has said which share of the people each segment has.
+    explored
+        Share of the people whose arm is drawn alike whatever is learned. No more are asked about everybody: their arm
+        does not follow what is learned of their segment.
     """
     answers = 2 ** (facts - 1)
     if NamedSymbol.names(segments, epsilon):
         joint = facts == 1 or informed(segments, answers, epsilon) > informed(segments, 1, epsilon) / facts
         return () if joint else tuple(CoinQuestion(1 / facts, fact) for fact in range(facts))
     shares = 0.0 if declared else ABOUT_SHARES
-    everybody = ABOUT_EVERYBODY if multiplied(segments, epsilon, ABOUT_EVERYBODY) >= _PAYS else 0.0
+    most = round(min(ABOUT_EVERYBODY, explored), _DIGITS)
+    everybody = most if multiplied(segments, epsilon, most) >= _PAYS else 0.0
     questions = [CoinQuestion((1 - everybody - shares) / facts, fact) for fact in range(facts)]
     questions += [CoinQuestion(everybody / facts, fact, True) for fact in range(facts) if everybody]
     questions += [CoinQuestion(shares, None)] if shares else []

@@ -202,7 +202,7 @@ class TrialSpec(ArmsSpec):
         if self.privacy.trust.curated or self.privacy.trust.batched:
             return ()
         facts, declared = 1 + len(self.algorithm.guardrails), self.segments.shares is not None
-        return questions_of(self.segment_count, facts, self.privacy.bound, declared)
+        return questions_of(self.segment_count, facts, self.privacy.bound, declared, self.arm_count * self.floor)
 
     @property
     def share_rows(self) -> int:
@@ -354,7 +354,7 @@ class TrialSpec(ArmsSpec):
         return made | {
             f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
-            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS),
+            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
             **published,
         }
 
