@@ -1,5 +1,7 @@
 """What coins ask: of how many, of which arms, and where it pays to ask."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -108,14 +110,20 @@ def test_a_question_has_the_same_coins_in_every_segment_to_the_last() -> None:
         assert (np.diff(layout.thresholds.astype(int), axis=1) >= 0).all()
 
 
-def test_learned_shares_pass_the_check_of_devices_however_they_round() -> None:
-    spec = TrialSpec.instances()["local-asked"]
-    schedule, rng = Schedule(spec), np.random.default_rng(2)
-    step = schedule.open(5)
-    for _ in range(50):
+@pytest.mark.parametrize("guardrails", [(), ("refund", "call")])
+def test_learned_shares_pass_the_check_of_devices_however_they_round(guardrails: tuple[str, ...]) -> None:
+    """Where rounding is coarsest too: in 64 segments, of which few are asked about everybody."""
+    tables = TrialSpec.instances()["local-asked"].model_dump(exclude_none=True)
+    tables["algorithm"] |= {"guardrails": guardrails, "floor": 0.025}
+    tables["experiment"]["horizon"] = 100_000
+    tables["segments"]["cuts"]["x1"] = [cut / 64 for cut in range(1, 64)]
+    spec, rng = TrialSpec.model_validate(tables), np.random.default_rng(2)
+    schedule = Schedule(spec)
+    state = schedule.open(5).state
+    assert spec.share_rows == 65
+    for _ in range(20):
         shares = spec.floor + (1 - 3 * spec.floor) * rng.dirichlet(np.full(3, 0.3), spec.share_rows)
-        state = type(step.state)(**{**vars(step.state), "shares": shares})
-        schedule.learner.next(state, 2, 5).policy.check(spec)
+        schedule.learner.next(replace(state, shares=shares), 2, 5).policy.check(spec)
 
 
 def test_nothing_is_asked_when_the_trial_is_over() -> None:

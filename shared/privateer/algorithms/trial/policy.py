@@ -84,6 +84,10 @@ class TrialPolicy:
     def _arms(self) -> int:
         return self.choice.groups // max(1, len(self.questions))
 
+    @property
+    def _about_everybody(self) -> NDArray[np.bool_]:
+        return np.array([question.everybody for question in self.questions], bool)
+
     def arms_asked(self, question: int) -> Array:
         """Return the shares of the arms among people who are asked one of the ``questions``, (segments, arms).
 
@@ -155,7 +159,7 @@ class TrialPolicy:
     def _explores(self, spec: TrialSpec) -> bool:
         """Whether every arm has its floor in every question, as long as anybody is asked; nobody gets a retired one."""
         thresholds, questions = self.choice.thresholds.astype(np.int64), max(1, len(self.questions))
-        keys = spec.segment_count + any(question.everybody for question in self.questions)
+        keys = spec.segment_count + bool(self._about_everybody.any())
         if thresholds.shape != (keys, questions * spec.arm_count - 1) or not (np.diff(thresholds, axis=1) >= 0).all():
             return False
         asked = self._coins
@@ -179,14 +183,12 @@ class TrialPolicy:
         """
         if not self.questions:
             return True
-        everybody = [place for place, question in enumerate(self.questions) if question.everybody]
-        shares = np.concatenate([self.arms_asked(place) for place in (0, *everybody[:1])])
-        meant = dealt(self.choice.seed, shares, self.questions).thresholds.astype(np.int64)
-        told, arms = self.choice.thresholds.astype(np.int64), self._arms
-        groups = np.arange(meant.shape[1])
-        ends, alike = groups % arms == arms - 1, np.isin(groups // arms, everybody)
-        same = (told == told[:1])[:, alike].all() and (told == meant)[:, ends].all()
-        return bool(same and (np.abs(told - meant) <= _UNITS).all())
+        first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
+        meant = dealt(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
+        told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
+        ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
+        same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()
+        return bool(same and (np.abs(told - meant)[:, ~everybody] <= _UNITS).all())
 
     def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
         """Decide for n people: the arm that the coins have in the person's segment."""
@@ -238,8 +240,7 @@ class TrialPolicy:
         facts = np.array([_MEMBER if question.fact is None else question.fact for question in self.questions])
         columns = self._columns(rewards, int(facts.max()))
         told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES, np.ones(len(columns))]).astype(np.float64)
-        everybody = np.array([question.everybody for question in self.questions])[questions]
-        keys = np.where(everybody, self.segments.count, where)
+        keys = np.where(self._about_everybody[questions], self.segments.count, where)
         return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
 
     def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64]]:
