@@ -10,7 +10,7 @@ from privateer.algorithms.trial import TrialPolicy, TrialSpec
 from privateer.contributions import CellHits
 from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.combined import combined, combined_scores, weight_of
-from privateer_server.algorithms.trial.effects import Reason
+from privateer_server.algorithms.trial.effects import Reason, effects
 from privateer_server.algorithms.trial.evidence import Average, begin, no_sums, stable_weights
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.foresight import foreseen
@@ -20,7 +20,7 @@ from privateer_server.algorithms.trial.release import epoch_of, everybody_of, ex
 from privateer_server.algorithms.trial.shares import told_shares
 from tests.support.statistics import centred
 
-PEOPLE, RUNS = 6_000, 200
+PEOPLE, RUNS = 3_000, 150
 MEANS = np.array([[1, 9, 1], [3, 3, 3], [9, 1, 9], [4, 4, 8], [2, 6, 2], [5, 5, 5]]) / 10
 ARMS = np.array([[4, 12, 4], [8, 6, 6], [14, 3, 3], [4, 4, 12], [4, 12, 4], [6, 8, 6]]) / 20
 """Shares of the arms in six segments, as different as learning makes them."""
@@ -32,13 +32,15 @@ class Case:
 
     cuts: tuple[float, ...]
     epsilon: float
+    strict: bool = False
 
     @property
     def spec(self) -> TrialSpec:
         told = TrialSpec.instances()["local-asked"].model_dump(exclude_none=True)
         told["segments"]["cuts"]["x1"] = self.cuts
         told["privacy"]["epsilon"] = self.epsilon
-        told["algorithm"]["allocation"] = "matching"
+        if self.strict:
+            told["algorithm"] |= {"allocation": "fixed", "intervals": "strict"}
         return TrialSpec.model_validate(told)
 
     @property
@@ -114,7 +116,7 @@ def estimates(averages: list[Average]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_average_is_unbiased_whatever_the_arms_of_segments_and_varies_as_said(name: str) -> None:
-    """False alarms 1e-6; of a ratio of variances of 400 errors four standard errors are .28. Planted: another truth.
+    """False alarms 1e-6; of a ratio of variances of 300 errors four standard errors are .33. Planted: another truth.
 
     For two buckets, q is .50 and an answer about everybody hits with v = .75: (.2/v) / (.2/v + 2 * .72/12) is .69.
     """
@@ -123,7 +125,7 @@ def test_the_average_is_unbiased_whatever_the_arms_of_segments_and_varies_as_sai
         assert centred(estimates(averages), truth)
         assert not centred(estimates(averages), truth + 0.1)
         ratio = np.square(estimates(averages) - truth).mean() / np.mean([one.variance for one in averages])
-        assert ratio == pytest.approx(1, abs=0.28)
+        assert ratio == pytest.approx(1, abs=0.33)
     narrower = np.mean([one.variance for one in found.both]) / np.mean([one.variance for one in found.direct])
     assert narrower == pytest.approx({"one bit": 0.2 / 0.32, "buckets": 0.69}[name], abs=0.1)
 
@@ -141,12 +143,12 @@ def test_arms_of_a_segments_own_would_bias_it() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_segments_shares_are_unbiased_and_vary_as_said(name: str) -> None:
-    """Planted: shares of equal segments, where they are not. Four standard errors of the ratio are at most .17."""
+    """Planted: shares of equal segments, where they are not. Four standard errors of the ratio are at most .19."""
     found, segments = told(name), CASES[name].segments
     assert centred(found.shares, segments)
     assert not centred(found.shares, np.roll(segments, 1) + 0.05)
     ratio = np.square(found.shares - segments).mean() / found.stated.mean()
-    assert ratio == pytest.approx(1, abs=0.17)
+    assert ratio == pytest.approx(1, abs=0.19)
 
 
 def test_the_sample_ratio_counts_people_of_all_questions() -> None:
@@ -258,3 +260,21 @@ def test_strict_limits_of_asked_shares_are_crossed_no_more_often_than_said() -> 
         missed |= (found.low > share) | (found.high < share)
     assert 0.005 < missed.mean() <= 0.05
     assert found.estimate.mean() == pytest.approx(share, abs=4 / (keep * np.sqrt(people * 2_000)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_strict_contributions_are_those_of_the_evidence_and_strict_limits_are_wider(name: str) -> None:
+    """Of several buckets a segment is in one report of so many; twelve or six effects, of which none is missed."""
+    case = replace(CASES[name], strict=True)
+    _, state, found = learned(case)
+    evidence = state.evidence  # type: ignore[attr-defined]
+    assert found.effects is not None
+    assert found.effects.contribution == pytest.approx(evidence.average.contributions, abs=0.01)
+    sequential = effects(evidence, state.asked)  # type: ignore[attr-defined]
+    half = found.effects.contribution_high - found.effects.contribution
+    assert (half > sequential.contribution_high - sequential.contribution).all()
+    truth = case.means[:, 1:] - case.means[:, :1]
+    assert ((found.effects.low <= truth) & (truth <= found.effects.high)).all()
+    told = np.isfinite(found.effects.low)
+    assert told.any()
+    assert (found.effects.high - found.effects.low)[told].min() > 0
