@@ -46,11 +46,7 @@ _FEATURES = {
     "premium": {"boolean": True},
 }
 _HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
-_QUARTERS = {
-    "by": ["x1"],
-    "cuts": {"x1": [0.25, 0.5, 0.75]},
-    "shares": {"x1<0.25": 0.25, "0.25<=x1<0.5": 0.25, "0.5<=x1<0.75": 0.25, "x1>=0.75": 0.25},
-}
+_QUARTERS = {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}, "shares": "equal"}
 _WATCHED = {"guardrails": ["refund", "late"]}
 _ASKED = _WATCHED | {"floor": 0.07}
 _CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}

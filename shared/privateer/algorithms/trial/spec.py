@@ -27,10 +27,7 @@ _FEW: Final = 20
 """People of each segment and arm, successes and failures, that the first look needs to say anything."""
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
-_QUARTERS: Final[Mapping[str, Any]] = {
-    **_CUT,
-    "shares": {"x1<0.25": 0.25, "0.25<=x1<0.5": 0.25, "0.5<=x1<0.75": 0.25, "x1>=0.75": 0.25},
-}
+_QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
 
 
 class TrialSpec(ArmsSpec):
@@ -119,7 +116,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_segment_shares(self) -> None:
         given = self.segments.shares
-        if given is None:
+        if given is None or given == "equal":
             return
         names = self.segment_names
         if strange := sorted(set(given) - set(names)):
@@ -291,7 +288,7 @@ class TrialSpec(ArmsSpec):
     def segment_shares(self) -> NDArray[np.float64]:
         """Expected shares of people by segment, (segments,)."""
         given = self.segments.shares
-        if given is None:
+        if given is None or given == "equal":
             return np.full(self.segment_count, 1 / self.segment_count)
         return np.array([given[name] for name in self.segment_names])
 
