@@ -61,6 +61,8 @@ def test_no_more_are_asked_about_everybody_than_explore_anyway() -> None:
         tables["algorithm"]["floor"] = floor
         spec = TrialSpec.model_validate(tables)
         assert sum(one.share for one in spec.questions if one.everybody) == pytest.approx(wanted)
+    tables["algorithm"] |= {"allocation": "fixed", "shares": [0.8, 0.1, 0.1]}
+    assert TrialSpec.model_validate(tables).questions[1].share == 0.2
 
 
 def test_guardrails_share_the_questions_equally() -> None:

@@ -199,7 +199,8 @@ class TrialSpec(ArmsSpec):
         if self.privacy.trust.curated or self.privacy.trust.batched:
             return ()
         facts, declared = 1 + len(self.algorithm.guardrails), self.segments.shares is not None
-        return questions_of(self.segment_count, facts, self.privacy.bound, declared, self.arm_count * self.floor)
+        explored = 1.0 if self.algorithm.allocation == "fixed" else self.arm_count * self.floor
+        return questions_of(self.segment_count, facts, self.privacy.bound, declared, explored)
 
     @property
     def share_rows(self) -> int:
