@@ -11,8 +11,8 @@ from privateer_server.settings import Settings
 from privateer_server.store.journal import Journal
 from privateer_server.store.sqlite import SqliteStore
 
-_JOURNAL: Final = "journal.db"
-_KEYS: Final = "keys"
+JOURNAL_FILE: Final = "journal.db"
+KEYS_FOLDER: Final = "keys"
 _CLEAN_SECONDS: Final = 1.0
 
 
@@ -63,8 +63,8 @@ def open_data(settings: Settings) -> Data:
         # The database comes first: its lock keeps a second server from everything else.
         store = SqliteStore(folder)
         stack.callback(store.close)
-        journal = Journal(settings.journal or folder / _JOURNAL)
+        journal = Journal(settings.journal or folder / JOURNAL_FILE)
         stack.callback(journal.close)
-        data = Data(store, journal, RoundKeys(folder / _KEYS))
+        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER))
         stack.pop_all()
     return data

@@ -33,7 +33,7 @@ from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
 from privateer_shuffler.upstream import Upstream
 
-_KEY: Final = "shuffler.key"
+KEY_FILE: Final = "shuffler.key"
 _OK: Final = 200
 
 
@@ -119,6 +119,7 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
         If the data folder cannot be used.
     """
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.data.chmod(0o700)  # the times of its files tell when somebody reports
     # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
     history = History(settings.data)
     try:
@@ -129,7 +130,7 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
 
 
 def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
-    key = own_key(settings.data / _KEY, "PRIVATEER_DATA")
+    key = own_key(settings.data / KEY_FILE, "PRIVATEER_DATA")
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
     upstream = Upstream(settings.server_url, transport, settings.server_ca)
