@@ -12,11 +12,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.clock import Clock, SystemClock
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
-from privateer.serving.timing import Answered, Timed
+from privateer.serving.timing import OTHER, Answered, Timed
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
@@ -38,6 +39,7 @@ _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
 )
+_UNLOGGED: Final = frozenset({OTHER, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
 
 
@@ -133,7 +135,13 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     describe(control)
     endpoints = _endpoints(settings, intake, metrics, budget, shufflers)
-    return Server(endpoints, control, experiments.end_waits, metrics.answer)
+
+    def answered(one: Answered) -> None:
+        metrics.answer(one)
+        if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
+            log_answer(one)
+
+    return Server(endpoints, control, experiments.end_waits, answered)
 
 
 def _endpoints(
