@@ -1,10 +1,17 @@
 """What the doctor finds: a line a check."""
 
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from privateer.text import printable
+
+T = TypeVar("T")
+_LOOKS: Final = 4
+"""A round may close between two looks at the files of a service that runs; it does not again and again."""
+_LOOK_SECONDS: Final = 1.0
 
 
 class Level(IntEnum):
@@ -72,6 +79,20 @@ class Findings:
     def fail(self, check: str, detail: str, remedy: str) -> None:
         """Add what keeps the service from its work, or breaks what it promises."""
         self.all.append(Finding(self.service, check, Level.FAIL, detail, remedy))
+
+    def settled(self, look: Callable[["Findings"], T], *, once: bool) -> T:
+        """Add what a look at several files finds. Unless ``once``, look again before anything is told but that is fine.
+
+        A service that runs may change one file after another was read.
+        """
+        for turn in range(_LOOKS):
+            seen = Findings(self.service)
+            result = look(seen)
+            if once or seen.worst is Level.OK or turn == _LOOKS - 1:
+                break
+            time.sleep(_LOOK_SECONDS)
+        self.all += seen.all
+        return result
 
     @property
     def worst(self) -> Level:

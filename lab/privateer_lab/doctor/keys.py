@@ -1,12 +1,13 @@
 """Files of keys: whether they hold one, and whether the halves fit each other. No key is told."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SpecError
-from privateer.wire.keys import TrustedKeys, public_hex, read_signing_key
+from privateer.wire.keys import public_hex, public_key_files, read_public_key, read_signing_key, signing_key_id
 from privateer_lab.doctor.files import is_open_to_writers
 from privateer_lab.doctor.findings import Findings
 
@@ -37,25 +38,24 @@ def check_public_half(found: Findings, key: Ed25519PrivateKey, public: Path) -> 
 
 def check_trusted(found: Findings, check: str, places: Sequence[Path]) -> set[str]:
     """Check files of public keys that a service trusts, and return the ids of the keys."""
-    trusted, files = TrustedKeys(places).by_id(), files_of(places)
+    files = list(public_key_files(places))
+    trusted = ids_of(files)
     if missing := [place for place in places if not place.exists()]:
         found.warn(check, f"there is no {missing[0].name}", "put the public keys there, or correct the setting")
     if exposed := [path for path in files if is_open_to_writers(path)]:
-        found.fail(
-            check, f"other users may change {exposed[0].name}", f"chmod go-w {exposed[0].parent} and what is in it"
-        )
-    if len(files) > len(trusted):
-        found.fail(check, "a .pub file holds no key, or one that is there already", "copy it again, or remove it")
+        remedy = f"chmod go-w {exposed[0].parent} and what is in it"
+        found.fail(check, f"other users may change {exposed[0].name}", remedy)
+    if broken := [path for path in files if not ids_of([path])]:
+        found.fail(check, f"{broken[0].name} holds no public key", "copy it again, or remove it")
     if trusted:
         found.ok(check, f"{len(trusted)} public key{'s are' if len(trusted) > 1 else ' is'} trusted")
-    return set(trusted)
+    return trusted
 
 
-def files_of(places: Sequence[Path]) -> list[Path]:
-    """Return the files in which a service looks for public keys."""
-    return [
-        path
-        for place in places
-        if place.exists()
-        for path in (sorted(place.glob("*.pub")) if place.is_dir() else [place])
-    ]
+def ids_of(files: Iterable[Path]) -> set[str]:
+    """Return the ids of the keys in files; those that hold none are left out."""
+    ids = set()
+    for path in files:
+        with suppress(OSError, ValueError):
+            ids.add(signing_key_id(read_public_key(path)))
+    return ids

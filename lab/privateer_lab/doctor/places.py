@@ -9,7 +9,7 @@ from privateer.errors import SpecError
 from privateer_lab.doctor.files import check_secret
 from privateer_lab.doctor.findings import Finding, Findings
 from privateer_lab.doctor.keys import check_public_half, signing_key
-from privateer_lab.doctor.server import examine_server, trusted_files
+from privateer_lab.doctor.server import examine_server
 from privateer_lab.doctor.shuffler import examine_shuffler
 from privateer_lab.services import environments
 from privateer_server.settings import Settings as ServerSettings
@@ -42,7 +42,7 @@ class Places:
         if self.server:
             findings += examine_server(self.server).all
         if self.shuffler:
-            trusted = trusted_files(self.server) if self.server else None
+            trusted = self.server.shuffler_keys if self.server else None
             findings += examine_shuffler(self.shuffler, trusted).all
         if self.sender:
             findings += _examine_sender(*self.sender)

@@ -1,7 +1,6 @@
 """What the doctor looks at where a server has its data."""
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from privateer.errors import PrivateerError
 from privateer.serving.database import make_tables
 from privateer.wire.publication import Round, decode_publication
 from privateer_lab.doctor.answers import Listeners, listed_keys
+from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
-from privateer_lab.doctor.findings import Findings, Level
-from privateer_lab.doctor.keys import check_trusted, files_of
+from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.keys import check_trusted
 from privateer_lab.doctor.stores import checked
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
 from privateer_server.mending import reason_to_give_up
@@ -30,9 +30,8 @@ from privateer_server.store.sqlite import DATABASE, FILE, SqliteStore
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
 """A round that closes writes what it publishes to journal and database, each by way of its log, and once more."""
-_LOOKS: Final = 4
-"""A round may close between two looks at a running server's files; it does not again and again."""
-_LOOK_SECONDS: Final = 1.0
+_TRIES: Final = 10
+"""A round may close between two looks at what a server that runs has; it does not again and again."""
 _KEY_SIZE: Final = 32
 _RESTORE: Final = "restore a backup into an empty folder"
 _OLD_COPY: Final = (
@@ -95,42 +94,60 @@ def examine_server(settings: Settings) -> Findings:
         return found
     trusted = check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
-    contents = _settled(found, settings, once=held is False)
+    contents = found.settled(lambda seen: _examine_files(seen, settings), once=held is False)
     if contents:
         _check_claims(found, contents, trusted)
     check_clock(found, settings.data, contents.recorded if contents else 0.0)
     needed = _SPARE + _CLOSING * (contents.largest if contents else 0)
     check_disk(found, [settings.data, _journal(settings).parent], needed)
-    if listeners.check(found, held) and contents:
-        _check_identity(found, listeners, contents)
+    if listeners.check(found, held):
+        _check_identity(found, listeners, settings.data / KEYS_FOLDER)
     return found
-
-
-def trusted_files(settings: Settings) -> list[Path]:
-    """Return the files with the public keys of shufflers that a server trusts."""
-    return files_of(settings.shuffler_keys)
 
 
 def _journal(settings: Settings) -> Path:
     return settings.journal or settings.data / JOURNAL_FILE
 
 
-def _settled(found: Findings, settings: Settings, *, once: bool) -> Contents | None:
-    """Check the files together; of a server that runs, look again before anything is told that may be in motion."""
-    for look in range(_LOOKS):
-        seen = Findings(found.service)
-        contents = _read(seen, settings)
-        if contents:
-            _check_journal(seen, contents)
-            _check_keys(seen, settings.data / KEYS_FOLDER, contents)
-        if once or seen.worst is Level.OK or look == _LOOKS - 1:
-            break
-        time.sleep(_LOOK_SECONDS)
-    found.all += seen.all
+def _examine_files(found: Findings, settings: Settings) -> Contents | None:
+    folder = settings.data / KEYS_FOLDER
+    before = {path.stem for path in folder.glob("*.key")}
+    contents = _read(found, settings)
+    if contents:
+        _check_journal(found, contents)
+        _check_keys(found, folder, contents, before)
     return contents
 
 
 def _read(found: Findings, settings: Settings) -> Contents | None:
+    """Read the files while no round closes, if there is such a moment: it would look as if one were an earlier copy."""
+    for _ in range(_TRIES):
+        seen = Findings(found.service)
+        contents = _read_once(seen, settings)
+        if contents is None or _published(_journal(settings)) == _digests(contents.entries):
+            break
+    found.all += seen.all
+    return contents
+
+
+def _published(journal: Path) -> dict[str, bytes]:
+    """Return the digests of what a journal says was published last; of one that is missing, none."""
+    try:
+        with closing(copy_of(journal) or sqlite3.connect(":memory:")) as copy:
+            return _digests(_entries(Journal(copy)))
+    except (OSError, sqlite3.Error, PrivateerError, Unsettled):
+        return {}
+
+
+def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
+    return {name: entry.following.digest for name, entry in entries.items()}
+
+
+def _entries(journal: Journal) -> dict[str, Entry]:
+    return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
+
+
+def _read_once(found: Findings, settings: Settings) -> Contents | None:
     journal_copy = _journal_copy(found, _journal(settings))
     database = checked(found, "database", settings.data / FILE, DATABASE)
     if not (journal_copy and database):
@@ -159,10 +176,8 @@ def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
 
 
 def _contents(database: sqlite3.Connection, store: SqliteStore, journal: Journal) -> Contents:
-    names = journal.experiments()
-    entries = {name: entry for name in names if (entry := journal.last(name))}
-    times = [0.0, *_times(database)]
-    return Contents(store.experiments(), set(store.deleted()), entries, set(journal.buried()), max(times))
+    recorded = max([0.0, *_times(database)])
+    return Contents(store.experiments(), set(store.deleted()), _entries(journal), set(journal.buried()), recorded)
 
 
 def _times(database: sqlite3.Connection) -> Iterator[float]:
@@ -191,18 +206,22 @@ def _check_journal(found: Findings, contents: Contents) -> None:
         found.ok("journal", "the journal and the database agree")
 
 
-def _check_keys(found: Findings, folder: Path, contents: Contents) -> None:
-    """Check that every open round has its key and its sums, and that no key of a closed round is left."""
+def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[str]) -> None:
+    """Check that every open round has its key and its sums, and that no key of a closed round is left.
+
+    What was only there before the contents were read, or is only there now, may be of a round that closed meanwhile.
+    """
     openers, broken = _openers(folder)
     wanted = contents.open_keys
-    lost = sorted(name for name, key in wanted.items() if key not in openers)
+    lost = sorted(name for name, key in wanted.items() if key not in openers and key.hex() not in before)
     rounds = {one.name: one.current for one in contents.experiments}
     unread = sorted(
         name
         for name, key in wanted.items()
         if key in openers and openers[key].reveal(rounds[name].total, rounds[name].digest) is None
     )
-    left = openers.keys() - set(wanted.values()) - contents.following_keys
+    known = set(wanted.values()) | contents.following_keys
+    left = [key for key in openers if key not in known and key.hex() in before]
     if broken:
         found.fail("round keys", f"{broken:,} files hold no key, or not that of their name", _KEYS_REMEDY)
     if lost:
@@ -240,7 +259,8 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
 
 def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> None:
     """Check that every shuffler with a claim is trusted, and that there is one where one is needed."""
-    if strangers := [one.name for one in contents.experiments if one.shuffler not in trusted | {""}]:
+    asking = [one for one in contents.experiments if one.name in contents.open_rounds]
+    if strangers := [one.name for one in asking if one.shuffler not in trusted | {""}]:
         detail = f"{strangers[0]} is claimed by a shuffler that is not trusted" + _others(strangers)
         found.fail("shufflers", detail, "put its public key back, or release the claim (docs/operations.md)")
     shuffled = sorted(name for name, facts in contents.open_rounds.items() if facts.endpoint == "shuffler")
@@ -249,12 +269,14 @@ def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> Non
         found.fail("shufflers", detail, "put its public key where PRIVATEER_SHUFFLER_KEYS says")
 
 
-def _check_identity(found: Findings, listeners: Listeners, contents: Contents) -> None:
-    """Check that the server that answers is the one with these files."""
-    listed, wanted = set(listed_keys(listeners.public)), {key.hex() for key in contents.open_keys.values()}
-    if listed and wanted and not listed & wanted:
-        detail = f"the server at {listeners.public} has other open rounds than this folder"
-        found.fail("answers", detail, "name its folder, or the ports of this one")
+def _check_identity(found: Findings, listeners: Listeners, folder: Path) -> None:
+    """Check that the server that answers is the one with these keys; one of its rounds may just have closed."""
+    for _ in range(_TRIES):
+        listed = listed_keys(listeners.public)
+        if not listed or any((folder / f"{key}.key").exists() for key in listed):
+            return
+    detail = f"the server at {listeners.public} has other open rounds than this folder"
+    found.fail("answers", detail, "name its folder, or the ports of this one")
 
 
 def _others(names: list[str]) -> str:

@@ -9,11 +9,11 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.keys import TrustedKeys, public_hex, signing_key_id
+from privateer.wire.keys import public_hex, public_key_files, signing_key_id
 from privateer_lab.doctor.answers import Listeners, get, listed_keys
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held, shown
 from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.keys import check_public_half, check_trusted, signing_key
+from privateer_lab.doctor.keys import check_public_half, check_trusted, ids_of, signing_key
 from privateer_lab.doctor.stores import checked
 from privateer_shuffler.app import KEY_FILE
 from privateer_shuffler.history import DATABASE as HISTORY
@@ -34,7 +34,7 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
     Parameters
     ----------
     trusted
-        The files of public keys that its server trusts, where they are here.
+        Where the public keys are that its server trusts, if that is here.
     """
     found = Findings("shuffler")
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
@@ -49,11 +49,12 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
         check_public_half(found, key, settings.public_key_file)
         _check_trust(found, key, trusted)
     check_trusted(found, "senders", settings.sender_keys)
-    _check_rounds(found, settings.data)
+    held = is_held(settings.data / FILE)
+    found.settled(lambda seen: _check_rounds(seen, settings.data), once=held is False)
     check_clock(found, settings.data)
     held_bytes = sum(path.stat().st_size for path in settings.data.glob(f"*{SUFFIX}") if path.exists())
     check_disk(found, [settings.data], _SPARE + _NEXT * held_bytes)
-    _check_answers(found, settings, key)
+    _check_answers(found, settings, held, key)
     return found
 
 
@@ -61,7 +62,7 @@ def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path
     """Check that the server knows the shuffler's key."""
     if trusted is None:
         return
-    if signing_key_id(key.public_key()) in TrustedKeys(trusted).by_id():
+    if signing_key_id(key.public_key()) in ids_of(public_key_files(trusted)):
         found.ok("trust", "the server trusts this shuffler's key")
     else:
         found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
@@ -69,7 +70,6 @@ def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path
 
 def _check_rounds(found: Findings, folder: Path) -> None:
     """Check the databases of rounds, and that the history knows what they are of."""
-    history = checked(found, "history", folder / FILE, HISTORY)
     labels, broken = list[Label](), 0
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if not path.exists():  # a running shuffler has delivered it
@@ -80,7 +80,8 @@ def _check_rounds(found: Findings, folder: Path) -> None:
         broken += label is None
     if not broken:
         found.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
-    if history:
+    # A round is in the history before it has a database.
+    if history := checked(found, "history", folder / FILE, HISTORY):
         with closing(history):
             _check_history(found, history, labels)
 
@@ -116,9 +117,9 @@ def _is_known(label: Label, last: dict[str, tuple[int, bytes]]) -> bool:
     return label.round.version < version or (label.round.version, label.digest) == (version, digest)
 
 
-def _check_answers(found: Findings, settings: Settings, key: Ed25519PrivateKey | None) -> None:
+def _check_answers(found: Findings, settings: Settings, held: bool | None, key: Ed25519PrivateKey | None) -> None:
     listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
-    if listeners.check(found, is_held(settings.data / FILE)) and key:
+    if listeners.check(found, held) and key:
         listed = listed_keys(listeners.public)
         if listed and listed != [public_hex(key)]:
             detail = f"the shuffler at {listeners.public} signs with another key than that of this folder"

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 import httpx
@@ -123,6 +124,30 @@ def test_services_that_run_are_fine(made: Made, capsys: pytest.CaptureFixture[st
     assert len(lines) > 15
     assert {line.split()[0] for line in lines} == {"ok"}
     assert {line.split()[1] for line in lines} == {"server", "shuffler", "sender"}
+
+
+def test_rounds_that_close_meanwhile_are_no_finding(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several a second, each of which changes journal, database and keys one after the other."""
+    busy, headers = SMALL | {"experiment.name": "busy"}, {"authorization": f"Bearer {TOKEN}"}
+    httpx.post(f"{made.at.admin}/experiments", json=tables(busy), headers=headers).raise_for_status()
+    ended = Event()
+
+    def fill() -> None:
+        with httpx.Client(base_url=made.at.server) as client:
+            while not ended.is_set():
+                body = client.get("/experiments/busy/policy", headers=MSGPACK).content
+                for one in sealed_reports(body, 20):
+                    client.post("/reports", content=body_of(body, [one]))
+
+    filling = Thread(target=fill)
+    filling.start()
+    try:
+        found = [examined(capsys, made.data, *ports(made.at)) for _ in range(3)]
+    finally:
+        ended.set()
+        filling.join()
+    assert found == [(0, {})] * 3
+    assert httpx.get(f"{made.at.server}/experiments/busy").json()["version"] > 3
 
 
 def test_services_that_are_stopped_are_warned_of(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,7 +295,11 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
     (other_public_key, "shuffler trust", "the server does not trust this shuffler's key"),
     (other_public_key, "server shufflers", "shuffled is claimed by a shuffler that is not trusted"),
     (lambda data: (data / "trusted" / "shuffler.pub").unlink(), "server shufflers", "shuffled needs a shuffler"),
-    (lambda data: (data / "trusted" / "shuffler.pub").write_text("x"), "server shufflers", "a .pub file holds no key"),
+    (
+        lambda data: (data / "trusted" / "shuffler.pub").write_text("x"),
+        "server shufflers",
+        "shuffler.pub holds no public key",
+    ),
     (open_to_writers, "server shufflers", "other users may change shuffler.pub"),
 ]
 
