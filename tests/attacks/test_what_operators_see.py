@@ -172,76 +172,54 @@ def test_nothing_of_people_and_no_key_is_seen(
 
 
 KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds"}
-PLANTS = {
-    "logs": """
-import logging
+PLANTS = """
+import base64, logging
+
 from privateer_server.accumulator import Accumulator
 take = Accumulator.take
-def leaking(self, envelope, opened=None):
+def telling_ids(self, envelope, opened=None):
     logging.getLogger("privateer.server").error("took %s", [one[:16].hex() for one in opened or ()])
     return take(self, envelope, opened)
-Accumulator.take = leaking
-""",
-    "server metrics": """
+Accumulator.take = telling_ids
+
+from privateer.serving.endpoint import UploadEndpoint
+announced = UploadEndpoint._announced
+def telling_addresses(self, request):
+    logging.getLogger("privateer.serving").error("from %s", request.client)
+    return announced(self, request)
+UploadEndpoint._announced = telling_addresses
+
 from privateer_server.gauges import Gauges
 refresh = Gauges.refresh
-def leaking(self):
+def telling_arms(self):
     refresh(self)
     for one in self._experiments:
         self._version.labels(one.spec.options[0]).set(1)
-Gauges.refresh = leaking
-""",
-    "shuffler metrics": """
-import base64
-from privateer_shuffler.pool import Pool
+Gauges.refresh = telling_arms
+
 from privateer_shuffler.metrics import Metrics
-made, init = [], Metrics.__init__
+from privateer_shuffler.pool import Pool
+made, begin, hold = [], Metrics.__init__, Pool.hold
 def noting(self):
-    init(self)
+    begin(self)
     made.append(self)
-Metrics.__init__ = noting
-hold = Pool.hold
-async def leaking(self, sealed):
+async def telling_reports(self, sealed):
     made[0].refuse({base64.b64encode(one).decode(): 10 for one in sealed})
     return await hold(self, sealed)
-Pool.hold = leaking
-""",
-}
-
-
-@pytest.mark.parametrize("where", list(PLANTS))
-def test_a_planted_leak_of_a_service_is_found(
-    where: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "plant").mkdir()
-    (tmp_path / "plant" / "sitecustomize.py").write_text(PLANTS[where])
-    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path / "plant"), *filter(None, sys.path)]))
-    assert watched(tmp_path, capfd).leaks() == [where]
-
-
-def test_a_planted_leak_of_the_doctor_is_found(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would name files as they are: a round's key by its public half."""
-    monkeypatch.setattr(files, "shown", lambda path: path.name)
-    assert watched(tmp_path, capfd).leaks() == ["doctor, stopped", "doctor, as JSON", "doctor, damaged"]
-
-
-ADDRESS = """
-import logging
-from privateer.serving import endpoint
-original = endpoint.UploadEndpoint._announced
-def leaking(self, request):
-    logging.getLogger("privateer.serving").error("from %s", request.client)
-    return original(self, request)
-endpoint.UploadEndpoint._announced = leaking
+Metrics.__init__, Pool.hold = noting, telling_reports
 """
+"""Is run in the services' processes as they start: each plant leaks by one way."""
 
 
-def test_a_planted_access_log_is_found(
+def test_planted_leaks_are_found(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The doctor's is to name files as they are: a round's key by its public half."""
     (tmp_path / "plant").mkdir()
-    (tmp_path / "plant" / "sitecustomize.py").write_text(ADDRESS)
+    (tmp_path / "plant" / "sitecustomize.py").write_text(PLANTS)
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path / "plant"), *filter(None, sys.path)]))
-    assert "127.0.0.1" in watched(tmp_path, capfd).texts["logs"]
+    monkeypatch.setattr(files, "shown", lambda path: path.name)
+    seen = watched(tmp_path, capfd)
+    told = {"logs", "server metrics", "shuffler metrics", "doctor, stopped", "doctor, as JSON", "doctor, damaged"}
+    assert set(seen.leaks()) == told == set(seen.texts) - {"doctor, running"}
+    assert "127.0.0.1" in seen.texts["logs"]
