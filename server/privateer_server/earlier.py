@@ -35,12 +35,12 @@ class EarlierPolicies:
         return read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication)
 
     def decided(self, closed: OpenRound, now: float) -> Decided:
-        """Return which policies decided what the reports of a round are about, if its reports do not say it themselves.
+        """Return which policies decided what the reports of a round are about, if its learner must know.
 
         Every report comes when the conversion window of its choice is over, so that the times tell.
         """
         window, policy = closed.spec.experiment.conversion_window, closed.step.policy
-        if not window or policy.cohort or not policy.fresh_coins or policy.draw is not None:
+        if not window or policy.cohort or not policy.mixes or policy.draw is not None:
             return ()
 
         def delayed(seconds: Array) -> Array:
@@ -59,4 +59,4 @@ class EarlierPolicies:
             for (version, _), share in zip(rounds, shares, strict=True)
             if share
         ]
-        return [(one, float(share)) for one, share in found if one is not None]
+        return [(one, float(share)) for one, share in found if one is not None and one.terms.batch]

@@ -210,6 +210,11 @@ class BanditPolicy:
         """Whether a report says how many versions ago its decision was made: where its coins chose the arm."""
         return not (self.fresh_coins or self.terms.trust.batched)
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
+
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
         if self.tells_age:

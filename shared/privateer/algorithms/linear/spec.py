@@ -59,9 +59,6 @@ class LinearSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.experiment.conversion_window:
-            detail = "reports on earlier rounds' decisions mean something else"
-            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it")
         if self.privacy.calibration == "published" and self.algorithm.report != "joint":
             detail = "the published report is the joint one"
             raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")

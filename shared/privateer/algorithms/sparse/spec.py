@@ -64,9 +64,6 @@ class SparseSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.experiment.conversion_window:
-            detail = "reports on earlier rounds' decisions mean something else"
-            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it")
         if self.algorithm.sparsity > self.arm_features:
             detail = f"must be at most {self.arm_features}, the features of an arm"
             raise SpecError(detail, field="algorithm.sparsity", remedy="lower it")
