@@ -226,7 +226,7 @@ def late_release(spec, policy, deciders):
 
 
 def test_reports_on_earlier_decisions_count_once_and_lead_to_rounds_that_check(spec, played):
-    """Half of a round's people chose by the policy before, where that is taken: what is learned is what both decided."""
+    """Half of a round's people chose by the policy before, where that is taken; the learner knows it."""
     earlier, last = played[-2].policy, played[-1]
     deciders = [earlier, last.policy] if takes_earlier_decisions(played) else [last.policy]
     release = late_release(spec, last.policy, deciders)

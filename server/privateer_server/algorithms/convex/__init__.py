@@ -166,7 +166,9 @@ class ConvexLearner:
         square, reach = (d * slope) ** 2, self.domain.reach
         if mu:
             return people / (mu * (learned + people) + square / (mu * reach**2))
-        return people * reach / math.sqrt(square * horizon)
+        # The gradients of all who have chosen and not yet reported point the same way.
+        ahead = 2 * policy.lag * people * self.rule.slope**2
+        return people * reach / math.sqrt((square + ahead) * horizon)
 
     def _eta(self, learned: int, terms: Terms) -> float:
         """Return the step on the ellipsoid, with V = (d L)^2.
