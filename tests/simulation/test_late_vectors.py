@@ -11,7 +11,7 @@ import pytest
 
 from privateer.algorithms.convex.spec import ConvexSpec
 from privateer.algorithms.linear.design import prior_moments
-from privateer.contributions import BoundedVectors, VectorSums, merged
+from privateer.contributions import VectorSums, merged
 from privateer.decisions import Arms
 from privateer_lab.late import LateSimulation
 from privateer_lab.noise import SeededNoise
@@ -28,7 +28,7 @@ from tests.support.statistics import centred, same_law
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROMISES = {
     "local": ["privacy.model=local", "privacy.epsilon=4.0"],
-    "shuffle": ["privacy.model=shuffle", "privacy.epsilon=1.0", "privacy.delta=1e-6"],
+    "shuffle": ["privacy.model=shuffle", "privacy.epsilon=1.0", "privacy.delta=1e-6", "privacy.min_batch=100"],
     "central": ["privacy.model=central", "privacy.epsilon=1.0", "privacy.delta=1e-6"],
 }
 DELAY = ["population.delay.law=exponential", "population.delay.mean=2000"]
@@ -52,17 +52,19 @@ TRUTH = np.array([[0.5, 0.1, -0.15, 0.1, 0.0], [0.45, -0.1, 0.1, 0.0, 0.1]])
 def test_every_choice_is_reported_once_and_none_is_lost(name, settings, model):
     spec = load_spec(EXAMPLES / f"{name}.toml", ["privacy.delta=0.0", *PROMISES[model], *DELAY, *settings], 12_000)
     run = simulate_once(spec, 1)
-    assert run.people == run.costs.people == 12_000
+    # A last batch of fewer than 100 is not asked.
+    assert run.people - (99 if model == "shuffle" else 0) <= run.costs.people <= run.people == 12_000
     assert run.facts["lost"] == 0
     assert run.regret < run.uniform_regret
 
 
-def policies(model):
+def policies(model, **privacy):
     """Two policies of an experiment: the later one knows more of the arms, and measures in other directions."""
-    schedule = Schedule(linear_spec(model, privacy={"epsilon": 4.0} if model == "local" else {}))
+    schedule = Schedule(linear_spec(model, privacy=privacy))
     first = schedule.open(3)
     second = schedule.follow(first.state, 2, 4)
-    earlier = replace(first.policy, means=TRUTH + 0.15 * np.array([[0.5, 1, 1, 0, 0], [-0.5, 0, -1, 1, 1]]))
+    away = 0.15 * np.array([[0.5, 1, 1, 0, 0], [-0.5, 0, -1, 1, 1]])
+    earlier = replace(first.policy, means=TRUTH + away, factors=5 * first.policy.factors)
     rng = np.random.default_rng(5)
     turned = second.policy.whitening + 0.2 * rng.normal(size=(5, 5))
     means = TRUTH + np.array([[0.02, 0.05, 0, 0, 0.03], [-0.02, 0.1, 0.05, 0, 0]])
@@ -96,9 +98,9 @@ def test_slopes_are_of_what_people_tell_who_chose_by_two_policies(model):
         found = slopes(followed, moments)
         expected = np.einsum("ckij,kj->cki", found.matrices, TRUTH - now.means) + found.offsets
         for one in range(now.classes):
-            told = values[classes == one][:, : now.means.size] / np.sqrt(1 - now.share)
-            error = 8 * told.std(axis=0) / np.sqrt(len(told)) + 1e-12
-            if not (np.abs(told.mean(axis=0) - expected[one].ravel()) <= error).all():
+            own = values[classes == one][:, : now.means.size] / np.sqrt(1 - now.share)
+            error = 8 * own.std(axis=0) / np.sqrt(len(own)) + 1e-12
+            if not (np.abs(own.mean(axis=0) - expected[one].ravel()) <= error).all():
                 return False
         return True
 
@@ -108,52 +110,44 @@ def test_slopes_are_of_what_people_tell_who_chose_by_two_policies(model):
     assert not agree(np.where(is_late[:, None], then, right), both)
 
 
-def released(policy, decider, rng, analyzer=None):
-    """A release of 1,500 people who chose by a policy, by the real path, and the sums of their vectors by class."""
-    rows = people(policy.design, prior_moments(policy.design), rng)[:1500]
+def told(policy, decider, rng):
+    """What 300 people contribute who chose by a policy, and the sums of that by class."""
+    rows = people(policy.design, prior_moments(policy.design), rng)[:300]
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
     arms = decider.chosen(rows, decider.normals(coins))
-    made = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), np.where(arms == 0, 0.9, 0.1))
-    reports = policy.mechanism.randomize(made, SeededNoise(int(rng.integers(2**63)))).tobytes()
-    total = (analyzer or policy.analyzer(decider)).tally(policy.mechanism, reports)
+    made = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), np.ones(len(rows)))
     own = policy.classes_of(coins, decider)
-    exact = np.concatenate([made.values[own == one].sum(axis=0) for one in range(policy.classes)])
-    return policy.mechanism.release(total, SeededNoise(1)), exact, made
+    return made, np.concatenate([made.values[own == one].sum(axis=0) for one in range(policy.classes)])
+
+
+def released(policy, made, analyzer, rng):
+    """The sums of a release, by the real path."""
+    reports = policy.mechanism.randomize(made, SeededNoise(int(rng.integers(2**63)))).tobytes()
+    release = policy.mechanism.release(analyzer.tally(policy.mechanism, reports), SeededNoise(1))
+    assert release.reports == len(made)
+    return release.sums
 
 
 def test_sums_are_of_the_classes_that_earlier_coins_had():
     """Planted: the coins are read as the round's own."""
-    earlier, now = policies("local")
-    rng = np.random.default_rng(7)
-    drawn = [released(now, earlier, rng) for _ in range(150)]
-    assert centred([one.sums - exact for one, exact, _ in drawn], 0.0)
-    assert {one.reports for one, _, _ in drawn} == {1500}
-    wrong = [released(now, earlier, rng, now.analyzer(now)) for _ in range(150)]
-    assert not centred([one.sums - exact for one, exact, _ in wrong], 0.0)
+    earlier, now = policies("local", epsilon=4.0)
+    rng, late, own = np.random.default_rng(7), now.analyzer(earlier), now.analyzer(now)
+    drawn = [told(now, earlier, rng) for _ in range(120)]
+    assert centred([released(now, made, late, rng) - exact for made, exact in drawn], 0.0)
+    assert not centred([released(now, made, own, rng) - exact for made, exact in drawn], 0.0)
 
 
 def test_simulated_releases_have_the_law_of_real_ones():
-    """Both are of the same people. Planted: releases of the round's own classes."""
-    earlier, now = policies("local")
-    rng = np.random.default_rng(8)
-    made = released(now, earlier, rng)[2]
+    """Planted: releases of the round's own classes."""
+    earlier, now = policies("local", epsilon=4.0)
+    rng, late, own = np.random.default_rng(8), now.analyzer(earlier), now.analyzer(now)
+    real = [released(now, told(now, earlier, rng)[0], late, rng) for _ in range(120)]
 
-    def drawn(analyzer):
-        return [analyzer.simulate(now.mechanism, recoined(made, rng), rng).sums for _ in range(200)]
+    def simulated(analyzer):
+        return [analyzer.simulate(now.mechanism, told(now, earlier, rng)[0], rng).sums for _ in range(120)]
 
-    def recoined(told, rng):
-        """The same vectors, with coins of the same classes then."""
-        order = rng.permutation(len(told))
-        return BoundedVectors(told.coins[order], told.values[order])
-
-    def real(analyzer):
-        reports = now.mechanism.randomize(made, SeededNoise(int(rng.integers(2**63)))).tobytes()
-        return now.mechanism.release(analyzer.tally(now.mechanism, reports), SeededNoise(1)).sums
-
-    late, own = now.analyzer(earlier), now.analyzer(now)
-    actual = [real(late) for _ in range(200)]
-    assert same_law(actual, drawn(late))
-    assert not same_law(actual, drawn(own))
+    assert same_law(real, simulated(late))
+    assert not same_law(real, simulated(own))
 
 
 CONVEX = ConvexSpec.instances()
@@ -251,12 +245,11 @@ def test_learning_with_the_wrong_slopes_costs_regret():
             return ()
 
     def regret(kind, seed):
-        spec = load_spec(EXAMPLES / "convex-two-point.toml", DELAY, 20_000)
-        run = kind(spec, seed)
+        run = kind(load_spec(EXAMPLES / "convex-one-point.toml", DELAY, 30_000), seed)
         while run.step.batch:
             run.close_round()
         run.finish()
         return run.outcome().regret
 
     right, wrong = ([regret(kind, seed) for seed in range(4)] for kind in (LateSimulation, Blind))
-    assert max(right) < min(wrong)
+    assert np.mean(right) < 0.9 * np.mean(wrong)
