@@ -110,7 +110,7 @@ class ConvexLearner:
         course = state.course.and_(people, policy.asked_at, gradient, mu)
         after = replace(state, heard=state.heard + people, learned=state.learned + people, course=course)
         if self.rule.estimator == "ellipsoid":
-            return replace(after, point=self._leader(course.pull, after.learned, policy.terms))
+            return replace(after, point=self._leader(course.pull, after.learned, policy))
         step = self._step(state.learned, people, policy)
         rho = float(np.linalg.norm(policy.axes[0]))
         # A late gradient stands for the one that its bound has at this centre.
@@ -217,9 +217,15 @@ class ConvexLearner:
         values, vectors = np.linalg.eigh(hessian + curved * np.eye(len(hessian)))
         return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
 
-    def _leader(self, pull: Array, learned: int, terms: Terms) -> Array:
-        """Return the maximizer of <pull, x> - mu t |x|^2 / 2 - barrier(x) / eta."""
-        curved, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, terms)
+    def _leader(self, pull: Array, learned: int, policy: ConvexPolicy) -> Array:
+        """Return the maximizer of <pull, x> - mu t |x|^2 / 2 - barrier(x) / eta.
+
+        Where losses are not strongly convex, and slopes are those of so many people before, eta is so small that all
+        people in between move the centre by half of what changes their slopes as much: with larger steps it swings.
+        """
+        curved, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, policy.terms)
+        ahead = policy.lag * policy.terms.batch
+        weight = max(weight, ahead * self.rule.smoothness * self.domain.radius**2)
         if self.domain.shape == "ball":
             length = max(float(np.linalg.norm(pull)), 1e-300)
             return np.asarray(pull * (_radial(np.array([length]), curved, weight, self.domain.radius) / length))
