@@ -203,9 +203,31 @@ def test_a_late_gradient_moves_the_centre_to_where_a_prompt_one_would():
 def exact(policy, means):
     """A release of people whose mean scores along the axes are these, without noise."""
     coins, arms = np.arange(1000, dtype=np.uint32), Arms(np.arange(1000) % 4)
-    made = policy.contribute(None, coins, arms, np.zeros((1000, 2)))
+    made = policy.contribute(None, coins, arms, np.zeros((1000, 2) if policy.points == 2 else 1000))
     release = policy.terms.mechanism.simulate(made, np.random.default_rng(1))
     return replace(release, sums=release.gain * release.counts * means[None, :])
+
+
+@pytest.mark.parametrize("name", ["sphere", "smooth"])
+def test_steps_are_shorter_the_more_people_choose_before_a_report(name):
+    """A learner that takes late slopes for prompt ones makes steps of one length."""
+    spec = CONVEX["local-smooth"] if name == "smooth" else without_curvature(CONVEX["local"])
+    learner, first = ConvexLearner(spec), Schedule(spec).open(3)
+    release = exact(first.policy, np.full(2, 0.5))
+    sizes = [
+        float(np.linalg.norm(learner.learn(first.state, policy, release).point))
+        for policy in (first.policy, *(late_by(first.policy, rounds) for rounds in (5, 100)))
+    ]
+    assert sizes[0] > sizes[1] > sizes[2] > 0
+
+
+def without_curvature(spec):
+    return spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"strong_convexity": 0.0})})
+
+
+def late_by(policy, rounds):
+    """The policy of a later round, whose people all chose so many rounds before, around the same centre."""
+    return replace(policy, version=policy.version + rounds).followed([(policy, 1.0)])
 
 
 @pytest.mark.parametrize("places", [(2, 7), (7, 11)])
