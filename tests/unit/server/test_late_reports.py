@@ -13,11 +13,13 @@ from privateer.verification import Limits
 from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_client.participation import Participation
 from privateer_server.app import create_app
+from privateer_server.earlier import EarlierPolicies
 from privateer_server.schedule import Schedule
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.linears import linear_spec
+from tests.support.publications import published
 from tests.support.sealing import body_of, seal, sealed_reports
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
 
@@ -137,3 +139,25 @@ async def test_a_learner_sees_whose_decisions_reports_are_about_also_where_they_
             answer = await client.post("/reports", content=body_of(bodies[-1], reports))
             assert answer.json() == {"accepted": 20, "refused": {}}
     assert seen == [{1: 1.0}, {1: 1.0}, {1: 0.5, 2: 0.5}]
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_KEPT", 2), ("_BYTES", 2)])
+def test_earlier_policies_are_read_once_while_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    """Room for two policies: the one that was asked for longest ago makes room."""
+    bodies = {version: published(linear_spec("local"), version=version) for version in (1, 2, 3)}
+    size = max(map(len, bodies.values()))
+    monkeypatch.setattr(f"privateer_server.earlier.{limit}", most if limit == "_KEPT" else most * size)
+    reads: list[int] = []
+
+    class Store:
+        def publication(self, _name: str, version: int) -> bytes | None:
+            reads.append(version)
+            return bodies.get(version)
+
+    policies = EarlierPolicies(Store())
+    for version in (1, 2, 1, 3, 1, 3, 2, 9):
+        found = policies.find("test", version)
+        assert (found.version if found else None) == (version if version in bodies else None)
+    assert reads == [1, 2, 3, 2, 9]
