@@ -54,6 +54,7 @@ class LinearSpec(ArmsSpec):
     """An experiment with linear or generalized linear rewards."""
 
     question: ClassVar[type[Question]] = DirectedSum
+    returns: ClassVar[bool] = True
 
     algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
 
@@ -104,10 +105,11 @@ class LinearSpec(ArmsSpec):
     def steps(self) -> int:
         """Rounds whose sum a curator tells since the first: all, if they are as large as each other; 0: none.
 
-        Where rounds grow, the last ones have most of the people, and sums of their own say more.
+        Where rounds grow, the last ones have most of the people, and sums of their own say more. Where people come
+        back, what they said in several rounds would add up in all sums since.
         """
         trust, table = self.privacy.trust, self.experiment
-        if self.share == 1 or table.round_growth or not (trust.curated and trust.promises):
+        if self.share == 1 or table.round_growth or self.reports > 1 or not (trust.curated and trust.promises):
             return 0
         steps = -(-table.horizon // self.first_batch(""))
         return steps if steps > 1 and RunningVectors.fits(self.ball, steps) else 0
