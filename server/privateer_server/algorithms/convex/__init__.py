@@ -220,8 +220,8 @@ class ConvexLearner:
     def _leader(self, pull: Array, learned: int, policy: ConvexPolicy) -> Array:
         """Return the maximizer of <pull, x> - mu t |x|^2 / 2 - barrier(x) / eta.
 
-        Where losses are not strongly convex eta is at most 1 / (k beta R^2), with k the people between choice and report:
-        with larger steps the centre swings from side to side.
+        Where losses are not strongly convex eta is at most 1 / (k beta R^2), with k the people between a choice and its
+        report: with larger steps the centre swings from side to side.
         """
         curved, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, policy.terms)
         ahead = policy.lag * policy.terms.batch
