@@ -108,6 +108,11 @@ class TrialPolicy:
         """Whether a report says how many versions ago its coins chose the arm; those of a batch never do."""
         return not self.fresh_coins and not self.terms.trust.batched
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
+
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
         if self.terms.trust.batched and not self.fresh_coins:

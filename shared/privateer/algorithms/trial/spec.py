@@ -12,13 +12,14 @@ from privateer.algorithms.trial.published import check_published, round_ends
 from privateer.algorithms.trial.questions import CoinQuestion, dealt, questions_of
 from privateer.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection
 from privateer.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
+from privateer.arms_spec import ArmsSpec, ArmsTable
 from privateer.coins import SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
 from privateer.questions import KeyedHits, Question
 from privateer.sampling.response import SYMBOLS_MAX
 from privateer.sections import parse_section
-from privateer.spec import ArmsSpec, ArmsTable, example_promises
+from privateer.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
 _FLOOR_LEAST: Final = 1 / 1024
