@@ -24,6 +24,7 @@ from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
+from privateer_server.api.pages import READING, pages
 from privateer_server.api.problems import answer_problems
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
@@ -40,7 +41,7 @@ _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/
 
 
 class Server:
-    """The ASGI application: two endpoints for reports, and control routes for everything else.
+    """The ASGI application: two endpoints for reports, the dashboard, and control routes for everything else.
 
     Attributes
     ----------
@@ -51,22 +52,22 @@ class Server:
     """
 
     def __init__(self, endpoints: dict[str, ASGIApp], control: ASGIApp, end_waits: Callable[[], None]) -> None:
-        self._endpoints, self._control, self.end_waits = endpoints, control, end_waits
-        self.public = PublicPages(self, _is_public)
+        self._pages = pages()
+        self._endpoints, self._control, self.end_waits = endpoints | self._pages, control, end_waits
+        self.public = PublicPages(self, self._is_public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
         app = self._endpoints.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
 
-
-def _is_public(method: str, path: str) -> bool:
-    parts = path.split("/")
-    if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
-        return False
-    if path == "/experiments" or path.startswith("/experiments/"):
-        return method in {"GET", "HEAD"}
-    return path in _PUBLIC_PAGES
+    def _is_public(self, method: str, path: str) -> bool:
+        parts = path.split("/")
+        if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
+            return False
+        if path in self._pages or path == "/experiments" or path.startswith("/experiments/"):
+            return method in READING
+        return path in _PUBLIC_PAGES
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
