@@ -6,7 +6,7 @@ import { leading } from "./shapes.mjs";
 import { cell, figure, letter, many, people, percent } from "./words.mjs";
 import { table } from "./tables.mjs";
 
-const MARGIN = { left: 52, bottom: 40, top: 6, right: 12 };
+const MARGIN = { left: 52, bottom: 40, top: 24, right: 12 };
 const OUTLINED = 1500, LABELLED = 600;
 const KEYS = { ArrowRight: [0, true], ArrowLeft: [0, false], ArrowUp: [1, true], ArrowDown: [1, false] };
 
@@ -32,7 +32,7 @@ export class BinMap {
     const dimension = this.bins[0].lower.length;
     if (this.at?.length !== dimension) {
       this.axes = firstAxes(this.bins, this.columns);
-      this.at = Array(dimension).fill(0.5);
+      this.at = Array.from({ length: dimension }, (_, j) => (dimension <= 2 || isScale(this.bins, j, nameOf(this.columns, j)) ? 0.5 : 0.25));
     }
     this.draw();
   }
@@ -122,12 +122,12 @@ export class BinMap {
     const [right, up] = this.axes, value = (one) => (typeof one === "number" ? figure(one, 3) : cell(one));
     const found = ticks(this.bins, right, nameOf(this.columns, right), wide < 400 ? 3 : 6).map(({ at, value: one }) =>
       svg("text", { class: "tick", x: at * wide, y: tall + 16, "text-anchor": at === 0 ? "start" : at === 1 ? "end" : "middle" }, value(one)));
-    found.push(svg("text", { class: "axis", x: wide / 2, y: tall + 34, "text-anchor": "middle" }, nameOf(this.columns, right)));
+    found.push(svg("text", { class: "axis", x: wide / 2, y: tall + 34, "text-anchor": "middle" }, `${nameOf(this.columns, right)} →`));
     if (up < 0) return found;
     for (const { at, value: one } of ticks(this.bins, up, nameOf(this.columns, up))) {
       found.push(svg("text", { class: "tick", x: -6, y: (1 - at) * tall + (at === 1 ? 10 : at === 0 ? 0 : 4), "text-anchor": "end" }, value(one)));
     }
-    found.push(svg("text", { class: "axis", transform: `translate(-40 ${tall / 2}) rotate(-90)`, "text-anchor": "middle" }, nameOf(this.columns, up)));
+    found.push(svg("text", { class: "axis", x: -MARGIN.left + 2, y: -9 }, `↑ ${nameOf(this.columns, up)}`));
     return found;
   }
 

@@ -1,7 +1,7 @@
 // Small charts: intervals, lines with bands, bars of shares. Each has its figures in a table beside it.
 
 import { el, svg } from "./dom.mjs";
-import { capital, figure, many, percent } from "./words.mjs";
+import { figure, many, percent } from "./words.mjs";
 
 const NAMES = 0.34;
 
@@ -92,7 +92,7 @@ export function line(title, points, { differences = false, width = 280, height =
   for (const one of dots) drawing.append(svg("circle", { class: "mark", cx: x(one.at), cy: y(one.value), r: 3 }));
   drawing.append(svg("text", { class: "tick", x: left, y: height - 6 }, figure(first)),
     first === last ? "" : svg("text", { class: "tick", x: right, y: height - 6, "text-anchor": "end" }, `${figure(last)} ${unit === "people" ? "people" : ""}`));
-  return el("figure", { class: "small" }, el("figcaption", {}, capital(title)), drawing);
+  return el("figure", { class: "small" }, el("figcaption", {}, title), drawing);
 }
 
 /** Bars of the shares of arms, with the letter of each arm. */

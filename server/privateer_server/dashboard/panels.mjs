@@ -22,7 +22,7 @@ export function historyPanel(rounds) {
   const columns = ["version", "cohort", "people asked", "reports", ...names.map(spaced)];
   const rows = [...rounds].reverse().map((row) => [row.version, row.cohort || null, row.batch, row.received, ...names.map((name) => row.figures[name] ?? null)]);
   return [figures.length ? el("div", { class: "smalls" }, figures.map(({ name, points }) =>
-    line(spaced(name), points.map(({ version, value }) => ({ at: version, value })), { unit: "versions" }))) : null,
+    line(capital(spaced(name)), points.map(({ version, value }) => ({ at: version, value })), { unit: "versions" }))) : null,
   more("history-more", `All ${many(rounds.length, "version")} as a table`, table("rounds-table", "Every version: whom its round asked, and what the learner counted before it", columns, rows))];
 }
 

@@ -114,14 +114,14 @@ export class PolicyPanel {
 }
 
 function shares({ arms }, order, width) {
-  return groups([{ name: "everybody", arms }], order, width);
+  return groups([{ name: "Everybody", arms }], order, width);
 }
 
 function groups(rows, order, width) {
   const letters = order.map((_, place) => letter(place));
   return [el("ul", { class: "legend", "aria-label": "Arms" }, order.map((arm, place) => el("li", {}, swatch(place), ` ${letters[place]} = ${arm}`))),
     svg("svg", { width: 0, height: 0, class: "defs", "aria-hidden": "true" }, patterns()),
-    ...rows.slice(0, 60).map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, capital(name)),
+    ...rows.slice(0, 60).map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, name),
       shareBar(`${name}: ${inWords(arms)}`, arms, order, letters, width))),
     more("shares-more", "As a table", table("shares", "The share of people who get each arm", ["people", ...order],
       rows.map(({ name, arms }) => [name, ...order.map((arm) => (arms[arm] === undefined ? "–" : percent(arms[arm], 1)))])))];
