@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,13 +40,9 @@ def begin(at: Services, experiment: Experiment) -> Spec:
 def people(at: Services, spec: Spec, count: int, seed: int = 1) -> None:
     """Have people report."""
     shuffler = at.shuffler if spec.privacy.trust.shuffled else None
-    run_load(
-        *(spec.name, at.server, shuffler),
-        users=count,
-        population=spec.population,
-        seed=seed,
-        sender_key=at.sender_key,
-    )
+    options = {"users": count, "population": spec.population, "seed": seed, "sender_key": at.sender_key}
+    with ThreadPoolExecutor(1) as beside:  # this thread has the browser's event loop
+        beside.submit(run_load, spec.name, at.server, shuffler, **options).result()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import { across, areas, binAt, cutColumns, firstAxes, isScale, pathOf, rectangle, sliced, ticks } from "./boxes.mjs";
 import { announce, el, replace, svg } from "./dom.mjs";
 import { leading } from "./shapes.mjs";
-import { cell, figure, letter, many, people, percent } from "./words.mjs";
+import { cell, figure, letter, many, people, percent, shortened } from "./words.mjs";
 import { table } from "./tables.mjs";
 
 const MARGIN = { left: 52, bottom: 40, top: 24, right: 12 };
@@ -119,15 +119,16 @@ export class BinMap {
   }
 
   scales(wide, tall) {
-    const [right, up] = this.axes, value = (one) => (typeof one === "number" ? figure(one, 3) : cell(one));
+    const [right, up] = this.axes, value = (one) => (typeof one === "number" ? figure(one, 3) : shortened(cell(one), 8));
+    const name = (j) => shortened(nameOf(this.columns, j), wide / 9);
     const found = ticks(this.bins, right, nameOf(this.columns, right), wide < 400 ? 3 : 6).map(({ at, value: one }) =>
       svg("text", { class: "tick", x: at * wide, y: tall + 16, "text-anchor": at === 0 ? "start" : at === 1 ? "end" : "middle" }, value(one)));
-    found.push(svg("text", { class: "axis", x: wide / 2, y: tall + 34, "text-anchor": "middle" }, `${nameOf(this.columns, right)} →`));
+    found.push(svg("text", { class: "axis", x: wide / 2, y: tall + 34, "text-anchor": "middle" }, `${name(right)} →`));
     if (up < 0) return found;
     for (const { at, value: one } of ticks(this.bins, up, nameOf(this.columns, up))) {
       found.push(svg("text", { class: "tick", x: -6, y: (1 - at) * tall + (at === 1 ? 10 : at === 0 ? 0 : 4), "text-anchor": "end" }, value(one)));
     }
-    found.push(svg("text", { class: "axis", x: -MARGIN.left + 2, y: -9 }, `↑ ${nameOf(this.columns, up)}`));
+    found.push(svg("text", { class: "axis", x: -MARGIN.left + 2, y: -9 }, `↑ ${name(up)}`));
     return found;
   }
 

@@ -1,7 +1,7 @@
 // Small charts: intervals, lines with bands, bars of shares. Each has its figures in a table beside it.
 
 import { el, svg } from "./dom.mjs";
-import { figure, many, percent } from "./words.mjs";
+import { figure, many, percent, shortened } from "./words.mjs";
 
 const NAMES = 0.34;
 
@@ -59,8 +59,6 @@ function mark(x, y, decided) {
   if (decided === true) return svg("rect", { class: "mark", x: x - 5, y: y - 5, width: 10, height: 10 });
   return svg("circle", { class: decided === false ? "mark open" : "mark", cx: x, cy: y, r: 5 });
 }
-
-const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(1, Math.floor(most) - 1))}…`);
 
 /**
  * A line over people or versions, with a band where there are intervals.

@@ -37,9 +37,13 @@ export function section(id, title, ...children) {
     el("h2", { id: `${id}-title`, tabindex: "-1" }, title), ...children);
 }
 
-/** What is shown when somebody asks for it. */
+/** What is shown when somebody asks for it; children that take time to make are given as functions. */
 export function more(id, title, ...children) {
-  return el("details", { id }, el("summary", {}, title), ...children);
+  const later = (all) => all.flat(Infinity).map((one) => (typeof one === "function" ? one() : one)).filter(Boolean);
+  const made = el("details", { id, ontoggle: () => {
+    if (made.open && made.children.length === 1) made.append(...later(children));
+  } }, el("summary", {}, title));
+  return made;
 }
 
 /** Names with what is said of each. */

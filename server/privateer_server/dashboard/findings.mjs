@@ -91,7 +91,7 @@ function stateParts(state, isTold, width) {
   const shown = tables.filter(({ title }) => title !== "bins" && title !== "contradiction");
   const words = plain.filter(([, value]) => value === null || typeof value !== "object");
   return [
-    arms && !isTold ? estimateParts("state-arms", "Estimates by arm, with about 95 % intervals", arms, false, width) : null,
+    arms && !isTold ? estimateParts("state-arms", "Estimates by arm, each with an interval of about 95 %", arms, false, width) : null,
     widths && widths.rows.length && !isTold ? estimateParts("state-widths", `${capital(spaced(widths.key))}, with their widths`, widths.rows, false, width) : null,
     words.length || shown.length ? more("state", "What the learner knew when it made the policy",
       pairs(words.map(([key, value]) => [capital(spaced(key)), cell(value)])),

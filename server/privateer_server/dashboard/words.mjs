@@ -1,10 +1,10 @@
 // Numbers, times and names as people read them. Pure: no page is needed.
 
-const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const ROUNDED = Array.from({ length: 16 }, (_, digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
 const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 
 /** A count with separators. */
-export const count = (number) => WHOLE.format(number);
+export const count = (number) => ROUNDED[0].format(number);
 
 /** A number of things: "1 person", "1,200 people". */
 export const many = (number, one, several = `${one}s`) => `${count(number)} ${number === 1 ? one : several}`;
@@ -16,7 +16,7 @@ export function figure(value, digits = 4) {
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e");
   const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
-  return new Intl.NumberFormat("en", { maximumFractionDigits: places }).format(value);
+  return ROUNDED[Math.min(places, 15)].format(value);
 }
 
 /** A share in percent. What is not quite all, or not quite nothing, is never rounded to it. */
@@ -51,6 +51,9 @@ export function moment(at, now = Date.now()) {
   const year = date.getFullYear() === new Date(now).getFullYear() ? undefined : "numeric";
   return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "long", year })}, ${time}`;
 }
+
+/** A text of at most so many letters. */
+export const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(1, Math.floor(most) - 1))}…`);
 
 /** A key of a document as words. */
 export const spaced = (key) => String(key).replaceAll("_", " ");

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from privateer.errors import BatchRefused
 from privateer.serving.openapi import UPLOAD_REFUSALS
@@ -90,7 +91,7 @@ async def test_other_files_are_not_found(stranger: httpx.AsyncClient, path: str)
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard/app.mjs"])
-async def test_pages_are_only_read(settings: Settings, stranger: httpx.AsyncClient, path: str) -> None:
+async def test_pages_are_only_read(stranger: httpx.AsyncClient, path: str) -> None:
     whole = await stranger.get(path, headers=BROWSER)
     head = await stranger.head(path, headers=BROWSER)
     assert (head.status_code, head.headers["etag"]) == (200, whole.headers["etag"])
@@ -134,6 +135,11 @@ def test_the_first_load_is_small() -> None:
 
 def test_every_file_of_the_folder_is_served() -> None:
     assert {path.name for path in FOLDER.iterdir()} == {path.name for path in FILES}
+
+
+def test_the_distribution_has_every_file() -> None:
+    shipped = {file.distribution_path for file in WheelBuilder(str(FOLDER.parents[1])).recurse_included_files()}
+    assert {f"privateer_server/dashboard/{path.name}" for path in FILES} <= shipped
 
 
 def test_modules_import_files_that_are_there() -> None:
