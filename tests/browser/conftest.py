@@ -67,6 +67,12 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+def open_all(page: Any) -> None:
+    """Open everything that is shown when somebody asks for it, and wait until it is there."""
+    page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true; })")
+    page.wait_for_function("[...document.querySelectorAll('main details')].every(one => one.children.length > 1)")
+
+
 class Watched:
     """What went wrong in a page, and which addresses it asked."""
 
@@ -100,6 +106,7 @@ def new_page(chromium: Any) -> Iterator[Open]:
 
     yield open_page
     for page, watched in opened:
+        page.unroute_all(behavior="ignoreErrors")
         page.context.close()
         assert watched.errors == []
         assert {address.split("/")[2].split(":")[0] for address in watched.asked} <= {"127.0.0.1"}

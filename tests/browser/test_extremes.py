@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from privateer_lab.services import Services
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, open_all
 from tests.support.dashboards import HOSTILE
 
 pytestmark = pytest.mark.browser
@@ -64,6 +64,7 @@ def test_ten_thousand_bins_are_drawn_within_two_seconds(at: Services, new_page: 
     )
     assert sum(shapes) == len(bins)
     page.get_by_text("10,000 bins as a table").click()
+    page.locator("#bins").wait_for()
     assert page.locator("#bins tbody tr").count() == 25
     page.locator("#bins-later").click()
     assert "26 to 50 of 10,000 rows" in page.locator("#policy .pages").inner_text()
@@ -94,8 +95,7 @@ def test_texts_of_a_hostile_server_stay_texts(at: Services, new_page: Open, name
     page.route("**/experiments**", spoil)
     page.goto(f"{at.server}/#/{name}")
     page.get_by_role("heading", name="History").wait_for()
-    for each in page.locator("details").all():
-        each.evaluate("one => { one.open = true; }")
+    open_all(page)
     assert HOSTILE in page.locator("main").inner_text()
     assert page.locator("main img, main script, main iframe").count() == 0
     assert page.evaluate("window.hurt") is None

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from privateer_lab.services import Services
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, open_all
 from tests.support.dashboards import EXPERIMENTS, HOSTILE
 from tests.support.sealing import body_of
 
@@ -52,6 +52,7 @@ def test_bins_are_a_map_with_a_table_beside(at: Services, new_page: Open) -> Non
     assert sum(shapes) == len(policy["bins"])
     assert "A = left, ahead in" in text_of(page, "policy")
     page.get_by_text(f"{len(policy['bins'])} bins as a table").click()
+    page.locator("#bins").wait_for()
     assert page.locator("#bins tbody tr").count() == min(25, len(policy["bins"]))
     # The bin in the middle has just these arms, in these shares, and estimates with intervals.
     middle = next(
@@ -122,6 +123,7 @@ def test_effects_are_drawn_with_all_that_they_rest_on(at: Services, new_page: Op
     assert drawn.locator("svg .mark").count() == len(known) > 0
     assert drawn.locator("svg rect.mark").count() == sum(row[5] for row in known)
     drawn.get_by_text("As a table").click()
+    drawn.locator("tbody").wait_for()
     assert drawn.locator("tbody tr").count() == len(table["rows"])
     assert page.locator("#findings .smalls figure").count() == len(
         {(row[1], row[2]) for row in result["tables"][-1]["rows"]}
@@ -158,7 +160,7 @@ def test_numbers_of_arms_are_a_table(at: Services, new_page: Open) -> None:
 
 def test_few_people_are_said_to_be_few(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "begun")
-    assert "Only 50 people have reported." in text_of(page, "findings")
+    assert "Only 50 reports have come." in text_of(page, "findings")
 
 
 def test_privacy_is_in_plain_words(at: Services, new_page: Open) -> None:
@@ -210,8 +212,7 @@ def test_names_are_text(at: Services, new_page: Open) -> None:
     page = new_page()
     for name in ("levels", "shop"):
         show(page, at, name)
-        for each in page.locator("details").all():
-            each.evaluate("one => { one.open = true; }")
+        open_all(page)
         assert HOSTILE in page.locator("main").inner_text()
         assert page.locator("main img").count() == 0
         assert page.evaluate("window.hurt") is None
@@ -223,8 +224,7 @@ def test_nothing_is_wider_than_the_window(at: Services, new_page: Open, name: st
     page = new_page(width)
     if name:
         show(page, at, name)
-        for each in page.locator("details").all():
-            each.evaluate("one => { one.open = true; }")
+        open_all(page)
     else:
         page.goto(at.server)
         page.locator(".card").first.wait_for()
@@ -239,8 +239,7 @@ def test_axe_finds_nothing_serious(at: Services, new_page: Open, name: str, sche
     page = new_page(900, scheme)
     if name:
         show(page, at, name)
-        for each in page.locator("details").all():
-            each.evaluate("one => { one.open = true; }")
+        open_all(page)
     else:
         page.goto(at.server)
         page.locator(".card").first.wait_for()

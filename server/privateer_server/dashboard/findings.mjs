@@ -20,7 +20,7 @@ export class FindingsPanel {
 function few(accepted) {
   if (accepted === 0) return el("p", { class: "note" }, "Nobody has reported yet.");
   if (accepted >= FEW) return null;
-  return el("p", { class: "note" }, `Only ${many(accepted, "person has", "people have")} reported. What is said of so few may well be wrong: read the intervals.`);
+  return el("p", { class: "note" }, `Only ${many(accepted, "report has", "reports have")} come. What is said of so few may well be wrong: read the intervals.`);
 }
 
 function withoutResult({ batch }) {
@@ -31,7 +31,7 @@ function resultParts({ estimates, confidence: share, recommended, stopped, table
   const said = el("p", { class: "recommended" }, recommended === null
     ? "It recommends no single option so far."
     : [stopped ? "It recommends " : "So far it recommends ", el("strong", {}, recommended), "."]);
-  const about = el("p", { class: "muted" }, `Intervals hold with ${confidence(share)} confidence, the noise of privacy included. ${stopped ? "It has found what it was looking for, or is over, and asks nobody any more." : `So far ${many(accepted, "person", "people")} reported.`}`);
+  const about = el("p", { class: "muted" }, `Intervals hold with ${confidence(share)} confidence, the noise of privacy included. ${stopped ? "It has found what it was looking for, or is over, and asks nobody any more." : `So far ${many(accepted, "report has", "reports have")} come.`}`);
   const shapes = tables.map(tableShape);
   const repeated = shapes.includes("intervals") && tables.some((one, n) => shapes[n] === "intervals" && isDifference(one));
   return [said, about, repeated ? null : estimateParts("estimates", "Estimates", estimates.map((one) => ({ ...one, label: one.name, decided: null })), false, width),

@@ -53,6 +53,6 @@ function empty() {
       el("p", {}, "An experiment is a TOML file. Plan it without asking anybody for data, then create it on this server:"),
       command("privateer simulate examples/peaks-shuffle.toml --users 20000 --seeds 2"),
       command("PRIVATEER_ADMIN_TOKEN=… privateer create examples/peaks-shuffle.toml"),
-      el("p", {}, "The token is the server's. If you started it with ", el("code", {}, "privateer up"), ", the token is in its first lines. This page shows the experiment as soon as it is there.")),
+      el("p", {}, "The token is the server's. If you started it with ", el("code", {}, "privateer up"), ", the token is the one that you gave it, or in its first lines. This page shows the experiment as soon as it is there.")),
   ];
 }

@@ -38,7 +38,7 @@ export function commandsPanel(name, status) {
 
 /** The spec, section by section. */
 export function spec(document) {
-  return Object.entries(document).map(([key, value]) => {
+  return Object.entries(document).filter(([, value]) => !Array.isArray(value) || value.length).map(([key, value]) => {
     const { plain, tables } = plainTables(value !== null && typeof value === "object" ? value : { [key]: value });
     return el("div", {}, el("h3", {}, capital(spaced(key))), pairs(plain.map(([name, one]) => [capital(spaced(name)), cell(one)])),
       tables.map(({ title, columns, rows }, n) => table(`spec-${key}-${n}`, capital(spaced(title)), columns, rows)));
