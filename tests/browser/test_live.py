@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from privateer_lab.services import Services
@@ -84,3 +85,15 @@ def test_a_page_that_never_had_an_answer_says_so(own: Services, new_page: Open) 
     page.get_by_text("The server does not answer. This page tries again every few seconds.").wait_for()
     page.unroute("**/experiments")
     page.get_by_role("heading", name="There is no experiment yet").wait_for()
+
+
+def test_what_an_operator_changes_is_said(own: Services, new_page: Open) -> None:
+    begin(own, EXPERIMENTS["begun"])
+    page, admin = new_page(), {"authorization": f"Bearer {own.token}"}
+    page.goto(f"{own.server}/#/begun")
+    page.get_by_text("People who come are asked.").wait_for()
+    assert httpx.post(f"{own.admin}/experiments/begun/pause", headers=admin).status_code == 200
+    page.get_by_text("Nobody who comes now is asked").wait_for()
+    page.get_by_text("privateer resume begun").wait_for()
+    assert httpx.delete(f"{own.admin}/experiments/begun", headers=admin).status_code == 200
+    page.get_by_text("It was deleted, and its name is never used again.").wait_for()
