@@ -63,7 +63,7 @@ documents: $(STAMP)
 # The SDK for JavaScript: its tests on the vectors of docs/wire, and what it reports to real services; and the modules
 # of the dashboard that need no browser. Needs Node.
 sdk: $(STAMP)
-	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20)' || { echo "the SDK for JavaScript needs Node 20 or newer as node"; exit 1; }
+	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "the SDK for JavaScript needs Node 20 or newer as node"; exit 1; }
 	cd sdk/js && node --test test/
 	node --test tests/dashboard/
 	$(BIN)/python -m pytest -q -m node tests/integration/test_node_client.py

@@ -32,7 +32,7 @@ class _Failures:
             self._reporter.write_line(f"FAILED {report.nodeid} ({report.when})\n{report.longreprtext[-2000:]}")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Failures(reporter))
+def pytest_sessionstart(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(_Failures(reporter))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.contributions import merged
-from privateer.decisions import Arms
+from privateer.decisions import Arms, Points
 from privateer.policy import Policy
 from privateer.spec import Spec
 from privateer.trust import TRUST
@@ -30,19 +30,26 @@ class Waiting:
     ----------
     due
         Shape (n,): when each reports, in people who have come.
-    contexts, coins, arms, rewards, decided
-        What each keeps: encoded context, (n, columns), coins, arm, scaled reward and the version that decided.
+    contexts, coins, arms, points, rewards, decided
+        What each keeps: encoded context, (n, columns), coins, arm, points of it, (n, points, d), scaled reward or
+        rewards, and the version that decided.
     """
 
     due: Array
     contexts: Array
     coins: NDArray[np.uint32]
     arms: NDArray[np.int64]
+    points: Array
     rewards: Array
     decided: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.due)
+
+    @property
+    def decisions(self) -> Arms:
+        """What was decided for them."""
+        return Points(self.arms, self.points) if self.points.shape[1] else Arms(self.arms)
 
     def at(self, places: NDArray[Any]) -> Self:
         """Return those at some places."""
@@ -74,11 +81,8 @@ class LateSimulation(Simulation):
         self.now, self.lost = 0.0, 0
         self._opened: list[float] = [0.0]
         self._policies: list[Any] = [self.step.policy]
-        nothing = np.zeros(0)
-        columns = np.zeros((0, spec.dimension))
-        none = np.zeros(0, np.int64)
-        self.waiting = Waiting(nothing, columns, np.zeros(0, np.uint32), none, nothing, none)
-        self._ahead = nothing
+        self._ahead = np.zeros(0)
+        self.waiting = self._chosen(self.step.policy, self._ahead)
 
     def close_round(self) -> None:
         """Have people choose and report until the open round has its reports, and open the next one.
@@ -99,7 +103,7 @@ class LateSimulation(Simulation):
 
     def decided(self, step: Step) -> Decided:
         """Return how many reports are expected on the decisions of each policy, from the law of the delays alone."""
-        if step.policy.cohort or not step.policy.fresh_coins:
+        if step.policy.cohort or not step.policy.mixes:
             return ()
         own = [place for place, policy in enumerate(self._policies) if not policy.cohort]
         opened = [self._opened[place] for place in own]
@@ -149,19 +153,20 @@ class LateSimulation(Simulation):
         rewards = self.environment.rewards(raw, decisions, self.rng)
         self._count(len(due), decisions, self.environment.play(decisions, raw), rewards)
         decided = np.full(len(due), policy.version)
-        return Waiting(due, contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec), decided)
+        points = decisions.points if isinstance(decisions, Points) else np.zeros((len(due), 0, 0))
+        return Waiting(due, contexts, coins, decisions.arms, points, scaled_rewards(rewards, self.spec), decided)
 
     def _released(self, policy: Any, reporting: Waiting) -> Any:
         """Draw what is released of these people's reports."""
         mechanism = cast(Any, policy.terms.mechanism)
         parts = self._parts(policy, reporting)
-        if not TRUST[policy.terms.model].curated or len(parts) == 1:
+        if not TRUST[policy.terms.model].curated or (len(parts) == 1 and not mechanism.continues):
             return reduce(merged, (analyzer.simulate(mechanism, made, self.rng) for analyzer, made in parts))
         # A curator adds its noise once, to all parts.
-        seeded, total = SeededNoise(self.rng), mechanism.empty()
+        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.left)
         for analyzer, made in parts:
             total = mechanism.merge(total, analyzer.tally(mechanism, mechanism.randomize(made, seeded).tobytes()))
-        return mechanism.release(total, seeded)
+        return self.settle(mechanism, total, seeded)
 
     def _parts(self, policy: Any, reporting: Waiting) -> list[tuple[Any, Any]]:
         """Return what people contribute, by the policies whose decisions must be told apart."""
@@ -174,7 +179,7 @@ class LateSimulation(Simulation):
         for version in versions:
             some = np.flatnonzero(reporting.decided == version) if policy.tells_age else np.arange(len(reporting))
             few = reporting.at(some)
-            made = policy.contribute(few.contexts, coins[some], Arms(few.arms), few.rewards)
+            made = policy.contribute(few.contexts, coins[some], few.decisions, few.rewards)
             parts.append((policy.analyzer(by_version[int(version)]), made))
         return parts
 

@@ -159,6 +159,10 @@ class Simulation:
         seeded, total = SeededNoise(self.rng), mechanism.resume(*self.left)
         for block in contributed:
             total = mechanism.add(total, mechanism.randomize(block, seeded))
+        return self.settle(mechanism, total, seeded)
+
+    def settle(self, mechanism: Any, total: Any, seeded: SeededNoise) -> Any:
+        """Release a total, and keep what is left of it for the next round."""
         release, left = mechanism.settle(total, seeded)
         self.left = (mechanism, left)
         return release

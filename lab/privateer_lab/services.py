@@ -18,6 +18,7 @@ from privateer.errors import SpecError, Unavailable
 from privateer.wire.keys import own_key, publish_key
 
 _START_SECONDS = 90.0
+_HERE = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
 _PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
@@ -38,8 +39,7 @@ class Processes:
     def start(self, name: str, how: tuple[str, dict[str, str], str] | None = None) -> None:
         """Start a process by its module, environment and address, or as it was started before."""
         module, environment, url = self._how[name] = how or self._how[name]
-        here = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
-        settings = os.environ | here | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
+        settings = os.environ | _HERE | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
         # -P: modules in the working directory are not imported.
         code = f"{self._before}from {module} import main; main()"
         self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings)
@@ -139,6 +139,33 @@ def check_ports(ports: Mapping[str, int]) -> None:
                 raise SpecError(why, field=option, remedy=remedy) from None
 
 
+def environments(data: Path, ports: tuple[int, int, int, int], token: str) -> dict[str, dict[str, str]]:
+    """Return the settings of both services with their data under ``data``, for listeners of the loopback interface.
+
+    ``ports`` are the server's and the shuffler's, then those of their private listeners.
+    """
+    server, shuffler, admin, shuffler_admin = map(str, ports)
+    common = _HERE | {"PRIVATEER_SENDER_KEYS": str(data / "senders")}
+    return {
+        "server": {
+            "PRIVATEER_DATA": str(data / "server"),
+            "PRIVATEER_ADMIN_TOKEN": token,
+            "PRIVATEER_PORT": server,
+            "PRIVATEER_ADMIN_PORT": admin,
+            "PRIVATEER_SHUFFLER_KEYS": str(data / "trusted"),
+            **common,
+        },
+        "shuffler": {
+            "PRIVATEER_DATA": str(data / "shuffler"),
+            "PRIVATEER_SERVER_URL": f"http://127.0.0.1:{admin}",
+            "PRIVATEER_PORT": shuffler,
+            "PRIVATEER_ADMIN_PORT": shuffler_admin,
+            "PRIVATEER_PUBLIC_KEY_FILE": str(data / "trusted" / "shuffler.pub"),
+            **common,
+        },
+    }
+
+
 @contextmanager
 def running(
     data: Path,
@@ -161,34 +188,19 @@ def running(
     Unavailable
         If a service does not become ready.
     """
-    trusted, senders = data / "trusted", data / "senders"
-    for folder in (data / "server", data / "shuffler", trusted):
-        folder.mkdir(parents=True, exist_ok=True)
+    for folder in (data / "server", data / "shuffler", data / "trusted"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     check_ports(dict(zip(_PORTS, ports, strict=True)))
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
-    publish_key(own_key(key, "--data"), senders / "sender.pub")
+    publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
-    common = {"PRIVATEER_SENDER_KEYS": str(senders)}
-    environments = {
-        "server": {
-            "PRIVATEER_DATA": str(data / "server"),
-            "PRIVATEER_ADMIN_TOKEN": token,
-            "PRIVATEER_ADMIN_PORT": str(ports[2]),
-            "PRIVATEER_SHUFFLER_KEYS": str(trusted),
-        },
-        "shuffler": {
-            "PRIVATEER_DATA": str(data / "shuffler"),
-            "PRIVATEER_SERVER_URL": at.admin,
-            "PRIVATEER_ADMIN_PORT": str(ports[3]),
-            "PRIVATEER_PUBLIC_KEY_FILE": str(trusted / "shuffler.pub"),
-        },
-    }
+    settings = environments(data, ports, token)
     try:
         for name, url in (("server", at.server), ("shuffler", at.shuffler)):
-            at.processes.start(name, (f"privateer_{name}.app", environments[name] | common, url))
-        for name in environments:
+            at.processes.start(name, (f"privateer_{name}.app", settings[name], url))
+        for name in settings:
             at.processes.wait(name)
         yield at
     finally:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from privateer.spec import ArmsSpec, Spec
+from privateer.arms_spec import ArmsSpec
+from privateer.spec import Spec
 from privateer_lab.delays import delay_of
 from privateer_lab.late import LateSimulation
 from privateer_lab.parallel import Backend, each

@@ -6,8 +6,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from privateer.arms_spec import ArmsSpec
 from privateer.certificate import certify
-from privateer.spec import ArmsSpec, Spec
+from privateer.spec import Spec
 from privateer.terms import Terms
 from privateer.trust import trust_of
 from privateer_lab.interval import interval

@@ -12,10 +12,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.clock import Clock, SystemClock
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
+from privateer.serving.timing import OTHER, Answered, Timed
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
@@ -29,6 +31,7 @@ from privateer_server.api.problems import answer_problems
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
+from privateer_server.gauges import Gauges
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.settings import Settings, read_settings
@@ -37,7 +40,10 @@ _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
 )
+_UNLOGGED: Final = frozenset({OTHER, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
+_PAGES: Final = pages()
+"""The dashboard's."""
 
 
 class Server:
@@ -51,23 +57,42 @@ class Server:
         Answers all long polls, before a stop.
     """
 
-    def __init__(self, endpoints: dict[str, ASGIApp], control: ASGIApp, end_waits: Callable[[], None]) -> None:
-        self._pages = pages()
-        self._endpoints, self._control, self.end_waits = endpoints | self._pages, control, end_waits
-        self.public = PublicPages(self, self._is_public)
+    def __init__(
+        self,
+        endpoints: dict[str, ASGIApp],
+        control: ASGIApp,
+        end_waits: Callable[[], None],
+        answered: Callable[[Answered], None],
+    ) -> None:
+        self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
+        self._timed = Timed(self._answer, self._route, answered)
+        self.public = PublicPages(self, _is_public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
+        await self._timed(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._endpoints.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
 
-    def _is_public(self, method: str, path: str) -> bool:
-        parts = path.split("/")
-        if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
-            return False
-        if path in self._pages or path == "/experiments" or path.startswith("/experiments/"):
-            return method in READING
-        return path in _PUBLIC_PAGES
+    def _route(self, scope: Scope) -> str:
+        """Return the template of a page, as the router has found it."""
+        if scope["path"] in _PAGES:
+            return "/"
+        if scope["path"] in self._endpoints:
+            return str(scope["path"])
+        template = str(getattr(scope.get("route"), "path", ""))
+        return f"{template}?wait" if b"wait=" in scope.get("query_string", b"") and template else template
+
+
+def _is_public(method: str, path: str) -> bool:
+    parts = path.split("/")
+    if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
+        return False
+    if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
+        return method in READING
+    return path in _PUBLIC_PAGES
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
@@ -82,6 +107,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     data, experiments = open_experiments(settings, clock)
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
+    gauges = Gauges(metrics, settings, data, experiments, intake)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -104,7 +130,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         responses=refusals(),
     )
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, data.store, metrics))
+    control.include_router(operations_router(intake, experiments, data.store, metrics, gauges))
     control.include_router(backup_router(data.store, settings.token_digest))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
@@ -113,7 +139,14 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     describe(control)
-    return Server(_endpoints(settings, intake, metrics, budget, shufflers), control, experiments.end_waits)
+    endpoints = _endpoints(settings, intake, metrics, budget, shufflers)
+
+    def answered(one: Answered) -> None:
+        metrics.answer(one)
+        if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
+            log_answer(one)
+
+    return Server(endpoints, control, experiments.end_waits, answered)
 
 
 def _endpoints(

@@ -1,6 +1,7 @@
 """Counts groups of requests, each in one transaction, and closes the rounds that they end."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ from privateer_server.store import Change
 _SIZES_MAX: Final = 4096
 """Earlier rounds whose size of a report is kept."""
 Answer = Receipt | PrivateerError
+Stage = Callable[[str], AbstractContextManager[object]]
+"""Times a stage in a context."""
 _Begun = tuple[Experiment, Accumulator]
 
 
@@ -88,9 +91,16 @@ class Group(NamedTuple):
 
 
 class Counting:
-    """Counts requests and closes rounds, in threads: `count` in one, `close` in one for each experiment."""
+    """Counts requests and closes rounds, in threads: `count` in one, `close` in one for each experiment.
 
-    def __init__(self, data: Data, experiments: Experiments, clock: Clock) -> None:
+    Parameters
+    ----------
+    stage
+        Times what reports and rounds go through.
+    """
+
+    def __init__(self, data: Data, experiments: Experiments, clock: Clock, stage: Stage) -> None:
+        self._stage = stage
         self._store, self._keys, self._closer = data.store, data.keys, experiments.closer
         self._experiments, self._clock = experiments, clock
         # Whoever sends reports for rounds long over shall not have their publications read again and again.
@@ -104,11 +114,13 @@ class Counting:
         Exception
             What keeps the store from writing. Nothing of the group is durable then.
         """
-        rounds = {name: self._begun(name, those) for name, those in _by_experiment(requests).items()}
-        answers = [_taken(rounds[request.experiment], request) for request in requests]
-        open_ones = list(filter(None, rounds.values()))
-        counted = [Counted(experiment, *accumulator.close()) for experiment, accumulator in open_ones]
-        self._store.commit([one.change for one in counted])
+        with self._stage("add"):
+            rounds = {name: self._begun(name, those) for name, those in _by_experiment(requests).items()}
+            answers = [_taken(rounds[request.experiment], request) for request in requests]
+            open_ones = list(filter(None, rounds.values()))
+            counted = [Counted(experiment, *accumulator.close()) for experiment, accumulator in open_ones]
+        with self._stage("commit"):
+            self._store.commit([one.change for one in counted])
         return Group(answers, counted, [experiment for experiment, accumulator in open_ones if accumulator.ends_round])
 
     def _begun(self, name: str, requests: list[Request]) -> _Begun | None:
@@ -138,7 +150,8 @@ class Counting:
         """
         current = experiment.current
         try:
-            return Counted(experiment, *self._closer.close(current))
+            with self._stage("learn"):
+                return Counted(experiment, *self._closer.close(current))
         except Exception as error:
             experiment.put_off(error, self._clock.monotonic())
             if not self._closer.is_on_record(current):

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from privateer_server.round_keys import RoundKeys
@@ -11,8 +12,8 @@ from privateer_server.settings import Settings
 from privateer_server.store.journal import Journal
 from privateer_server.store.sqlite import SqliteStore
 
-_JOURNAL: Final = "journal.db"
-_KEYS: Final = "keys"
+JOURNAL_FILE: Final = "journal.db"
+KEYS_FOLDER: Final = "keys"
 _CLEAN_SECONDS: Final = 1.0
 
 
@@ -23,6 +24,7 @@ class Data:
     store: SqliteStore
     journal: Journal
     keys: RoundKeys
+    journal_folder: Path
 
     async def clean(self) -> None:
         """Clean up once a second, until the task is cancelled.
@@ -63,8 +65,9 @@ def open_data(settings: Settings) -> Data:
         # The database comes first: its lock keeps a second server from everything else.
         store = SqliteStore(folder)
         stack.callback(store.close)
-        journal = Journal(settings.journal or folder / _JOURNAL)
+        path = settings.journal or folder / JOURNAL_FILE
+        journal = Journal(path)
         stack.callback(journal.close)
-        data = Data(store, journal, RoundKeys(folder / _KEYS))
+        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), path.parent)
         stack.pop_all()
     return data

@@ -1,6 +1,7 @@
 """The policies that an experiment has published before: reports may be about what they decided."""
 
-from functools import lru_cache
+from collections import OrderedDict
+from threading import Lock
 from typing import Final
 
 import msgspec
@@ -16,31 +17,47 @@ from privateer_server.schedule import Decided
 from privateer_server.store.sqlite import SqliteStore
 
 _KEPT: Final = 1024
-"""Policies that are kept in memory, so that whoever sends old reports does not have them read again and again."""
+_BYTES: Final = 64 << 20
+"""Policies kept in memory, and bytes of their publications: who sends old reports does not have them read each time."""
 
 
 class EarlierPolicies:
     """The published policies of all experiments."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self._store = store
-        self.find = lru_cache(maxsize=_KEPT)(self._read)
+        self._store, self._lock, self._bytes = store, Lock(), 0
+        self._kept: OrderedDict[tuple[str, int], tuple[Policy | None, int]] = OrderedDict()
 
-    def _read(self, name: str, version: int) -> Policy | None:
+    def find(self, name: str, version: int) -> Policy | None:
         """Return the policy of a version, if it was published."""
+        with self._lock:
+            if (name, version) in self._kept:
+                self._kept.move_to_end((name, version))
+                return self._kept[name, version][0]
+        found, size = self._read(name, version)
+        with self._lock:
+            if (name, version) not in self._kept:
+                self._kept[name, version] = found, size
+                self._bytes += size
+            while len(self._kept) > _KEPT or self._bytes > _BYTES:
+                self._bytes -= self._kept.popitem(last=False)[1][1]
+        return found
+
+    def _read(self, name: str, version: int) -> tuple[Policy | None, int]:
+        """Return a policy and the bytes of its publication."""
         body = self._store.publication(name, version)
         if body is None:
-            return None
+            return None, 0
         publication = decode_publication(body)
-        return read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication)
+        return read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication), len(body)
 
     def decided(self, closed: OpenRound, now: float) -> Decided:
-        """Return which policies decided what the reports of a round are about, if its reports do not say it themselves.
+        """Return which policies decided what the reports of a round are about, if its learner must know.
 
         Every report comes when the conversion window of its choice is over, so that the times tell.
         """
         window, policy = closed.spec.experiment.conversion_window, closed.step.policy
-        if not window or policy.cohort or not policy.fresh_coins or policy.draw is not None:
+        if not window or policy.cohort or not policy.mixes or policy.draw is not None:
             return ()
 
         def delayed(seconds: Array) -> Array:
@@ -59,4 +76,4 @@ class EarlierPolicies:
             for (version, _), share in zip(rounds, shares, strict=True)
             if share
         ]
-        return [(one, float(share)) for one, share in found if one is not None]
+        return [(one, float(share)) for one, share in found if one is not None and one.terms.batch]

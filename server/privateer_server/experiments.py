@@ -87,6 +87,10 @@ class Experiments:
         following = [decode_publication(entry.following.publication).round.public_key] if entry else []
         return [experiment.current.round.public_key, *following]
 
+    def is_put_off(self, experiment: Experiment) -> bool:
+        """Whether closing its round has failed, and is to be tried again."""
+        return experiment.retry_at > self._clock.monotonic()
+
     def get(self, name: str) -> Experiment:
         """Return the experiment of that name.
 

@@ -57,19 +57,31 @@ class Intake:
 
     def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock, processes: int) -> None:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
-        self._counting, self._openers = Counting(data, experiments, clock), Openers(processes)
+        self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
         self._is_failing = self._is_damaged = self._stopping = False
         self._queue: Turns[_Waiting] = Turns(_QUEUE_MAX, _GROUP_BYTES)
         self._called, self._writing = asyncio.Event(), asyncio.Lock()
         self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_CLOSERS, "close")
         self._closing: dict[str, asyncio.Task[None]] = {}
         self._held: list[_Waiting] = []
+        self._since: dict[asyncio.Future[Receipt], float] = {}  # the oldest first
         self._running: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
         """Whether reports are being counted."""
         return self._running is not None and not self._running.done() and not (self._stopping or self._is_damaged)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._since)
+
+    @property
+    def oldest_wait(self) -> float:
+        """Seconds that the oldest of them has waited."""
+        now = asyncio.get_running_loop().time()
+        return now - next(iter(self._since.values()), now)
 
     def start(self) -> None:
         """Begin to count."""
@@ -172,7 +184,11 @@ class Intake:
         if not self.running or not self._queue.put(sender, _Waiting(request, answer)):
             raise _busy()
         self._called.set()
-        return await answer
+        self._since[answer] = asyncio.get_running_loop().time()
+        try:
+            return await answer
+        finally:
+            del self._since[answer]
 
     async def _run(self) -> None:
         """Open a group while the one before is counted; end once nothing waits and no round closes."""
@@ -224,7 +240,8 @@ class Intake:
         facts, opener = current.round, self._keys.find(current.round.public_key)
         sealed = [request.envelope.sealed for request in requests if request.envelope]
         info, size = binding(header_of(facts, current.digest), facts.model), facts.sealed_size
-        opened = await self._openers.open(opener, b"".join(sealed), size, info) if opener else None
+        with self._metrics.stage("open"):
+            opened = await self._openers.open(opener, b"".join(sealed), size, info) if opener else None
         if opened is not None:
             left = iter(opened)
             for request, part in zip(requests, sealed, strict=True):

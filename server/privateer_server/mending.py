@@ -27,7 +27,7 @@ class Mender:
     def mend(self, stored: ExperimentRecord) -> None:
         """See that the experiment's last round is open for good reason, or over."""
         last, plan, entry = stored.current, stored.plan, self._journal.last(stored.name)
-        reason = self._reason(last, entry)
+        reason = reason_to_give_up(last, entry)
         if entry and entry.closed == last.digest:
             self._closer.commit(restore_lost(last), entry)
             last, plan = entry.following, plan.carried_out
@@ -39,16 +39,17 @@ class Mender:
             _log.warning("experiment %s: round %d is given up, because %s", stored.name, last.version, reason)
             self._give_up(restore_lost(last, plan), entry)
 
-    def _reason(self, last: RoundRecord, entry: Entry | None) -> str:
-        """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
-        if entry is None:
-            return "the journal does not know the experiment"
-        is_current = entry.following.digest == last.digest
-        # What a round had counted is in the database before the journal says that it has closed.
-        is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
-        return "" if is_current or is_closing else "an earlier copy of the database was put back"
-
     def _give_up(self, lost: OpenRound, entry: Entry | None) -> None:
         version = beyond(max(lost.round.version, entry.following.version if entry else 0))
         following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
         self._closer.commit(lost, self._closer.enter(following, lost))
+
+
+def reason_to_give_up(last: RoundRecord, entry: Entry | None) -> str:
+    """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
+    if entry is None:
+        return "the journal does not know the experiment"
+    is_current = entry.following.digest == last.digest
+    # What a round had counted is in the database before the journal says that it has closed.
+    is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
+    return "" if is_current or is_closing else "an earlier copy of the database was put back"

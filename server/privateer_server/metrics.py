@@ -1,26 +1,51 @@
-"""Counters for operators; labels are names of experiments and reasons, never anything of a person."""
+"""Metrics for operators; labels are names of experiments, reasons, stages and templates, never anything of a person."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
 from privateer.errors import Unopenable
+from privateer.serving.timing import BUCKETS, Answered
 from privateer_server.store import Change
+
+# Without this every counter would also publish the time of its first event.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+_STAGE_BUCKETS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 class Metrics:
-    """The metrics of one server, in a registry of their own."""
+    """What one server counts and times.
+
+    Attributes
+    ----------
+    registry
+        Where they are, and other metrics of this server.
+    """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._accepted = Counter("privateer_reports_accepted", "Reports counted.", registry=self._registry)
-        self._refused = Counter("privateer_reports_refused", "Refusals.", ["reason"], registry=self._registry)
-        self._unopenable = Counter(
-            "privateer_reports_unopenable", "Reports that did not open.", ["experiment"], registry=self._registry
+        self.registry = CollectorRegistry()
+        self._accepted = self._counter("reports_accepted", "Reports counted.")
+        self._refused = self._counter("reports_refused", "Refusals.", "reason")
+        self._unopenable = self._counter("reports_unopenable", "Reports that did not open.", "experiment")
+        self._rounds = self._counter("rounds_closed", "Rounds that ended, learned from or given up.")
+        self._releases = self._counter("releases", "Rounds learned from.", "experiment")
+        self._batches = self._counter("batches", "Batches taken.")
+        self._requests = Histogram(
+            "privateer_request_seconds",
+            "From the last byte of a request to the first of its answer; ?wait are long polls.",
+            ["method", "route", "status"],
+            buckets=BUCKETS,
+            registry=self.registry,
         )
-        self._rounds = Counter("privateer_rounds_closed", "Rounds learned from.", registry=self._registry)
-        self._batches = Counter("privateer_batches", "Batches taken.", registry=self._registry)
-        self._version = Gauge("privateer_version", "Policy version.", ["experiment"], registry=self._registry)
+        self._stages = Histogram(
+            "privateer_stage_seconds",
+            "A group of reports opened, added or committed; a round learned from.",
+            ["stage"],
+            buckets=_STAGE_BUCKETS,
+            registry=self.registry,
+        )
 
     def follow(self, change: Change, accepted: int) -> None:
         """Count what a committed change did, which accepted so many reports."""
@@ -31,6 +56,8 @@ class Metrics:
             self._unopenable.labels(change.experiment).inc(junk)
         if change.following:
             self._rounds.inc()
+            if change.taken:
+                self._releases.labels(change.experiment).inc()
 
     def refuse(self, reasons: Mapping[str, int]) -> None:
         """Count refusals by reason."""
@@ -41,9 +68,17 @@ class Metrics:
         """Count a batch."""
         self._batches.inc()
 
-    def text(self, versions: Mapping[str, int]) -> bytes:
-        """Return all metrics in Prometheus' text format, with the current version of each experiment."""
-        self._version.clear()  # deleted experiments have none
-        for experiment, version in versions.items():
-            self._version.labels(experiment).set(version)
-        return generate_latest(self._registry)
+    def answer(self, answered: Answered) -> None:
+        """Count an answer by how long it took."""
+        self._requests.labels(answered.method, answered.route, answered.status_class).observe(answered.seconds)
+
+    def stage(self, name: str) -> AbstractContextManager[object]:
+        """Time what is done in the context: ``open``, ``add``, ``commit`` or ``learn``."""
+        return self._stages.labels(name).time()
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"privateer_{name}", text, labels, registry=self.registry)

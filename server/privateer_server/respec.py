@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from privateer.algorithms import parse_spec
+from privateer.arms_spec import ARMS_MIN, ArmsSpec
 from privateer.errors import SpecError
-from privateer.spec import ARMS_MIN, ArmsSpec, Spec
+from privateer.spec import Spec
 
 
 def extended(spec: Spec, horizon: int) -> Spec:

@@ -92,6 +92,11 @@ class RoundKeys:
                 else:
                     self._doomed.discard(public_key)
 
+    @property
+    def unerased(self) -> int:
+        """Keys of closed rounds that the disk did not let go yet."""
+        return len(self._doomed)
+
     def keep(self, public_keys: Collection[bytes]) -> None:
         """Erase the file of every key but these; other files in the folder are not ours.
 

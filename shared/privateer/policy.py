@@ -49,6 +49,11 @@ class Policy(Protocol):
         """Whether a report says how many versions ago its decision was made (`privateer.ages`)."""
         ...
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided what the round's reports are about (`followed`)."""
+        ...
+
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
         ...
@@ -149,6 +154,7 @@ class OfAnyRound:
 
     version: int
     tells_age: ClassVar[bool] = False
+    mixes: ClassVar[bool] = False
 
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""

@@ -93,7 +93,8 @@ class Terms:
         if not self.trust.promises:
             return True
         if (share := self.allotment) and self.event is not None:
-            return _covered(share, self.event, self.mechanism.sampling)
+            # Releases that depend on each other's noise are not each an event of its own, of which several compose.
+            return not self.mechanism.continues and _covered(share, self.event, self.mechanism.sampling)
         return self.true_delta <= self.delta * _OTHER_DIGITS
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from privateer.accounting.allotment import Allotment
+from privateer.accounting.allotment import Allotment, allotted_message_epsilon
 from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import Event
 from privateer.coins import SlotLayout
@@ -184,8 +184,11 @@ def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share
     return make(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
+    if share:
+        local = allotted_message_epsilon(share, honest, privacy.local_epsilon_max)
+    else:
+        local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
     return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
 
 
@@ -199,7 +202,9 @@ def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: A
     return CellPairs(question.layout) if published else CellPairs.calibrated(question, privacy.bound)
 
 
-def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
+    if share:
+        return CentralVectors(question.ball, share.standard_deviation * question.ball.diameter)
     if question.steps and privacy.calibration == "tight":
         return RunningVectors.running(question.ball, privacy.bound, privacy.delta, "root", question.steps)
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
@@ -262,7 +267,7 @@ TRUST: Final[dict[str, Trust]] = {
                 NamedMeans: Serving((SignedSymbol, NamedSymbol), (), _shuffled_names),
                 KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
-                DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions),
+                DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions, shares_out=True),
                 ScreenedSum: Serving((BitVectors,), (), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
@@ -283,7 +288,9 @@ TRUST: Final[dict[str, Trust]] = {
                 NamedMeans: Serving((CentralSums,), (), _central_means),
                 KeyedHits: Serving((CellPairs,), (CellPairs,), _central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), (CentralVectors,), _central_vectors),
-                DirectedSum: Serving((CentralVectors, RunningVectors), (CentralVectors,), _central_vectors),
+                DirectedSum: Serving(
+                    (CentralVectors, RunningVectors), (CentralVectors,), _central_vectors, shares_out=True
+                ),
                 ScreenedSum: Serving((ScreenedMoments,), (), _central_moments),
             },
             example={"epsilon": 1.0, "delta": 1e-6},

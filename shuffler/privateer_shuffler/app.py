@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ from privateer.serving.endpoint import answer
 from privateer.serving.problems import FaultGuard, answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
+from privateer.serving.timing import Timed
 from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
 from privateer_shuffler.description import SigningKey, Standing, Status, document
 from privateer_shuffler.endpoint import Endpoint
@@ -33,8 +36,14 @@ from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
 from privateer_shuffler.upstream import Upstream
 
-_KEY: Final = "shuffler.key"
+KEY_FILE: Final = "shuffler.key"
 _OK: Final = 200
+_UPLOADS: Final = "/experiments/{name}/reports"
+_HOUR: Final = 3600
+_DAY: Final = 24 * _HOUR
+_DISK_STEP: Final = 16 << 20
+_BLOCK: Final = 512
+"""Bytes of a block, as files are measured."""
 
 
 class Pages:
@@ -85,14 +94,15 @@ class Shuffler:
     The router of the pages would cost as much as holding a report does.
     """
 
-    def __init__(self, endpoint: ASGIApp, pages: ASGIApp) -> None:
-        self._endpoint, self._pages = endpoint, pages
+    def __init__(self, endpoint: ASGIApp, pages: ASGIApp, metrics: Metrics) -> None:
+        self._endpoint, self._pages, self._metrics = endpoint, pages, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
         name = _reported(scope["path"]) if scope["type"] == "http" else ""
         if name:
-            await self._endpoint({**scope, "path_params": {"name": name}}, receive, send)
+            timed = Timed(self._endpoint, lambda _: _UPLOADS, partial(self._metrics.answer, name))
+            await timed({**scope, "path_params": {"name": name}}, receive, send)
         else:
             await self._pages(scope, receive, send)
 
@@ -119,6 +129,7 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
         If the data folder cannot be used.
     """
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.data.chmod(0o700)  # the times of its files tell when somebody reports
     # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
     history = History(settings.data)
     try:
@@ -129,12 +140,13 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
 
 
 def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
-    key = own_key(settings.data / _KEY, "PRIVATEER_DATA")
+    key = own_key(settings.data / KEY_FILE, "PRIVATEER_DATA")
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
     upstream = Upstream(settings.server_url, transport, settings.server_ca)
     forwarding = Forwarding(upstream, key, metrics)
     rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics)
+    _watch(metrics, rounds, settings.data)
     pages = Pages(settings.data, public_hex(key), rounds, upstream, metrics)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
     endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders)
@@ -162,7 +174,23 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(FaultGuard(endpoint), app)
+    return Shuffler(FaultGuard(endpoint), app, metrics)
+
+
+def _watch(metrics: Metrics, rounds: Rounds, folder: Path) -> None:
+    """Show how the shuffler is when somebody looks. Times are given as they were, and age by themselves."""
+    made = (folder / KEY_FILE).stat().st_mtime
+    metrics.watch("reports_held", "Reports held, in tenths of a batch", lambda: rounds.held)
+    metrics.watch(
+        "full_batch_timestamp_seconds",
+        "In which hour the oldest full batch that waits for the server became full; 0: none waits",
+        lambda: rounds.full_since // _HOUR * _HOUR,
+    )
+    metrics.watch("storing", "1 as long as reports can be stored", lambda: rounds.healthy)
+    metrics.watch("disk_free_bytes", "Free bytes of the disk with the data, in steps of 16 MiB", partial(_free, folder))
+    metrics.watch(
+        "key_timestamp_seconds", "On which day the key that signs batches was made", lambda: made // _DAY * _DAY
+    )
 
 
 def main() -> None:
@@ -182,6 +210,15 @@ def _start() -> Service:
 
 def _is_public(_: str, path: str) -> bool:
     return path != "/metrics"
+
+
+def _free(folder: Path) -> int:
+    """Return the free bytes in steps, as if no log were there: the logs grow with uploads until they are emptied."""
+    free = shutil.disk_usage(folder).free
+    for log in folder.glob("*-wal"):
+        with suppress(FileNotFoundError):
+            free += log.stat().st_blocks * _BLOCK
+    return free // _DISK_STEP * _DISK_STEP
 
 
 def _writable(folder: Path) -> bool:

@@ -47,11 +47,10 @@ class Forwarding:
         await pool.complete()
         answer = await self._deliver(await pool.batch(), pool.round.experiment, is_past)
         if answer is None:
-            self._metrics.dropped.inc(pool.shown)
+            self._metrics.drop(pool.round.experiment, pool.shown)
             _log.warning("gave up version %d of %s, which is over", pool.round.version, pool.round.experiment)
             return True
-        self._metrics.batches.inc()
-        self._metrics.forwarded.inc(pool.held)
+        self._metrics.deliver(pool.round.experiment, pool.held)
         then = "" if answer.closed else "; the server asks for another batch, since too few reports opened"
         _log.info("delivered version %d of %s%s", pool.round.version, pool.round.experiment, then)
         return answer.closed

@@ -17,7 +17,7 @@ DATABASE: Final = Kind(
     field="PRIVATEER_DATA",
     repair=REPAIR,
 )
-_FILE: Final = "taken.sqlite"
+FILE: Final = "taken.sqlite"
 _NOTE: Final = """
 INSERT INTO taken VALUES (?, ?, ?, 0)
 ON CONFLICT DO UPDATE SET version = excluded.version, digest = excluded.digest, over = 0
@@ -46,7 +46,7 @@ class History:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._connection = open_database(folder / _FILE, DATABASE)
+        self._connection = open_database(folder / FILE, DATABASE)
 
     def last(self, experiment: str) -> Taken | None:
         """Return the newest publication that reports were taken for."""

@@ -55,6 +55,8 @@ class Pool:
         Whether the disk did not take what was last written.
     filled
         Set once the pool is complete and durable.
+    full_since
+        When that was, in seconds since 1970; 0: not yet.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Pool:
         self._lost = False
         self.failed = False
         self.filled = asyncio.Event()
+        self.full_since = 0.0
         self._end_when_due()
 
     @property
@@ -211,6 +214,7 @@ class Pool:
     def _end_when_due(self) -> None:
         if self.round.is_due(self._clock.now(), self.held):
             self._ended = True
+            self.full_since = self.full_since or self._clock.now()
             self.filled.set()
 
     def _plan_truncation(self, seconds: float = _IDLE_SECONDS) -> None:

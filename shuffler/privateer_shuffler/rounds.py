@@ -89,12 +89,16 @@ class Rounds:
         self._unclaimed: set[str] = set()
         self._taking = asyncio.Lock()
         self._found = _load_pools(folder)
-        metrics.watch_held(lambda: self.held)
 
     @property
     def held(self) -> int:
         """Number of people whose reports are held, over all experiments, each round in tenths."""
         return sum(pool.shown for pool in self._deliveries)
+
+    @property
+    def full_since(self) -> float:
+        """When the oldest full batch that waits for the server became full, in seconds since 1970; 0: none waits."""
+        return min((pool.full_since for pool in self._deliveries if pool.full_since), default=0.0)
 
     @property
     def healthy(self) -> bool:
@@ -215,6 +219,7 @@ class Rounds:
             except Deleted:
                 _log.warning("%s was deleted; what was held for it is erased", name)
             except PrivateerError as error:
+                self._metrics.unfollowed.inc()
                 if not is_logged:
                     _log.warning("cannot follow %s, and tries again: %s", name, error.detail)
                 is_logged = True
@@ -317,7 +322,7 @@ class Rounds:
 
     def _drop(self, pool: Pool) -> None:
         self._deliveries[pool].cancel()
-        self._metrics.dropped.inc(pool.shown)
+        self._metrics.drop(pool.round.experiment, pool.shown)
         self._deliveries[pool] = self._background.start(self._forget(pool))
 
     async def _forget(self, pool: Pool) -> None:

@@ -105,7 +105,7 @@ class RoundStore:
         """
         connection = open_database(path, DATABASE)
         try:
-            found = _read_label(connection)
+            found = read_label(connection)
         except (sqlite3.Error, msgspec.DecodeError, TypeError) as error:
             connection.close()
             raise damaged(path, DATABASE) from error
@@ -185,8 +185,14 @@ def _reserved(path: Path, label: Label, key: bytes) -> sqlite3.Connection:
     return connection
 
 
-def _read_label(connection: sqlite3.Connection) -> tuple[Label, bytes] | None:
-    """Return the label of a round and the key of its fingerprints, or None if the file does not have them."""
+def read_label(connection: sqlite3.Connection) -> tuple[Label, bytes] | None:
+    """Return the label of a round and the key of its fingerprints, or None if the file does not have them.
+
+    Raises
+    ------
+    sqlite3.Error, msgspec.DecodeError, TypeError
+        If the file lacks something else.
+    """
     row = connection.execute("SELECT label, key FROM label").fetchone()
     if row is None:
         return None

@@ -11,11 +11,11 @@ import pytest
 
 from privateer.ages import message_size
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer.arms_spec import ARMS_MIN, ArmsSpec
 from privateer.codec import decode, encode
 from privateer.decisions import Plays, Points
 from privateer.errors import InputError, SpecError, TermsRefused, UnfitValueWarning
 from privateer.result import Result, decode_result, encode_result
-from privateer.spec import ARMS_MIN, ArmsSpec
 from privateer.trust import TRUST
 from privateer.verification import Limits, verify
 from privateer.wire.publication import Round
@@ -187,6 +187,63 @@ def test_the_best_policy_so_far_asks_nobody(spec, played):
         after = learner.next(learner.miss(state, step.policy, again=True), 8, 9)
         after.policy.check(spec)
         assert after.batch == learner.next(state, 8, 9).batch
+
+
+def takes_earlier_decisions(played):
+    """Whether the last round takes reports on what the policy before decided; one whose people are drawn waits."""
+    earlier, policy = played[-2].policy, played[-1].policy
+    return policy.draw is None and earlier.cohort == policy.cohort and policy.takes(earlier.version)
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if SPECS[name].privacy.calibration == "tight"])
+def test_a_window_is_refused_just_where_a_round_takes_its_own_decisions_alone(spec, played):
+    data = spec.model_dump(mode="json", exclude_none=True)
+    data["experiment"]["conversion_window"] = 60.0
+    if takes_earlier_decisions(played) or played[-1].policy.draw is not None:
+        assert parse_spec(data).experiment.conversion_window == 60.0
+        return
+    with pytest.raises(SpecError) as refused:
+        parse_spec(data)
+    assert refused.value.field == "experiment.conversion_window"
+    assert refused.value.remedy
+
+
+def late_release(spec, policy, deciders):
+    """What is released of people who chose by these policies, as many by each, and how many of them count."""
+    mechanism, total = policy.terms.mechanism, policy.terms.mechanism.empty()
+    if mechanism.messages > MESSAGES_MAX:
+        made = policy.contribute(*people_of(spec, deciders[0], policy.terms.batch))
+        return mechanism.simulate(made, np.random.default_rng(5))
+    for decider in deciders:
+        contexts, coins, decisions, rewards = people_of(spec, decider, policy.terms.batch // len(deciders))
+        if policy.fresh_coins:
+            coins = coins[::-1].copy()
+        made, analyzer = policy.contribute(contexts, coins, decisions, rewards), policy.analyzer(decider)
+        if policy.tells_age:  # then each part is simulated by itself
+            assert analyzer.simulate(mechanism, made, np.random.default_rng(5)).reports == len(coins)
+        total = mechanism.merge(total, analyzer.tally(mechanism, mechanism.randomize(made, SeededNoise(4)).tobytes()))
+    return mechanism.release(total, SeededNoise(6))
+
+
+def test_reports_on_earlier_decisions_count_once_and_lead_to_rounds_that_check(spec, played):
+    """Half of a round's people chose by the policy before, where that is taken; the learner knows it."""
+    earlier, last = played[-2].policy, played[-1]
+    deciders = [earlier, last.policy] if takes_earlier_decisions(played) else [last.policy]
+    release = late_release(spec, last.policy, deciders)
+    assert release.reports == last.policy.terms.batch // len(deciders) * len(deciders)
+    schedule = Schedule(spec)
+    state = schedule.learned(last.step, release, [(one, 1 / len(deciders)) for one in deciders])
+    assert same(decode(encode(state), schedule.learner.state_type), state)
+    for asks in (True, False):
+        schedule.follow(state, last.policy.version + 1, 9, asks=asks).policy.check(spec)
+
+
+def test_rounds_after_the_horizon_take_late_reports(spec, played):
+    over = learner_for(spec).next(played[-1].state, 99, 9)
+    drained = Schedule(spec).drain(over, 9)
+    drained.policy.check(spec)
+    if drained.batch and spec.privacy.calibration == "tight":
+        verify(drained.policy.terms, spec, drained.policy.cohort, facts_of(spec, drained), WIDE)
 
 
 def changed_specs(spec):

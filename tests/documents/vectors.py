@@ -1,7 +1,7 @@
 """Vectors of the wire format: publications, decisions, reports, sealed bytes, and what services answer to uploads."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,9 @@ _FEATURES = {
     "premium": {"boolean": True},
 }
 _HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
+_QUARTERS = {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}, "shares": "equal"}
 _WATCHED = {"guardrails": ["refund", "late"]}
+_ASKED = _WATCHED | {"floor": 0.07}
 _CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
 _VALUES: dict[str, list[Any]] = {
     "age": [18, 78, 33.5, 200, -4, None],
@@ -109,7 +111,8 @@ def amplification() -> list[dict[str, float]]:
     facts += [(1.0, 0.9, 4, 100), (1.0, 6.0, 2048, 20_000), (0.1, 1.0, 4, 1), (1.0, 10.0, 3, 1_000_000)]
     facts += [(0.01, 1.0, 5, 100_000), (2.0, 2.5, 2, 50)]
     names = ("epsilon", "local_epsilon", "symbols", "honest")
-    return [dict(zip(names, one, strict=True)) | {"delta": shuffled_delta(*one)} for one in facts]
+    # To 13 digits: the last ones differ from one processor to another.
+    return [dict(zip(names, one, strict=True)) | {"delta": float(f"{shuffled_delta(*one):.13g}")} for one in facts]
 
 
 def _spec(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **more: Any) -> Spec:
@@ -163,7 +166,8 @@ def cases() -> list[tuple[str, Spec, bytes]]:
         "partition with features of every kind": (_spec("partition", _LOCAL, _FEATURES), _partition),
         "bandit under local": (_spec("bandit", _LOCAL, None), None),
         "bandit under shuffle": (_spec("bandit", _SHUFFLE, None), None),
-        "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_HALVES), None),
+        "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_QUARTERS), None),
+        "trial under local, questions": (_spec("trial", _LOCAL, plain, segments=_HALVES, algorithm=_ASKED), None),
         "trial under local, some buckets": (_spec("trial", _LOCAL | {"epsilon": 2.0}, _FEATURES, **_CROSSED), None),
         "trial under shuffle": (_spec("trial", _SHUFFLE, plain, segments=_HALVES, algorithm=_WATCHED), None),
     }
@@ -273,11 +277,29 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         ("two reports", {"policy.terms.reports": 2}, hidden),
         ("no calibration of a device's", {"policy.terms.calibration": "published"}, hidden),
     ]
+    if questions := getattr(spec, "questions", ()):
+        return [*common[:2], *_uneven(spec, questions), ("no questions", {"policy.questions": []}, hidden)]
     if spec.privacy.arms == "hidden" or len(spec.features) > 2:
         return common[:4]
     if spec.question is not KeyedMeans or not spec.features:
         return common
     return [*common, ("a bin is missing", {"policy.paths": np.array([0, 2, 6, 14, 14])}, hidden)]
+
+
+def _uneven(spec: Spec, questions: Sequence[Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Coins that ask one segment otherwise, or give it an arm of its own where everybody is asked about."""
+    arms, lies = len(spec.options), []
+    everybody = [question.everybody for question in questions].index(True)
+    for what, edge in {
+        "more people of a segment are asked for the reward": arms - 1,
+        "an arm of a segment's own in one question": arms,
+        "an arm of a segment's own in a question about everybody": everybody * arms,
+    }.items():
+        edges = Schedule(spec).open(7, 4).policy.choice.thresholds.copy()
+        edges[1, edge] += 300
+        where = ("policy.choice.thresholds", "policy.terms.mechanism.layout.thresholds")
+        lies.append((what, dict.fromkeys(where, edges), {"arms": "hidden"}))
+    return lies
 
 
 def _changed(body: bytes, changes: dict[str, Any]) -> bytes:

@@ -30,12 +30,18 @@ _TRIAL = {
     "segments.by": ["x1"],
     "segments.cuts": {"x1": [0.5]},
 }
+_ASKED = {
+    "privacy.epsilon": 1.0,
+    "segments.cuts": {"x1": [0.2, 0.35, 0.5, 0.65, 0.8]},
+    "algorithm.allocation": "fixed",
+}
 _EXPERIMENTS: dict[str, dict[str, Any]] = {
     "partition-local": _LOCAL,
     "partition-shuffled": _SHUFFLED,
     "bandit-local": _LOCAL | _BANDIT,
     "bandit-shuffled": _SHUFFLED | {"algorithm.name": "bandit"},
     "trial-local": _TRIAL,
+    "questions-local": _TRIAL | _ASKED,
     "asks": _LOCAL,
     "asks-shuffled": _SHUFFLED | {"privacy.epsilon": 1.0, "privacy.min_batch": 1000} | _LARGE,
 }
@@ -69,6 +75,7 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
 
     Of so many people a third get each arm. Its estimate is ahead of another by 1, in the trial in both segments, and
     the standard error of that difference is at most .15: honest reports miss it in fewer than one run of a billion.
+    Where coins choose a question at epsilon 1, so few people tell nothing, and only what is accepted counts.
     """
     people = _EXPERIMENTS[name]["experiment.round_size"]
     limits = json.dumps({"epsilon": 4.0, "min_batch": 300})
@@ -79,7 +86,10 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
         assert time.monotonic() < deadline, facts
         time.sleep(0.05)
     assert (facts["accepted"], facts["refused"]) == (people, {})
-    if name.startswith("trial"):
+    if name.startswith("questions"):
+        found = {table["title"]: table["rows"] for table in _page(services, name, "/result")["result"]["tables"]}
+        assert [row[-1] for row in found["what coins ask"]] == [0.72, 0.2, 0.08]
+    elif name.startswith("trial"):
         estimates = _page(services, name, "/result")["result"]["estimates"]
         assert len(estimates) == 6  # two arms, in two segments and on average
         assert all(-1.5 < one["value"] < -0.5 and one["high"] < 0 for one in estimates)

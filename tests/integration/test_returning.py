@@ -23,11 +23,15 @@ async def take_part(client: AsyncClient) -> Outcome:
     return await session.report(1.0)
 
 
-async def test_reports_of_one_person_in_several_rounds_share_a_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", [{"name": "partition"}, {"name": "linear"}], ids=lambda one: one["name"])
+async def test_reports_of_one_person_in_several_rounds_share_a_promise(
+    tmp_path: Path, algorithm: dict[str, str]
+) -> None:
     (tmp_path / "trusted").mkdir()
     clock = Hands()
     async with pair(tmp_path) as services:
-        await services.api.create(SHUFFLED | {"experiment.reports_per_person": 2})
+        created = await services.api.create(SHUFFLED | {"experiment.reports_per_person": 2, "algorithm": algorithm})
+        assert created.status_code == 201
         for version in (1, 2):
             publication = await services.api.publication()
             assert await take_part(device(services, tmp_path / "one.db", clock)) is Outcome.ACCEPTED

@@ -14,7 +14,7 @@ from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.pair import Pair, pair
 from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import SHUFFLED, SMALL
+from tests.support.servers import ADMIN, SHUFFLED, SMALL
 
 HOUR = 3600.0
 CENTRAL = {**SMALL, "privacy.model": "central", "privacy.delta": 1e-6}
@@ -38,8 +38,8 @@ def device(services: Pair, folder: Path, clock: Hands) -> AsyncClient:
     )
 
 
-async def closes(services: Pair, people: int) -> None:
-    """Others fill the round."""
+async def closes(services: Pair, people: int, version: int = 1) -> None:
+    """Others fill the round of a version."""
     publication = await services.api.publication()
     if decode_publication(publication).round.endpoint == "server":
         for sealed in sealed_reports(publication, people):
@@ -47,11 +47,11 @@ async def closes(services: Pair, people: int) -> None:
             answer = await services.api.client.post("/reports", content=body, auth=lambda unsigned: unsigned)
             assert answer.status_code == 202
         async with asyncio.timeout(20):
-            while (await services.api.facts())["version"] == 1:
+            while (await services.api.facts())["version"] == version:
                 await asyncio.sleep(0.005)
     else:
         await services.uploads(publication, sealed_reports(publication, people))
-        await services.version(2)
+        await services.version(version + 1)
 
 
 @pytest.mark.parametrize("window", [0.0, HOUR])
@@ -86,3 +86,71 @@ async def test_a_stopped_experiment_gets_nothing_that_was_due(folder: Path) -> N
         clock.time += 24 * HOUR
         assert await device(services, folder, clock).resend() == {"test": Outcome.NOT_ASKED}
         assert Ledger(folder / "device.db").payments() == []
+
+
+NUMBERS = {name: {"low": 0.0, "high": 1.0} for name in ("x1", "x2")}
+ARMS = {"name": "test", "arms": ["a", "b"], "horizon": 1000, "round_size": 20, "conversion_window": HOUR}
+MODELS = {
+    "local": {"epsilon": 4.0},
+    "shuffle": {"epsilon": 1.0, "delta": 1e-6, "min_batch": 100, "local_epsilon_max": 1.0},
+    "central": {"epsilon": 1.0, "delta": 1e-6},
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "linear": {"context": {"features": NUMBERS}, "algorithm": {"name": "linear"}},
+    "generalized-linear": {"context": {"features": NUMBERS}, "algorithm": {"name": "linear", "link": "logistic"}},
+    "sparse": {"context": {"features": ["x1", "x2"]}, "algorithm": {"name": "sparse", "sparsity": 1}},
+    "convex": {
+        "domain": {"dimension": 2},
+        "algorithm": {"name": "convex", "feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0},
+    },
+}
+GIVEN: dict[str, dict[str, float]] = {"sparse": {f"{x} of {arm}": 0.3 for arm in "ab" for x in NUMBERS}, "convex": {}}
+
+
+def tables_of(family: str, model: str) -> dict[str, Any]:
+    """The tables of a spec whose devices wait for an hour."""
+    size = 100 if model == "shuffle" else 600 if family == "sparse" else 20
+    experiment = ARMS | {"horizon": 10 * size, "round_size": size}
+    if family == "convex":
+        del experiment["arms"]
+    return {"experiment": experiment, "privacy": {"model": model, **MODELS[model]}, **FAMILIES[family]}
+
+
+@pytest.mark.parametrize(
+    ("family", "model"),
+    [
+        ("linear", "local"),
+        ("linear", "shuffle"),
+        ("linear", "central"),
+        ("generalized-linear", "local"),
+        ("sparse", "central"),
+        ("convex", "local"),
+        ("convex", "shuffle"),
+    ],
+)
+async def test_late_vectors_are_counted_once_and_none_is_lost(folder: Path, family: str, model: str) -> None:
+    """Three people choose, two rounds of others close, and they report."""
+    tables = tables_of(family, model)
+    size, given = tables["experiment"]["round_size"], GIVEN.get(family, CONTEXT)
+    async with pair(folder) as services:
+        assert (await services.api.client.post("/experiments", json=tables, headers=ADMIN)).status_code == 201
+        folders, clock = [folder / str(one) for one in range(3)], Hands()
+        for one in folders:
+            one.mkdir()
+            session = await device(services, one, clock).join("test")
+            session.choose(given)
+            await session.report({"first": 0.5, "second": 0.4} if family == "convex" else 1.0)
+        for version in (1, 2):
+            await closes(services, size, version)
+        before = (await services.api.facts())["accepted"]
+        clock.time += 2 * HOUR
+        for one in folders:
+            assert await device(services, one, clock).resend() == {"test": Outcome.ACCEPTED}
+            assert await device(services, one, clock).resend() == {}, "a report is made once"
+            (paid,) = Ledger(one / "device.db").payments()
+            assert (paid.version, paid.epsilon) == (3, MODELS[model]["epsilon"])
+        await closes(services, size - 3, 3)
+        facts = await services.api.facts()
+        assert (before, facts["accepted"], facts["refused"]) == (2 * size, 3 * size, {})
+        state = (await services.api.client.get("/experiments/test/state")).json()["state"]
+        assert state["heard"] == 3 * size, "all of them were learned from"

@@ -1,11 +1,16 @@
 """What tests change in a running experiment."""
 
+import asyncio
 from typing import Any
 
 import httpx
 
+from privateer.certificate import recompute
+from privateer.record_verification import read_certificates
+from privateer_client.participation import Participation
+from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import ADMIN, Api
+from tests.support.servers import ADMIN, MSGPACK, Api
 
 
 async def change(api: Api, action: str, body: dict[str, Any] | None = None, name: str = "test") -> httpx.Response:
@@ -36,3 +41,24 @@ async def arms_played(api: Api, name: str = "test") -> set[str]:
     """The arms that the policy may give to somebody."""
     policy = (await api.client.get(f"/experiments/{name}/policy")).json()["policy"]
     return {arm for row in policy["bins"] for arm in row["arms"]}
+
+
+async def record_holds(api: Api) -> dict[str, Any]:
+    """The privacy record, every claim of which a verifier confirms."""
+    record = dict((await api.client.get("/experiments/test/privacy")).json())
+    assert all(verdict.holds for verdict in recompute(read_certificates(record)[""]))
+    return record
+
+
+async def asks(api: Api, name: str = "test") -> bool:
+    """Whether a device that comes now is asked."""
+    answer = await api.client.get(f"/experiments/{name}/policy", headers=MSGPACK)
+    is_paused = {"nobody": True, "published": False}[answer.headers["privateer-asks"]]
+    return Participation(answer.content, name, EVERYTHING, is_paused=is_paused).asks
+
+
+async def reached(api: Api, wanted: int) -> None:
+    """Wait for a version."""
+    async with asyncio.timeout(20):
+        while (await api.facts())["version"] < wanted:
+            await asyncio.sleep(0.01)

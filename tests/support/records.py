@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from privateer.arms_spec import ArmsSpec, Turn
 from privateer.record import Row, make_record, planned_of
-from privateer.spec import ArmsSpec, Spec, Turn
+from privateer.spec import Spec
 from privateer.terms import calibrate
 from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec

@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer.ages import by_age
 from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer.arms_spec import ArmsSpec
 from privateer.decisions import Arms
 from privateer.questions import KeyedMeans
-from privateer.spec import ArmsSpec, Spec
+from privateer.spec import Spec
 from privateer.trust import TRUST
 from privateer.verification import Limits
 from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed

@@ -6,9 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.arms_spec import ArmsSpec
 from privateer.context import COLUMNS_MAX
 from privateer.errors import SpecError
-from privateer.spec import ArmsSpec, Spec
+from privateer.spec import Spec
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from privateer.arms_spec import ArmsSpec
 from privateer.contributions import BoundedVectors
 from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.spec import ArmsSpec
 from privateer.vectors import Ball
 from privateer_lab.baselines.base import Baseline, Visitors
 

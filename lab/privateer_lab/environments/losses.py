@@ -7,7 +7,6 @@ from pydantic import Field
 from scipy.special import ndtr
 
 from privateer.decisions import Points
-from privateer.errors import SpecError
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection, Played
 
 _POINTS: Final = 4096
@@ -46,15 +45,7 @@ class LossesSection(EnvironmentSection):
     deviation: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
 
     def environment(self, spec: DomainSpec, seed: int) -> "LossesEnvironment":
-        """Make the environment of a seed, which turns the best point.
-
-        Raises
-        ------
-        SpecError
-            If there is a delay.
-        """
-        if self.delay is not None:
-            raise SpecError("these people report at once", field="population.delay", remedy="remove it")
+        """Make the environment of a seed, which turns the best point."""
         return LossesEnvironment(spec, self, seed)
 
 

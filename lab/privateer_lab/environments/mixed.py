@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field
 from scipy.special import expit
 
+from privateer.arms_spec import ArmsSpec
 from privateer.errors import SpecError
 from privateer.features import Feature, Numeric, Ranked
 from privateer.levels import Boolean, Categorical, Ordinal
-from privateer.spec import ArmsSpec
 from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 

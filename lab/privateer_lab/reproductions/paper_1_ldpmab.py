@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
+from privateer.arms_spec import ArmsSpec
 from privateer.contributions import merged
 from privateer.decisions import Arms
-from privateer.spec import ArmsSpec, Privacy
+from privateer.spec import Privacy
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_server.algorithms.partition.published import PublishedPartitionLearner, PublishedState
 

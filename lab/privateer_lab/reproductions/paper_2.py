@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from privateer.algorithms import parse_spec
-from privateer.spec import ArmsSpec, Spec
+from privateer.arms_spec import ArmsSpec
+from privateer.spec import Spec
 from privateer_lab.baselines.base import Baseline
 from privateer_lab.baselines.run import play_together
 from privateer_lab.parallel import each

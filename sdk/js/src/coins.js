@@ -6,7 +6,8 @@ import { malformed } from "./errors.js";
 
 const WORD = (1n << 64n) - 1n;
 const GOLDEN = 0x9e3779b97f4a7c15n;
-const UNIT = 65_536;
+/** Thresholds are in parts of this. */
+export const UNIT = 65_536;
 
 /** SplitMix64's finalizer. @param {bigint} word */
 export function mix(word) {

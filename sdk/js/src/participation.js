@@ -114,7 +114,7 @@ export class Participation {
    */
   message(choice, reward, noise = words(WORDS), fresh = coins()) {
     const slot = this.policy.freshCoins ? fresh : choice.slot;
-    const told = this.policy.contribute(choice.columns, choice.arm, reward, this.spec);
+    const told = this.policy.contribute(choice.columns, choice.arm, reward, this.spec, choice.slot);
     const symbols = /** @type {import("./algorithms/index.js").Symbols} */ (this.mechanism);
     const report = symbols.randomize({ slot, ...told }, noise);
     const age = this.age(choice.version) ?? 0;

@@ -13,6 +13,7 @@ from privateer.serving.openapi import refusals
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments
+from privateer_server.gauges import Gauges
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.store.sqlite import SqliteStore
@@ -21,7 +22,9 @@ _log = logging.getLogger("privateer.server")
 _RESTART: Final = "see the server's log"
 
 
-def operations_router(intake: Intake, experiments: Experiments, store: SqliteStore, metrics: Metrics) -> APIRouter:
+def operations_router(
+    intake: Intake, experiments: Experiments, store: SqliteStore, metrics: Metrics, gauges: Gauges
+) -> APIRouter:
     """Return the routes, bound to what they look at."""
     router = APIRouter(tags=["operations"])
 
@@ -45,8 +48,8 @@ def operations_router(intake: Intake, experiments: Experiments, store: SqliteSto
     @router.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
         """Show the counters in Prometheus' text format."""
-        versions = {one.name: one.current.round.version for one in experiments}
-        return Response(metrics.text(versions), media_type=CONTENT_TYPE_LATEST)
+        gauges.refresh()
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/keys")
     async def keys() -> dict[str, list[PublicKey]]:

@@ -47,15 +47,20 @@ class Entry:
 class Journal:
     """A file beside the database, or on another disk. It never goes back, so it shows when the database did.
 
+    Parameters
+    ----------
+    path
+        The file; or a database that is open already, such as a copy that is only read.
+
     Raises
     ------
     SpecError
         If the file cannot be opened or another server has it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        self._db = open_database(path, JOURNAL)
+        self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
 
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one."""

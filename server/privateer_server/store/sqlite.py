@@ -79,15 +79,20 @@ class SqliteStore:
 
     One connection holds the file's exclusive lock: a second server on the same data is refused.
 
+    Parameters
+    ----------
+    data
+        The folder of the file; or a database that is open already, such as a copy that is only read.
+
     Raises
     ------
     SpecError
         If the file cannot be opened, is damaged or of another version, or another server has it.
     """
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        self._db = open_database(data / FILE, DATABASE)
+        self._db = data if isinstance(data, sqlite3.Connection) else open_database(data / FILE, DATABASE)
         self._written = True
 
     @contextmanager

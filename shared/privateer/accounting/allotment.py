@@ -1,6 +1,7 @@
 """What each of a person's several reports may cost, so that all of them together keep one promise."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
@@ -10,7 +11,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from privateer.accounting.accountant import Curve, account
-from privateer.accounting.events import Approximate, Event, Gaussian, Pure, Sequential, ShuffledResponse
+from privateer.accounting.events import (
+    Approximate,
+    Event,
+    Gaussian,
+    Pure,
+    Sequential,
+    ShuffledMessage,
+    ShuffledResponse,
+)
 from privateer.accounting.gaussian import gaussian_epsilon, gaussian_standard_deviation
 from privateer.accounting.loss import Composition, from_curve
 from privateer.errors import SpecError
@@ -87,7 +96,8 @@ class Allotment:
         every
             Compare at every so many points; only 1 proves anything.
         """
-        if isinstance(event, ShuffledResponse):  # more people never harm, and devices have no time for millions
+        # More people never harm, and devices have no time for millions.
+        if isinstance(event, ShuffledResponse | ShuffledMessage):
             event = replace(event, honest=min(event.honest, _CROWD_MAX))
         curve = account(event)
         return all(curve.delta(at) + sampling <= most * (1 + digits) for at, most in self.grid[::every])
@@ -163,9 +173,20 @@ def allotted_local_epsilon(
     SpecError
         If nothing is left to say.
     """
+    return _largest(lambda one: ShuffledResponse(one, symbols, batch), allotment, batch, limit, proved=proved)
 
+
+@lru_cache(maxsize=4096)
+def allotted_message_epsilon(allotment: Allotment, batch: int, limit: float) -> float:
+    """Return the largest local epsilon of any message as `allotted_local_epsilon`, by the clones bound."""
+    return _largest(lambda one: ShuffledMessage(one, batch), allotment, batch, limit, proved=True)
+
+
+def _largest(
+    event_of: Callable[[float], Event], allotment: Allotment, batch: int, limit: float, *, proved: bool
+) -> float:
     def covered(local_epsilon: float, every: int = 1) -> bool:
-        return allotment.covers(ShuffledResponse(local_epsilon, symbols, batch), every=every)
+        return allotment.covers(event_of(local_epsilon), every=every)
 
     if covered(limit, _FEW) and (not proved or covered(limit)):
         return limit

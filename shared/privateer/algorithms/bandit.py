@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from privateer.ages import age_of
 from privateer.algorithms import Algorithm
+from privateer.arms_spec import ARMS_MIN, ArmsSpec, ArmsTable
 from privateer.coins import UNIT, EarlierChoices, Layout
 from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.decisions import Arms
@@ -24,7 +25,7 @@ from privateer.numbers import scaled_reward
 from privateer.policy import Counted
 from privateer.questions import KeyedMeans, NamedMeans, Question, VectorSum
 from privateer.sections import Section, parse_section
-from privateer.spec import ARMS_MIN, ArmsSpec, ArmsTable, example_promises
+from privateer.spec import example_promises
 from privateer.terms import Terms
 from privateer.trust import check_promise
 from privateer.vectors import Ball
@@ -209,6 +210,11 @@ class BanditPolicy:
     def tells_age(self) -> bool:
         """Whether a report says how many versions ago its decision was made: where its coins chose the arm."""
         return not (self.fresh_coins or self.terms.trust.batched)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
 
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""

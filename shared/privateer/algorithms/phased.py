@@ -72,9 +72,8 @@ class PhasedSection(Section):
     @model_validator(mode="after")
     def _alpha(self) -> Self:
         if not 0 < self.alpha < 1:
-            raise SpecError(
-                "must be above 0 and below 1", field="algorithm.alpha", remedy="0.8 is usual; more asks more people"
-            )
+            detail, remedy = "must be above 0 and below 1", "0.8 is usual; more asks more people"
+            raise SpecError(detail, field="algorithm.alpha", remedy=remedy)
         return self
 
 
@@ -107,9 +106,8 @@ class Asking(Section):
     def _all_in_use(self) -> "Asking":
         for name in ("when_short", "extensions", "least_share"):
             if self.seconds is None and getattr(self, name) != type(self).model_fields[name].default:
-                raise SpecError(
-                    "does nothing without asking.seconds", field=f"asking.{name}", remedy="set that, or remove this"
-                )
+                detail, remedy = "does nothing without asking.seconds", "set that, or remove this"
+                raise SpecError(detail, field=f"asking.{name}", remedy=remedy)
         return self
 
     @property

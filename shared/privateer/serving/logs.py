@@ -2,11 +2,20 @@
 
 import logging
 import sys
+import time
 import traceback
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+
+from privateer.serving.timing import Answered
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_REQUESTS: Final = logging.getLogger("privateer.requests")
+_FIELDS: Final = "fields"
+"""The attribute of a record with what a line has besides its event."""
+_FAULT: Final = 500
 
 
 def trace(error: BaseException) -> str:
@@ -31,10 +40,37 @@ class Formatter(logging.Formatter):
         return _described(ei[0], ei[2]) if ei[0] else ""
 
 
-def log_to_stderr(*verbose: str) -> None:
-    """Write the log of this process to standard error: warnings of all loggers, and more from the ``verbose`` ones."""
+class JsonFormatter(Formatter):
+    """Writes one JSON object a line: time, level, logger, event, and of a request its template, status and seconds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[0]:
+            line["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line | getattr(record, _FIELDS, {})).decode()
+
+
+def log_answer(answered: Answered) -> None:
+    """Log an answer to an operator or another service. What devices ask leaves no line."""
+    fields = answered._asdict() | {"seconds": round(answered.seconds, 4)}
+    level = logging.WARNING if answered.status >= _FAULT else logging.INFO
+    _REQUESTS.log(level, "request", extra={_FIELDS: fields})
+
+
+def log_to_stderr(*verbose: str, as_json: bool = False) -> None:
+    """Write the log of this process to standard error: warnings of all loggers, and more from the ``verbose`` ones.
+
+    As JSON it has the requests of operators and other services, too.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter(_FORMAT))
+    handler.setFormatter(JsonFormatter() if as_json else Formatter(_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in verbose:
         logging.getLogger(name).setLevel(logging.INFO)
+    _REQUESTS.setLevel(logging.INFO if as_json else logging.CRITICAL)

@@ -1,5 +1,6 @@
 """A service as a process with two listeners: a public one, and a private one for operators and other services."""
 
+import logging
 import os
 import resource
 import socket
@@ -15,6 +16,7 @@ from privateer.errors import PrivateerError, SpecError
 from privateer.serving.connections import Connections
 from privateer.serving.logs import log_to_stderr
 from privateer.serving.protocol import GuardedProtocol
+from privateer.serving.settings import check_log, logs_json
 
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
@@ -60,9 +62,13 @@ def run(name: str, start: Callable[[], Service]) -> None:
         Reads the settings, makes the applications and listens.
     """
     try:
+        check_log(os.environ)
         service = start()
     except (PrivateerError, OSError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        if logs_json(os.environ):
+            logging.getLogger(name).critical("%s", error)
+        else:
+            print(f"{name}: {error}", file=sys.stderr)
         sys.exit(_USAGE)
     _serve(service)
 
@@ -70,11 +76,11 @@ def run(name: str, start: Callable[[], Service]) -> None:
 def prepare_process(*verbose: str) -> None:
     """Keep the files of this process from other users, values out of its log, and its memory, with its keys, off disk.
 
-    Processes that it starts inherit this.
+    Processes that it starts inherit this. ``PRIVATEER_LOG`` says how it logs; `run` refuses other words.
     """
     os.umask(_OWNER_ONLY)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    log_to_stderr(*verbose)
+    log_to_stderr(*verbose, as_json=logs_json(os.environ))
 
 
 def listen(host: str, port: int, field: str) -> socket.socket:

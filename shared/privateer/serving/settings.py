@@ -39,6 +39,23 @@ def number(variables: Mapping[str, str], name: str, default: int, most: int = SI
     return int(text)
 
 
+def logs_json(variables: Mapping[str, str]) -> bool:
+    """Whether ``PRIVATEER_LOG`` asks for JSON."""
+    return variables.get("PRIVATEER_LOG") == "json"
+
+
+def check_log(variables: Mapping[str, str]) -> None:
+    """Refuse any other ``PRIVATEER_LOG``.
+
+    Raises
+    ------
+    SpecError
+        If it is neither ``text``, which it is by default, nor ``json``.
+    """
+    if variables.get("PRIVATEER_LOG", "") not in ("", "text", "json"):
+        raise SpecError("is no form of logs", field="PRIVATEER_LOG", remedy="set it to text or json")
+
+
 def paths(variables: Mapping[str, str], name: str) -> tuple[Path, ...]:
     """Return the paths in a variable, which are separated as in ``PATH``."""
     return tuple(Path(part) for part in variables.get(name, "").split(os.pathsep) if part)

@@ -75,6 +75,26 @@ def _write(path: Path, text: str, mode: int) -> None:
     draft.replace(path)
 
 
+def read_public_key(path: Path) -> Ed25519PublicKey:
+    """Return the public key in a file.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the file cannot be read or holds no key.
+    """
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(path.read_text("ascii")))
+
+
+def public_key_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files that are there now: those named, and ``*.pub`` in the directories named."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(path.glob("*.pub"))
+        elif path.exists():
+            yield path
+
+
 class TrustedKeys:
     """Public keys (hexadecimal) in files. They are read anew every time, so that files may change while a service runs.
 
@@ -91,9 +111,9 @@ class TrustedKeys:
     def by_id(self) -> Mapping[str, Ed25519PublicKey]:
         """Return the keys that are there now. A file without a key is left out, with one warning."""
         found = {}
-        for path in self._files():
+        for path in public_key_files(self._paths):
             try:
-                key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(path.read_text("ascii")))
+                key = read_public_key(path)
             except (OSError, ValueError):
                 self._warn(path)
             else:
@@ -104,10 +124,3 @@ class TrustedKeys:
         if path not in self._warned:
             _log.warning("%s does not hold a public key (64 hex digits)", path.name)
         self._warned.add(path)
-
-    def _files(self) -> Iterator[Path]:
-        for path in self._paths:
-            if path.is_dir():
-                yield from sorted(path.glob("*.pub"))
-            elif path.exists():
-                yield path

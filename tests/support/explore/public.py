@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from privateer.algorithms import Algorithm
+from privateer.arms_spec import ArmsSpec
 from privateer.coins import Layout, mix
 from privateer.contributions import KeyedValues
 from privateer.decisions import Arms
@@ -20,7 +21,7 @@ from privateer.numbers import scaled_reward
 from privateer.policy import OfAnyRound
 from privateer.questions import KeyedMeans
 from privateer.sections import Section, parse_section
-from privateer.spec import ArmsSpec, example_promises
+from privateer.spec import example_promises
 from privateer.terms import Terms
 
 

@@ -6,8 +6,9 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privateer.accounting.accountant import account
-from privateer.accounting.allotment import allot, allotted_local_epsilon
+from privateer.accounting.allotment import allot, allotted_local_epsilon, allotted_message_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
+from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import (
     Approximate,
     Gaussian,
@@ -15,6 +16,7 @@ from privateer.accounting.events import (
     Pure,
     Repeated,
     Sequential,
+    ShuffledMessage,
     ShuffledResponse,
 )
 from privateer.accounting.gaussian import gaussian_standard_deviation
@@ -53,6 +55,23 @@ def test_what_one_report_may_cost_does_not_fit_several() -> None:
     whole = ShuffledResponse(amplified_local_epsilon(EPSILON, DELTA, 2, 300, 6.0), 2, 300)
     assert not share.covers(whole)
     assert account(Repeated(whole, 2)).delta(EPSILON) > 100 * DELTA
+
+
+@pytest.mark.parametrize("batch", [500, 9000])
+def test_messages_of_any_kind_keep_the_promise_together(batch: int) -> None:
+    """Composed by the clones bound. Planted: messages of an eighth more, and what one report alone may cost."""
+    share = allot(EPSILON, DELTA, 5, 1e-15)
+    message = ShuffledMessage(allotted_message_epsilon(share, batch, 8.0), batch)
+    assert account(Repeated(message, 5)).delta(EPSILON) <= account(Repeated(share.each, 5)).delta(EPSILON) <= DELTA
+    assert account(Repeated(message, 5)).delta(EPSILON) > 1e-3 * DELTA
+    for local in (1.125 * message.local_epsilon, clones_local_epsilon(EPSILON, DELTA, batch)):
+        assert not share.covers(ShuffledMessage(local, batch))
+        assert account(Repeated(ShuffledMessage(local, batch), 5)).delta(EPSILON) > DELTA
+
+
+def test_a_crowd_above_the_largest_is_taken_for_the_largest() -> None:
+    share = allot(EPSILON, DELTA, 5, 1e-15)
+    assert allotted_message_epsilon(share, 10**6, 16.0) == allotted_message_epsilon(share, 200_000, 16.0)
 
 
 def test_normal_noise_and_its_sampler_fit() -> None:

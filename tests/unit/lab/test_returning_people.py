@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
 from privateer.terms import Terms
 from privateer_lab.plan import variants
@@ -12,6 +13,7 @@ from privateer_lab.returning import ReturningSimulation
 from privateer_lab.simulation import simulate_once, simulation
 from privateer_lab.specs import load_spec
 from privateer_lab.summary import warnings
+from tests.support.linears import linear_spec
 from tests.support.phases import small_spec
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.test_cli import SPEC, run
@@ -48,6 +50,18 @@ def test_everybody_comes_back_and_is_in_no_round_twice(model, times):
     assert np.unique(counted).tolist() == [times]
     outcome = sim.outcome()
     assert (outcome.costs.people, outcome.people) == (1200, 1200 * 4 // times)
+
+
+@pytest.mark.parametrize(("model", "times"), [("shuffle", 4), ("central", 4), ("local", 1)])
+def test_people_with_vectors_come_back_as_well(model, times):
+    data = linear_spec(model, population={"name": "disjoint"}).model_dump(mode="json", exclude_none=True)
+    data["experiment"] |= {"horizon": 1200, "round_size": 300, "round_growth": 0.0, "reports_per_person": 4}
+    data["privacy"] |= {"min_batch": 100}
+    sim = simulation(parse_spec(data), 0)
+    rounds = visits(sim)
+    assert all(len(set(people)) == len(people) for people in rounds)
+    assert np.unique(np.bincount([person for people in rounds for person in people])).tolist() == [times]
+    assert sim.outcome().people == 1200 * 4 // times
 
 
 def test_a_round_of_more_people_than_come_back_has_others():

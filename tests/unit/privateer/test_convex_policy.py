@@ -7,6 +7,7 @@ import pytest
 
 from privateer.algorithms.convex.domain import even
 from privateer.algorithms.convex.spec import ConvexSpec
+from privateer.decisions import Arms
 from privateer.errors import InputError, Malformed
 from privateer_server.schedule import Schedule
 
@@ -97,3 +98,32 @@ def test_one_reward_that_is_not_a_finite_number_is_refused(bad):
     with pytest.raises(InputError):
         policy.read(ONE, bad)
     assert policy.read(ONE, 0.25)[0].tolist() == [0.25]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_who_tells_ages_and_who_takes_earlier_decisions(name):
+    """The direction is in the coins of a choice, or in the key; a batch would be told apart by ages."""
+    policy = Schedule(SPECS[name]).open(3, 7).policy
+    assert policy.tells_age is (name.startswith("local") or name == "none")
+    assert policy.takes(7)
+    assert policy.takes(6) is (name not in ("shuffle-hidden", "published"))
+    assert not policy.takes(8)
+
+
+def test_all_rounds_have_the_same_directions_but_as_published():
+    for name, spec in SPECS.items():
+        schedule = Schedule(spec)
+        step = schedule.open(3)
+        first, later = (schedule.follow(step.state, 2, seed).policy.measured for seed in (5, 6))
+        assert np.allclose(first, later) is (name != "published")
+
+
+def test_a_late_slope_is_between_the_points_that_were_played():
+    """Planted: the open round's points, which are twice as far apart."""
+    decisions = POLICY.decide(NOBODY[:50], COINS[:50])
+    wider = replace(POLICY, axes=2 * POLICY.axes)
+    rewards = 0.5 + decisions.points @ np.array([0.2, 0.1])
+    told, late = (one.contribute(NOBODY[:50], COINS[:50], decisions, rewards).values for one in (POLICY, wider))
+    assert late == pytest.approx(told)
+    blind = wider.contribute(NOBODY[:50], COINS[:50], Arms(decisions.arms), rewards).values
+    assert np.abs(blind - told).max() > 0.01

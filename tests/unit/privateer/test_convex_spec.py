@@ -10,6 +10,9 @@ from privateer.errors import SpecError
 
 ONE = {"feedback": "one-point", "strong_convexity": 0.0}
 SHRINKING = {"feedback": "one-point", "estimator": "ellipsoid"}
+WINDOW = {"conversion_window": 60.0}
+PUBLISHED = {"calibration": "published", "delta": 1e-5}
+HIDDEN = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "arms": "hidden"}
 
 
 def tables(**changes):
@@ -38,7 +41,8 @@ def tables(**changes):
         ({"algorithm": {"deviation": 0.1, **ONE}}, "algorithm.deviation", "does nothing"),
         ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
         ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),
-        ({"experiment": {"conversion_window": 60.0}}, "experiment.conversion_window", "its own points"),
+        ({"experiment": WINDOW, "privacy": PUBLISHED}, "experiment.conversion_window", "a direction of its own"),
+        ({"experiment": WINDOW, "privacy": HIDDEN}, "experiment.conversion_window", "'seen'"),
         ({"privacy": {"calibration": "published"}}, "privacy.delta", "above 0"),
         (
             {"privacy": {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "min_batch": 2000}},
@@ -55,6 +59,13 @@ def test_what_is_refused_names_the_field(changes, field, says):
     assert refused.value.field == field
     assert says in str(refused.value)
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize("name", ["local", "shuffle", "central", "none", "local-ellipsoid", "local-smooth"])
+def test_outcomes_may_come_late(name):
+    data = ConvexSpec.instances()[name].model_dump(mode="json", exclude_none=True)
+    data["experiment"] |= WINDOW
+    assert parse_spec(data).experiment.conversion_window == 60.0
 
 
 def test_long_rounds_of_losses_without_curvature_are_a_concern():

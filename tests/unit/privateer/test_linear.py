@@ -11,11 +11,13 @@ from scipy.stats import kstest
 from privateer.algorithms.linear.design import Design, prior_moments
 from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.algorithms.linear.reports import joint, matrix_of, moments
+from privateer.algorithms.linear.spec import LinearSpec
 from privateer.coins import classes_of
 from privateer.columns import FLAG, NUMBER, Block, bits, coded
 from privateer.decisions import Arms
 from privateer.errors import InputError, Malformed, SpecError
 from privateer.mechanisms.vector_noise import CentralVectors
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.sections import parse_section
 from privateer.terms import Terms
 from privateer.vectors import Ball
@@ -58,11 +60,47 @@ def test_reports_that_would_be_too_large_are_refused_with_their_size():
     assert linear_spec("local", levels).ball.coordinates == 2 * 805, "only residuals are sent"
 
 
-def test_outcomes_that_come_late_are_refused():
-    data = linear_spec().model_dump(exclude_none=True)
+def test_outcomes_may_come_late_but_where_a_batch_would_tell_when_people_chose():
+    data = linear_spec("shuffle").model_dump(exclude_none=True)
     data["experiment"]["conversion_window"] = 60.0
-    with pytest.raises(SpecError, match="earlier rounds"):
-        parse_section(type(linear_spec()), data)
+    assert parse_section(LinearSpec, data).experiment.conversion_window == 60.0
+    data["privacy"]["arms"] = "hidden"
+    with pytest.raises(SpecError, match="'seen'") as refused:
+        parse_section(LinearSpec, data)
+    assert refused.value.field == "experiment.conversion_window"
+
+
+@pytest.mark.parametrize(
+    ("model", "privacy", "tells", "takes"),
+    [
+        ("local", {}, True, True),
+        ("local", {"delta": 0.4}, False, True),
+        ("shuffle", {}, False, True),
+        ("shuffle", {"arms": "hidden"}, False, False),
+        ("central", {"arms": "hidden"}, False, True),
+        ("none", {}, False, True),
+    ],
+)
+def test_who_tells_ages_and_who_takes_earlier_decisions(model, privacy, tells, takes):
+    """Classes are told by the coins of a choice, so they need its age; those of a batch would be told apart by it."""
+    policy = Schedule(linear_spec(model, privacy=privacy)).open(3, 7).policy
+    assert policy.tells_age is tells
+    assert policy.takes(7)
+    assert policy.takes(6) is takes
+    assert not policy.takes(8)
+
+
+def test_a_late_class_is_that_of_the_arm_that_coins_favoured_then():
+    earlier = replace(policy_of(3, 3), seed=8)
+    terms = replace(earlier.terms, mechanism=VectorSymbol.calibrated(Ball("l2", 1.0, 9), 4.0, 3, 2))
+    now = replace(policy_of(3, 3), version=2, seed=3, playable=np.array([True, False, True]), terms=terms)
+    coins = np.arange(6000, dtype=np.uint32)
+    favoured = earlier.normals(coins).argmax(axis=1)
+    classes = now.classes_of(coins, earlier)
+    assert (classes[favoured == 0] == 0).all()
+    assert (classes[favoured == 2] == 1).all()
+    assert set(classes[favoured == 1].tolist()) == {0, 1}, "nobody gets that arm any more"
+    assert np.array_equal(now.classes_of(coins, now), classes_of(coins, 3, 2))
 
 
 def test_rows_are_one_hot_and_no_longer_than_the_features_allow():

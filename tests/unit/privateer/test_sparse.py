@@ -28,7 +28,12 @@ def policy_of(spec, coefficients=(0.5, -0.25), places=(2, 7)):
         ("central", {"context__features": 9000}, "context.features", "MiB"),
         ("central", {"context__features": ["x", "x"]}, "context.features", "distinct"),
         ("central", {"context__low": 1.0}, "context", "low must be below high"),
-        ("central", {"experiment__conversion_window": 60.0}, "experiment.conversion_window", "remove"),
+        (
+            "shuffle",
+            {"experiment__conversion_window": 60.0, "privacy__arms": "hidden"},
+            "experiment.conversion_window",
+            "remove",
+        ),
         ("central", {"privacy__delta": 0.0}, "privacy.delta", "at least 1e-08"),
         ("central", {"privacy__calibration": "published"}, "privacy.calibration", "tight"),
         ("local", {"context__features": 65}, "context.features", "at most 64"),

@@ -1,44 +1,23 @@
 """Changes to a running experiment: what devices in flight, the learner and the record see of each."""
 
-import asyncio
-import base64
 from typing import Any
 
 import httpx
 import pytest
 
-from privateer.certificate import recompute
-from privateer.record_verification import read_certificates
 from privateer.verification import Limits
 from privateer.wire.publication import decode_publication
 from privateer_client.participation import Participation
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
-from tests.support.changes import arms_played, change, changed, lines, report
+from tests.support.changes import arms_played, asks, change, changed, lines, reached, record_holds, report
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
-from tests.support.phased import tables as phased_tables
-from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import ADMIN, MSGPACK, PHASED, SMALL, TOKEN, Api, assert_problem
-from tests.support.specs import tables
+from tests.support.servers import ADMIN, MSGPACK, SMALL, TOKEN, Api, assert_problem
 
 ARMS = ["retire-arm", "add-arm"]
 DEVICE = Limits(epsilon=1.0)
-
-
-async def record_holds(api: Api) -> dict[str, Any]:
-    """The privacy record, every claim of which a verifier confirms."""
-    record = dict((await api.client.get("/experiments/test/privacy")).json())
-    assert all(verdict.holds for verdict in recompute(read_certificates(record)[""]))
-    return record
-
-
-async def asks(api: Api, name: str = "test") -> bool:
-    """Whether a device that comes now is asked."""
-    answer = await api.client.get(f"/experiments/{name}/policy", headers=MSGPACK)
-    is_paused = {"nobody": True, "published": False}[answer.headers["privateer-asks"]]
-    return Participation(answer.content, name, EVERYTHING, is_paused=is_paused).asks
 
 
 async def test_a_pause_asks_nobody_and_waits_for_those_in_flight(api: Api) -> None:
@@ -106,14 +85,8 @@ async def test_a_pause_has_a_deadline_which_a_restart_keeps(
         clock.time += 99
         assert (await api.facts())["version"] == 1
         clock.time += 1
-        await _reached(api, 2)
+        await reached(api, 2)
         assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 5
-
-
-async def _reached(api: Api, wanted: int) -> None:
-    async with asyncio.timeout(20):
-        while (await api.facts())["version"] < wanted:
-            await asyncio.sleep(0.01)
 
 
 async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
@@ -303,36 +276,8 @@ async def test_a_deadline_of_a_change_outlives_a_pause(settings: Settings, monke
         await changed(api, "pause")
         await changed(api, "resume")
         clock.time += 100
-        await _reached(api, 2)
+        await reached(api, 2)
         assert await arms_played(api) == {"a", "c"}
-
-
-async def test_phases_with_deadlines_do_not_fail_in_a_pause(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_SECONDS", 0)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_LOOKS", 1)
-    clock = Hands()
-    timed_phases = phased_tables({**PHASED, "asking.seconds": 60, "asking.when_short": "fail"}, "local")
-    async with serving(create_app(settings, clock)) as client:
-        api = Api(client)
-        await client.post("/experiments", json=timed_phases, headers=ADMIN)
-        await report(api, 3)
-        await changed(api, "pause")
-        clock.time += 61
-        await _reached(api, 2)
-        facts = await api.facts()
-        assert facts | {"status": "paused", "batch": 0} == facts
-        await changed(api, "resume")
-        facts = await api.facts()
-        assert (facts["status"], facts["version"], facts["batch"] > 0) == ("open", 3, True)
-        # A pause within the deadline: others are asked anew, with all of the time.
-        clock.time += 30
-        await changed(api, "pause")
-        await changed(api, "resume")
-        round_ = decode_publication(await api.publication()).round
-        assert (round_.version, round_.deadline) == (4, int(clock.now()) + 60)
 
 
 async def test_a_replayed_change_changes_nothing(api: Api) -> None:
@@ -356,145 +301,6 @@ async def test_the_same_spec_again_is_the_same_experiment_after_changes(api: Api
     await changed(api, "add-arm", {"arm": "d", "seconds": 0})
     assert (await api.create(SMALL)).status_code == 200
     assert (await api.create({**SMALL, "experiment.horizon": 77})).status_code == 409
-
-
-async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
-    await api.create(SMALL)
-    for seed in range(5):
-        await report(api, 20, seed=seed)
-    await report(api, 7, seed=9)  # nothing of the open round is in the clone
-    response = await change(api, "clone", {"name": "other"})
-    assert response.status_code == 201
-    facts = await api.facts("other")
-    assert facts | {"version": 1, "received": 0, "accepted": 0, "status": "open", "batch": 20} == facts
-    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
-    assert (states[1]["seen"], states[1]["rounds"]) == (0, 0)
-    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
-    publication = await api.publication("other")
-    Participation(publication, "other", DEVICE)
-    body = body_of(publication, sealed_reports(publication, 20))
-    assert (await api.client.post("/reports", content=body)).json()["accepted"] == 20
-    assert (await api.facts("other"))["version"] == 2
-    assert (await change(api, "clone", {"name": "other"})).status_code == 200
-    assert await lines(api, "other") == [("clone", 1, 1)]
-    assert (await api.create({**SMALL, "experiment.name": "third"})).status_code == 201
-    assert_problem(await change(api, "clone", {"name": "third"}), 409, "conflict")
-    assert_problem(await change(api, "clone", {"name": "No Name"}), 422, "spec-invalid")
-
-
-async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: Settings) -> None:
-    async with serving(create_app(settings)) as client:
-        api = Api(client)
-        await api.create(SMALL)
-        first = await api.publication()
-        await report(api, 12)
-        answer = await client.delete("/experiments/test", headers=ADMIN)
-        assert answer.json() == {"experiment": "test", "changed": True}
-        await _is_gone(api, first)
-        assert not list((settings.data / "keys").iterdir())
-    kept = b"".join(path.read_bytes() for path in settings.data.rglob("*") if path.is_file())
-    assert first not in kept
-    assert decode_publication(first).policy not in kept
-    async with serving(create_app(settings)) as client:
-        await _is_gone(Api(client), first)
-        assert (await client.delete("/experiments/test", headers=ADMIN)).json()["changed"] is False
-        assert await lines(Api(client)) == [("create", 1, 1), ("delete", 1, 1)]
-
-
-async def _is_gone(api: Api, publication: bytes) -> None:
-    assert (await api.client.get("/experiments")).json() == {"experiments": []}
-    for page in ("", "/policy", "/policy/1", "/state", "/history", "/privacy"):
-        assert_problem(await api.client.get(f"/experiments/test{page}"), 410, "deleted")
-    assert_problem(await report(api, 1, publication), 410, "deleted")
-    problem = assert_problem(await api.create(SMALL), 409, "conflict")
-    assert problem["field"] == "experiment.name"
-    assert "test" not in (await api.client.get("/metrics")).text.replace("token-of-the-tests", "")
-    assert_problem(await change(api, "pause"), 410, "deleted")
-
-
-async def test_what_is_exported_starts_another_experiment(api: Api, settings: Settings) -> None:
-    await api.create(SMALL)
-    for seed in range(5):
-        await report(api, 20, seed=seed)
-    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
-    assert base64.b64decode(document["publication"]) == await api.publication()
-    assert document["record"] == (await api.client.get("/experiments/test/privacy")).json()
-    spec = tables({**SMALL, "experiment.name": "next", "privacy.epsilon": 2.0, "experiment.horizon": 500})
-    started = await change(api, "warm-start", {"spec": spec, "start": document}, "next")
-    assert started.status_code == 201, started.text
-    assert (await change(api, "warm-start", {"spec": spec, "start": document}, "next")).status_code == 200
-    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "next")]
-    assert states[1]["seen"] == 0
-    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
-    assert (await api.client.get("/experiments/next/log", headers=ADMIN)).json()["changes"][0]["detail"] == (
-        "warm start from test at version 6"
-    )
-
-
-@pytest.mark.parametrize(
-    ("field", "changes"),
-    [
-        ("experiment.arms", {"experiment.arms": ["a", "b"]}),
-        ("context.features", {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}}),
-        ("context.features", {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}}),
-        ("reward", {"reward.high": 2.0}),
-        ("algorithm", {"algorithm.confidence": "proved"}),
-    ],
-)
-async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field: str, changes: dict[str, Any]) -> None:
-    await api.create(SMALL)
-    await report(api, 20)
-    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
-    spec = tables({**SMALL, "experiment.name": "next", **changes})
-    problem = assert_problem(
-        await change(api, "warm-start", {"spec": spec, "start": document}, "next"), 422, "spec-invalid"
-    )
-    assert problem["field"] == field
-    assert_problem(await api.client.get("/experiments/next"), 404, "not-found")
-
-
-async def test_a_forged_export_is_refused(api: Api) -> None:
-    await api.create(SMALL)
-    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
-    spec = tables({**SMALL, "experiment.name": "next"})
-    phased = phased_tables(PHASED, "local")
-    for forged in (
-        {},
-        {**document, "format": "privateer/export/9"},
-        {**document, "state": "!"},
-        {**document, "state": base64.b64encode(b"junk").decode()},
-        {**document, "spec": tables({"experiment.arms": ["a", "b", "c", "d"]})},
-        {**document, "spec": phased},
-        {**document, "more": 1},
-    ):
-        body = {"spec": spec, "start": forged}
-        assert_problem(await change(api, "warm-start", body, "next"), 422, "spec-invalid")
-    assert_problem(await change(api, "warm-start", {"spec": spec}, "next"), 400, "bad-request")
-    assert [one["name"] for one in (await api.client.get("/experiments")).json()["experiments"]] == ["test"]
-
-
-async def test_phases_can_be_paused_stopped_and_cloned_but_not_respecified(api: Api) -> None:
-    await api.client.post("/experiments", json=phased_tables(PHASED, "local"), headers=ADMIN)
-    first = await api.publication()
-    people = decode_publication(first).round.batch
-    for action, body in (("extend", {"horizon": 6000}), ("retire-arm", {"arm": "1"}), ("add-arm", {"arm": "x"})):
-        problem = assert_problem(await change(api, action, body), 422, "spec-invalid")
-        assert "create another experiment" in problem["remedy"]
-    await report(api, 3)
-    answer = await changed(api, "pause", {"seconds": 0})
-    assert (answer["status"], answer["version"]) == ("paused", 2)
-    assert not await asks(api)
-    await changed(api, "resume")
-    # Other people are asked the same: a few reports are no phase.
-    draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
-    assert draw["start"] == people
-    assert (await report(api, decode_publication(await api.publication()).round.batch)).is_success
-    assert (await change(api, "clone", {"name": "other"})).status_code == 201
-    state, other = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
-    assert state == other
-    await changed(api, "stop")
-    assert (await api.facts())["status"] == "stopped"
-    await record_holds(api)
 
 
 @pytest.mark.parametrize("model", ["none", "central", "local"])

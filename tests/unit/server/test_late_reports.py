@@ -7,18 +7,21 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.ages import AGE_SIZE
+from privateer.ages import AGE_SIZE, message_size
 from privateer.clock import SystemClock
 from privateer.verification import Limits
 from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_client.participation import Participation
 from privateer_server.app import create_app
+from privateer_server.earlier import EarlierPolicies
 from privateer_server.schedule import Schedule
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
+from tests.support.linears import linear_spec
+from tests.support.publications import published
 from tests.support.sealing import body_of, seal, sealed_reports
-from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
+from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
 
 WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)
 
@@ -107,3 +110,54 @@ async def test_with_a_window_the_learner_sees_whose_decisions_a_batch_is_about(
             headers = {SIGNATURE_HEADER: BATCH.sign(batch, shuffler_key, clock.now())}
             assert (await client.post("/batches", content=batch, headers=headers)).json()["closed"]
     assert seen == [{1: 1.0}, {1: 1.0}, {1: 0.5, 2: 0.5}]
+
+
+async def test_a_learner_sees_whose_decisions_reports_are_about_also_where_they_tell_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, where coins tell classes and reports their ages: all policies decided which arms people have."""
+    seen, learned, clock = [], Schedule.learned, Hands()
+
+    def noting(self, step, release, decided=()):
+        seen.append({policy.version: round(share, 1) for policy, share in decided})
+        return learned(self, step, release, decided)
+
+    monkeypatch.setattr(Schedule, "learned", noting)
+    spec = linear_spec("local").model_dump(mode="json", exclude_none=True)
+    spec["experiment"] |= {"round_size": 20, "round_growth": 0.0, "conversion_window": 150.0}
+    clock.time = SystemClock().now()
+    async with serving(create_app(settings, clock)) as client:
+        api = Api(client)
+        assert (await client.post("/experiments", json=spec, headers=ADMIN)).status_code == 201
+        bodies = []
+        for _ in range(3):
+            clock.time += 100
+            bodies.append(await api.publication())
+            assert message_size(followed(bodies[-1]).policy) == 6 + AGE_SIZE
+            choices = decided(bodies[0], 20)
+            reports = late(bodies[-1], choices, 1)
+            answer = await client.post("/reports", content=body_of(bodies[-1], reports))
+            assert answer.json() == {"accepted": 20, "refused": {}}
+    assert seen == [{1: 1.0}, {1: 1.0}, {1: 0.5, 2: 0.5}]
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_KEPT", 2), ("_BYTES", 2)])
+def test_earlier_policies_are_read_once_while_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    """Room for two policies: the one that was asked for longest ago makes room."""
+    bodies = {version: published(linear_spec("local"), version=version) for version in (1, 2, 3)}
+    size = max(map(len, bodies.values()))
+    monkeypatch.setattr(f"privateer_server.earlier.{limit}", most if limit == "_KEPT" else most * size)
+    reads: list[int] = []
+
+    class Store:
+        def publication(self, _name: str, version: int) -> bytes | None:
+            reads.append(version)
+            return bodies.get(version)
+
+    policies = EarlierPolicies(Store())
+    for version in (1, 2, 1, 3, 1, 3, 2, 9):
+        found = policies.find("test", version)
+        assert (found.version if found else None) == (version if version in bodies else None)
+    assert reads == [1, 2, 3, 2, 9]

@@ -46,7 +46,9 @@ async def opened(openers: Openers) -> list[bytes] | None:
 
 
 def children() -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True)
+    found = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
+    )
     return [int(line.split()[0]) for line in found.stdout.splitlines() if "opening_process" in line]
 
 

@@ -1,9 +1,17 @@
 """Logs say when, how bad, what and where, and quote nobody."""
 
+import json
 import logging
+import os
+import subprocess
 import sys
+from pathlib import Path
 
-from privateer.serving.logs import Formatter, trace
+import pytest
+
+from privateer.errors import SpecError
+from privateer.serving.logs import Formatter, JsonFormatter, trace
+from privateer.serving.settings import check_log, logs_json
 
 
 def inner(secret: str) -> None:
@@ -55,3 +63,47 @@ def test_an_exception_behind_another_is_not_quoted_either() -> None:
     except RuntimeError:
         record = logging.LogRecord("x", logging.ERROR, __file__, 1, "failed", (), sys.exc_info())
     assert "0.73" not in Formatter().format(record)
+
+
+def test_json_is_one_object_a_line_and_quotes_no_exception() -> None:
+    error = caught()
+    told = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, __file__, 1, "line\n%s", ("two",), told)
+    record.created = 1_767_225_600.9
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    assert "0.73" not in line
+    assert json.loads(line) == {
+        "time": "2026-01-01T00:00:00Z",
+        "level": "error",
+        "logger": "uvicorn.error",
+        "event": "line\ntwo",
+        "error": trace(error),
+    }
+
+
+def test_a_form_of_logs_that_there_is_not_is_named() -> None:
+    assert [logs_json({"PRIVATEER_LOG": form} if form else {}) for form in ("", "text", "json")] == [False, False, True]
+    for form in ("", "text", "json"):
+        check_log({"PRIVATEER_LOG": form})
+    with pytest.raises(SpecError, match=r"PRIVATEER_LOG: is no form of logs \(set it to text or json\)"):
+        check_log({"PRIVATEER_LOG": "yaml"})
+
+
+@pytest.mark.parametrize("module", ["privateer_server.app", "privateer_shuffler.app"])
+@pytest.mark.parametrize(("form", "says"), [("json", "PRIVATEER_PORT: "), ("yaml", "PRIVATEER_LOG: ")])
+def test_a_start_that_fails_is_told_in_the_form_of_the_log(module: str, form: str, says: str, tmp_path: Path) -> None:
+    settings = {"PRIVATEER_DATA": str(tmp_path), "PRIVATEER_PORT": "many", "PRIVATEER_ADMIN_TOKEN": "x" * 16}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"from {module} import main; main()"],
+        env=os.environ | settings | {"PRIVATEER_LOG": form},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    if form == "json":
+        line = json.loads(done.stderr)
+        assert (line["level"], line["event"].startswith(says)) == ("critical", True)
+    else:
+        assert says in done.stderr

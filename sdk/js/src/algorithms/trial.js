@@ -2,10 +2,15 @@
 /** A trial: arms against a control, by segments of people. */
 
 import { list } from "../arrays.js";
-import { SlotLayout } from "../coins.js";
-import { malformed, refused } from "../errors.js";
+import { SlotLayout, UNIT } from "../coins.js";
+import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
 import { NamedSymbol } from "../mechanisms/named-symbol.js";
+
+/** By how many units of coins rounding may move an arm in one question beside another. */
+const UNITS = 2;
+
+/** @typedef {{share: number, fact: number | null, everybody: boolean}} Question what coins may ask; see docs/foreign-clients.md */
 
 /** One feature that parts people. */
 class Factor {
@@ -38,7 +43,6 @@ export class TrialPolicy {
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
     if (!Array.isArray(told.segments?.factors)) throw malformed("not a trial policy");
-    if ((told.questions ?? 1) !== 1) throw refused("this client does not report by turns", "questions");
     this.version = told.version;
     this.cohort = "";
     this.factors = /** @type {Factor[]} */ (told.segments.factors.map((/** @type {any} */ one) => new Factor(one)));
@@ -47,6 +51,10 @@ export class TrialPolicy {
     this.freshCoins = this.reported.groups === 1;
     this.batched = told.terms.model === "shuffle";
     this.guardrails = spec.guardrails;
+    /** @type {Question[]} */
+    this.questions = told.questions;
+    this.arms = spec.arms.length;
+    this.segments = this.factors.reduce((product, one) => product * one.parts, 1);
     this.check(spec, told.terms.batch);
   }
 
@@ -62,19 +70,43 @@ export class TrialPolicy {
 
   /** @param {import("../spec.js").Spec} spec @param {number} batch */
   check(spec, batch) {
-    const { layout, reported, factors } = this;
-    const segments = factors.reduce((product, one) => product * one.parts, 1);
+    const { layout, reported, factors, questions, segments } = this;
     const inside = factors.every((one) => one.column >= 0 && one.column + one.columns <= spec.columns);
-    const chooses = layout.keys === segments && layout.groups === spec.arms.length && layout.rises;
-    const played = layout.thresholds.every((_, key) => layout.shares(key).every((share, arm) => share === 0 || spec.playable[arm]));
-    if (!(inside && chooses && played)) throw malformed("not a trial policy");
-    const answers = 2 ** this.guardrails.length;
-    const keys = segments * answers * (this.freshCoins ? spec.arms.length : 1);
+    const whole = questions.some((one) => one.everybody) ? 1 : 0;
+    const groups = this.arms * Math.max(1, questions.length);
+    const chooses = layout.keys === segments + whole && layout.groups === groups && layout.rises;
+    const gone = (/** @type {number} */ group) => !spec.playable[group % this.arms];
+    const played = layout.thresholds.every((_, key) => layout.shares(key).every((share, group) => share === 0 || !gone(group)));
+    if (!(inside && chooses && played && this.asksEvenly())) throw malformed("not a trial policy");
+    const answers = questions.length ? 1 : 2 ** this.guardrails.length;
+    const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
     const same = reported.keys === keys && reported.thresholds.every((row, key) => row.join() === rows(key).join());
     if (batch > 0 && !(same && reported.seed === layout.seed && this.freshCoins === spec.armInKey)) {
       throw malformed("not a trial policy");
     }
+  }
+
+  /** Whether each question has the same coins in every segment and all arms alike; about everybody, each arm the same. */
+  asksEvenly() {
+    const { layout, questions, arms } = this;
+    const known = questions.every((one) => one.fact === null || (Number.isInteger(one.fact) && one.fact >= 0 && one.fact <= this.guardrails.length));
+    let end = 0;
+    const ends = questions.map((one) => Math.round((end += one.share) * UNIT));
+    if (!known || (questions.length && (ends[ends.length - 1] !== UNIT || (this.freshCoins && questions.length)))) return false;
+    return layout.thresholds.every((row) => {
+      const edges = [0, ...row, UNIT];
+      const first = (/** @type {number} */ arm) => edges[arm + 1] / ends[0];
+      return questions.every((one, place) => {
+        const start = place ? ends[place - 1] : 0;
+        const own = edges.slice(place * arms, (place + 1) * arms + 1);
+        const alike = (/** @type {number} */ edge, /** @type {number} */ arm) =>
+          one.everybody
+            ? edge === [...layout.thresholds[0], UNIT][place * arms + arm]
+            : Math.abs(edge - start - first(arm) * (ends[place] - start)) <= UNITS;
+        return own[0] === start && own[arms] === ends[place] && own.slice(1).every(alike);
+      });
+    });
   }
 
   /** The segment of a context. @param {number[]} columns */
@@ -85,18 +117,26 @@ export class TrialPolicy {
   /** @param {number[]} columns @param {number} slot @returns {number} an arm */
   decide(columns, slot) {
     const segment = this.locate(columns);
-    return this.layout.group(this.layout.hash(slot, segment), segment);
+    return this.layout.group(this.layout.hash(slot, segment), segment) % this.arms;
   }
 
   /**
    * What a person tells: what is not given, or does not fit, counts as no outcome, and as no.
    * @param {number[]} columns @param {number} arm @param {any} told @param {import("../spec.js").Spec} spec
+   * @param {number} slot coins of the choice
    */
-  contribute(columns, arm, told, spec) {
+  contribute(columns, arm, told, spec, slot) {
     const all = told !== null && typeof told === "object" ? told : { reward: told };
-    const answer = this.guardrails.reduce((sum, name, i) => sum + (Number(all[name] ?? 0) >= 0.5 ? 2 ** i : 0), 0);
+    const yes = (/** @type {string} */ name) => Number(all[name] ?? 0) >= 0.5;
     const segment = this.locate(columns);
-    const cell = this.freshCoins ? segment * this.layout.groups + arm : segment;
+    if (this.questions.length) {
+      const group = this.layout.group(this.layout.hash(slot, segment), segment);
+      const { fact, everybody } = this.questions[Math.floor(group / this.arms)];
+      const value = fact === 0 ? scaledReward(spec.reward, all.reward) : Number(fact === null || yes(this.guardrails[fact - 1]));
+      return { key: everybody ? this.segments : segment, value };
+    }
+    const answer = this.guardrails.reduce((sum, name, i) => sum + (yes(name) ? 2 ** i : 0), 0);
+    const cell = this.freshCoins ? segment * this.arms + arm : segment;
     return { key: cell * 2 ** this.guardrails.length + answer, value: scaledReward(spec.reward, all.reward) };
   }
 }

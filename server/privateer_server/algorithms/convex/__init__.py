@@ -40,19 +40,25 @@ class ConvexState:
         Shape (d,): the centre of the next round.
     course
         Sums over rounds.
+    frame
+        Public seed of the directions, the same in all rounds: people may report to a later one than they chose by.
     """
 
     heard: int
     learned: int
     point: Array
     course: Course
+    frame: int = 0
 
 
 class ConvexLearner:
     """Gradient ascent by one or two points (Flaxman et al. 2005; Agarwal et al. 2010), or Hazan and Levy's ellipsoid.
 
-    A round's directions are an orthonormal frame turned at random, so each person's is uniform, as in the papers, and
-    together they span the space. ``published`` has one direction a round, and the papers' constants.
+    Directions are an orthonormal frame turned at random, so each person's is uniform, as in the papers, and together
+    they span the space. ``published`` has one direction a round, and the papers' constants.
+
+    Where people report later than they chose, gradients are delayed. What is learned of one is the bound of rewards
+    that it and strong convexity give, and the next centre follows the bounds of all, as it does without delays.
     """
 
     state_type = ConvexState
@@ -63,9 +69,9 @@ class ConvexLearner:
         self.spec, self.domain, self.rule = spec, spec.domain, spec.algorithm
         self.published = spec.privacy.calibration == "published"
 
-    def start(self, _seed: int) -> ConvexState:
+    def start(self, seed: int) -> ConvexState:
         """Return the state before any report: the middle of the set."""
-        return ConvexState(0, 0, np.zeros(self.domain.dimension), Course.none(self.domain.dimension))
+        return ConvexState(0, 0, np.zeros(self.domain.dimension), Course.none(self.domain.dimension), seed)
 
     def next(self, state: ConvexState, version: int, seed: int) -> Step:
         """Return the round that a state leads to.
@@ -79,7 +85,7 @@ class ConvexLearner:
         if not batch:
             return self.last(state, version, seed)
         terms = calibrate(self.spec.privacy, batch, self.spec.asked(seed))
-        frame = _frame(seed, self.domain.dimension)
+        frame = _frame(seed if self.published else state.frame, self.domain.dimension)
         if self.rule.estimator == "ellipsoid":
             centre, axes = state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
         else:
@@ -100,24 +106,25 @@ class ConvexLearner:
 
     def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
         """Return the state after a round's release."""
-        gradient, people = self._gradient(policy, release), release.reports
-        course = state.course.and_(people, policy.centre, gradient, self.rule.strong_convexity)
+        gradient, people, mu = self._gradient(policy, release), release.reports, self.rule.strong_convexity
+        course = state.course.and_(people, policy.asked_at, gradient, mu)
         after = replace(state, heard=state.heard + people, learned=state.learned + people, course=course)
         if self.rule.estimator == "ellipsoid":
-            return replace(after, point=self._leader(course.pull, after.learned, policy.terms))
+            return replace(after, point=self._leader(course.pull, after.learned, policy))
         step = self._step(state.learned, people, policy)
         rho = float(np.linalg.norm(policy.axes[0]))
-        return replace(after, point=self.domain.projected(policy.centre + step * gradient, rho))
+        # A late gradient stands for the one that its bound has at this centre.
+        here = gradient + mu * (policy.asked_at - policy.centre)
+        return replace(after, point=self.domain.projected(policy.centre + step * here, rho))
 
     def _gradient(self, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> Array:
         """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
 
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
         """
-        lengths = np.linalg.norm(policy.axes, axis=1)
-        scale = self.rule.slope * lengths if policy.points == 2 else self.spec.reward.half_range
+        scale = self.rule.slope if policy.points == 2 else self.spec.reward.half_range
         means = _means(release, self.domain.dimension) * scale
-        return np.asarray(np.linalg.inv(policy.axes) @ means)
+        return np.asarray(np.linalg.inv(policy.measured) @ means)
 
     def _deviation(self, terms: Terms) -> float:
         """L: of what one person's reward is released as, in rewards; published, with the bound of Theorem 3's proof."""
@@ -159,7 +166,9 @@ class ConvexLearner:
         square, reach = (d * slope) ** 2, self.domain.reach
         if mu:
             return people / (mu * (learned + people) + square / (mu * reach**2))
-        return people * reach / math.sqrt(square * horizon)
+        # The gradients of all who have chosen and not yet reported point the same way.
+        ahead = 2 * policy.lag * people * self.rule.slope**2
+        return people * reach / math.sqrt((square + ahead) * horizon)
 
     def _eta(self, learned: int, terms: Terms) -> float:
         """Return the step on the ellipsoid, with V = (d L)^2.
@@ -208,9 +217,15 @@ class ConvexLearner:
         values, vectors = np.linalg.eigh(hessian + curved * np.eye(len(hessian)))
         return np.asarray((vectors / np.sqrt(values)) @ vectors.T)
 
-    def _leader(self, pull: Array, learned: int, terms: Terms) -> Array:
-        """Return the maximizer of <pull, x> - mu t |x|^2 / 2 - barrier(x) / eta."""
-        curved, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, terms)
+    def _leader(self, pull: Array, learned: int, policy: ConvexPolicy) -> Array:
+        """Return the maximizer of <pull, x> - mu t |x|^2 / 2 - barrier(x) / eta.
+
+        Where losses are not strongly convex eta is at most 1 / (k beta R^2), with k the people between a choice and its
+        report: with larger steps the centre swings from side to side.
+        """
+        curved, weight = self.rule.strong_convexity * learned, 1 / self._eta(learned, policy.terms)
+        ahead = policy.lag * policy.terms.batch
+        weight = max(weight, ahead * self.rule.smoothness * self.domain.radius**2)
         if self.domain.shape == "ball":
             length = max(float(np.linalg.norm(pull)), 1e-300)
             return np.asarray(pull * (_radial(np.array([length]), curved, weight, self.domain.radius) / length))

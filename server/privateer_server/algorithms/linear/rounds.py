@@ -105,7 +105,9 @@ class Rounds(ABC):
             favours=int(played[version % len(played)]) if spec.favours else -1,
             share=spec.share,
             seed=seed,
-            terms=calibrate(spec.privacy, batch, question) if batch else nobody_asked(spec.privacy, question),
+            terms=calibrate(spec.privacy, batch, question, reports=spec.reports)
+            if batch
+            else nobody_asked(spec.privacy, question),
         )
 
     def changed(self, state: LinearState, before: LinearSpec) -> LinearState:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from privateer.algorithms.linear.design import Design, width
 from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.algorithms.linear.reports import directions, weights
-from privateer.coins import classes_of
 
 Array = NDArray[np.float64]
 _PEOPLE: Final = 1 << 15
@@ -57,19 +56,19 @@ def slopes(policy: LinearPolicy, moments: Array) -> Slopes:
     """Return the slopes of a policy, over people with these second moments and coins of all classes.
 
     With omega the weight of the expected reward m of the arm played, l' the link's derivative and w the whitened
-    direction, the matrix of an arm is the mean of omega l' w x^T over those who play it.
+    direction, the matrix of an arm is the mean of omega l' w x^T over those who play it. All of these are the open
+    round's, whoever decided; who plays an arm is what the policies say that decided (`LinearPolicy.followed`).
     """
     rng = np.random.default_rng([policy.seed, policy.version])
     rows = people(policy.design, moments, rng)
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
-    arms = policy.chosen(rows, policy.normals(coins))
+    arms, own = policy.played(rows, coins)
     products = np.einsum("nd,nd->n", rows, policy.means[arms])
     link = policy.rewards_link
     means = link.means(products)
     told = weights(means)[:, None] * directions(rows @ policy.whitening)
     tilted, missed = link.slopes(means)[:, None] * rows, link.truths(products) - means
     classes, count = policy.classes, len(policy.means)
-    own = classes_of(coins, policy.seed, classes) if classes > 1 else np.zeros(len(rows), np.int64)
     d = rows.shape[1]
     matrices, offsets = np.zeros((classes, count, d, d)), np.zeros((classes, count, d))
     spreads, squares = np.zeros((classes, count)), np.square(weights(means)) * means * (1 - means)

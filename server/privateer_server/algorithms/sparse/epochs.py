@@ -110,13 +110,18 @@ class EpochLearner(Rounds):
         return (*intercepts.tolist(), *values.tolist())
 
     def learn(self, state: EpochState, policy: SparsePolicy, release: ScreenedSums) -> EpochState:
-        """Return the state after an epoch: blocks add up as long as they have the same features."""
+        """Return the state after an epoch: blocks add up as long as they have the same features.
+
+        A block says the same of coefficients whoever decided. What people had who got any arm, and those who got the
+        best one, only an epoch tells whose people all did.
+        """
         places, order = self._block(policy, release)
         moments, variances = (one[np.ix_(order, order)] for one in (release.moments, release.variances))
         people = release.reports
         shares = people * policy.playable / policy.playable.sum()
         had = Played(people, shares, moments[: self.spec.arm_count, -1], float(variances[0, -1]))
-        correlated = state.correlated or (policy.explores and self._correlates(people, moments, variances))
+        explore = [one.explores for one, _ in policy.decided]
+        correlated = state.correlated or (all(explore) and self._correlates(people, moments, variances))
         new = EpochState(
             heard=state.heard + people,
             places=places,
@@ -124,12 +129,12 @@ class EpochLearner(Rounds):
             moments=moments,
             variances=variances,
             correlated=correlated,
-            explored=state.explored.merged(had) if policy.explores else state.explored,
-            followed=state.followed if policy.explores else had,
+            explored=state.explored.merged(had) if all(explore) else state.explored,
+            followed=state.followed if any(explore) else had,
         )
-        return self._added(state, new, policy)
+        return self._added(state, new, any(explore))
 
-    def _added(self, state: EpochState, new: EpochState, policy: SparsePolicy) -> EpochState:
+    def _added(self, state: EpochState, new: EpochState, explored: bool) -> EpochState:
         """Return the new state with the earlier block added, as far as its features are the same.
 
         A smaller round that has found nothing beyond chance among other features adds to those that were kept.
@@ -145,7 +150,7 @@ class EpochLearner(Rounds):
             people=state.people + new.people,
             moments=new.moments[mine] + state.moments[theirs],
             variances=new.variances[mine] + state.variances[theirs],
-            followed=new.followed if policy.explores else state.followed.merged(new.followed),
+            followed=new.followed if explored else state.followed.merged(new.followed),
         )
 
     def _shows_nothing_new(self, new: EpochState, known: Places) -> bool:

@@ -82,29 +82,34 @@ class SumLearner(Rounds):
         """Return the state after a round: an estimate of each coefficient, less what the policy says of the others."""
         asked, classes = policy.asked, getattr(policy.mechanism, "classes", 1)
         told = release.reports / classes
-        means, matrix = release.sums / told, self._matrix(policy)
+        means = release.sums / told
         variance = release.noise / told**2 + UNIFORM / told
+        places, matrix, known = self._matrix(policy)
         own = np.full(len(asked), UNIFORM)
-        inside = np.isin(asked, policy.places)
-        mine = np.searchsorted(policy.places, asked[inside])
+        inside = np.isin(asked, places)
+        mine = np.searchsorted(places, asked[inside])
         diagonal = np.diag(matrix)
         own[inside] = diagonal[mine]
-        means[inside] -= (matrix @ policy.coefficients - diagonal * policy.coefficients)[mine]
+        means[inside] -= (matrix @ known - diagonal * known)[mine]
         precisions, weighted = state.precisions.copy(), state.weighted.copy()
         precisions[asked] += own**2 / variance
         weighted[asked] += own * means / variance
         return replace(state, heard=state.heard + release.reports, precisions=precisions, weighted=weighted)
 
-    def _matrix(self, policy: SparsePolicy) -> Array:
-        """Return second moments of the policy's features among those who get what it decides, (k, k)."""
-        size = len(policy.places)
-        if policy.explores:
-            return UNIFORM * np.eye(size)
-        rng = np.random.default_rng([policy.seed, policy.version])
-        people = rng.uniform(-1.0, 1.0, (_PEOPLE, len(policy.playable), size))
-        scores = policy.intercepts + people @ policy.coefficients
-        played = people[np.arange(_PEOPLE), np.where(policy.playable, scores, -np.inf).argmax(axis=1)]
-        return np.asarray(played.T @ played / _PEOPLE)
+    def _matrix(self, policy: SparsePolicy) -> tuple[Places, Array, Array]:
+        """Return features (k,), their second moments (k, k) among those who report, and what is known of coefficients.
+
+        The features are those of all policies by which these people decided; of the others, decisions say nothing.
+        """
+        decided = [(one, share) for one, share in policy.decided if not one.explores]
+        explored = 1 - sum(share for _, share in decided)
+        places = np.unique(np.concatenate([policy.places, *(one.places for one, _ in decided)]))
+        matrix = explored * UNIFORM * np.eye(len(places))
+        for one, share in decided:
+            matrix += share * _moments(one, places)
+        known = np.zeros(len(places))
+        known[np.searchsorted(places, policy.places)] = policy.coefficients
+        return places, matrix, known
 
     def anew(self, state: SumState) -> SumState:
         """Return the state with nobody heard."""
@@ -125,3 +130,15 @@ class SumLearner(Rounds):
     def describe(self, state: SumState) -> dict[str, Any]:
         """Describe a state as JSON."""
         return {"heard": state.heard, "kept": len(self.kept(state))}
+
+
+def _moments(policy: SparsePolicy, places: Places) -> Array:
+    """Return second moments of some features, a policy's own among them, among those who get what it decides."""
+    rng = np.random.default_rng([policy.seed, policy.version])
+    people = rng.uniform(-1.0, 1.0, (_PEOPLE, len(policy.playable), len(policy.places)))
+    scores = policy.intercepts + people @ policy.coefficients
+    played = people[np.arange(_PEOPLE), np.where(policy.playable, scores, -np.inf).argmax(axis=1)]
+    matrix = UNIFORM * np.eye(len(places))
+    mine = np.searchsorted(places, policy.places)
+    matrix[np.ix_(mine, mine)] = played.T @ played / _PEOPLE
+    return np.asarray(matrix)

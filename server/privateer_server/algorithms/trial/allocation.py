@@ -21,10 +21,13 @@ _POINTS: Final = 321
 
 
 def allocated(evidence: Evidence, dropped: NDArray[np.bool_], spec: TrialSpec) -> tuple[NDArray[np.bool_], Array]:
-    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each, as a spec has it."""
+    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each, as a spec has it.
+
+    The evidence may be about everybody, as one segment.
+    """
     rule = spec.algorithm.allocation
     if rule == "fixed":
-        return dropped, np.tile(evidence.design.arms, (spec.segment_count, 1))
+        return dropped, np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
     if rule == "matching":
         return dropped, matching(evidence, spec.floor)
     out = eliminated(evidence, dropped, rule == "proved")

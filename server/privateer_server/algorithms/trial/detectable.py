@@ -17,16 +17,12 @@ _DUST: Final = 1e-3
 
 @dataclass(frozen=True)
 class Planned:
-    """An epoch to come, named as in `evidence.Epoch`.
-
-    ``hit`` is the share of reports that hit a segment where hits are not counted: 1 if every report is about all.
-    """
+    """An epoch to come, named as in `evidence.Epoch`."""
 
     people: float
     keep: float = 1.0
     other: float = 0.0
     noise: float = 0.0
-    hit: float = 1.0
 
 
 def deviations(design: Design, epochs: Sequence[Planned], rate: float) -> Array:
@@ -39,7 +35,7 @@ def deviations(design: Design, epochs: Sequence[Planned], rate: float) -> Array:
     q = sum(epoch.people * epoch.keep for epoch in epochs) / n
     o = sum(epoch.people * epoch.other for epoch in epochs) / n
     p = design.segments[:, None]
-    v = q * p + 2 * o if design.counted else np.full_like(p, epochs[-1].hit)
+    v = q * p + 2 * o if design.counted else np.full_like(p, design.hit)
     positive = 0.5 + q * p * (2 * rate - 1) / (2 * v)
     inverse = np.stack([1 / design.arms[1:], np.full(len(design.arms) - 1, 1 / design.arms[0])])
     sampling = np.square(v / (q * p)) * positive * (1 - positive) / (n * v) * inverse.sum(axis=0)
@@ -63,7 +59,7 @@ def people_needed(design: Design, epochs: Sequence[Planned], rate: float, effect
     Sampling falls with people and a curator's noise with their square: n solves sd^2 = s/n + l/n^2.
     """
     n = sum(epoch.people for epoch in epochs)
-    quiet = [Planned(epoch.people, epoch.keep, epoch.other, 0.0, epoch.hit) for epoch in epochs]
+    quiet = [Planned(epoch.people, epoch.keep, epoch.other) for epoch in epochs]
     sampling = np.square(deviations(design, quiet, rate))
     noise = np.square(deviations(design, epochs, rate)) - sampling
     wanted = (effect / drift_of(looks_of(design, epochs), design.alpha, power)) ** 2

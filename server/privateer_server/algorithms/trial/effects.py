@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.boundaries import critical_values, information, p_values
+from privateer_server.algorithms.trial.combined import combined, combined_scores
 from privateer_server.algorithms.trial.evidence import Evidence, rates, scaled_variance
 from privateer_server.algorithms.trial.fieller import fieller
 from privateer_server.algorithms.trial.multiplicity import benjamini_hochberg, holm
@@ -148,15 +149,21 @@ def effects(
     )
 
 
-def average_effects(evidence: Evidence) -> AverageEffects:
-    """Average effects after the last look, a family of their own, corrected by Holm."""
-    design, found = evidence.design, evidence.average
+def average_effects(evidence: Evidence, everybody: Evidence | None = None) -> AverageEffects:
+    """Average effects after the last look, a family of their own, corrected by Holm.
+
+    Parameters
+    ----------
+    everybody
+        What people tell who are asked about everybody, where some are.
+    """
+    design, found = evidence.design, combined(evidence, everybody)
     times = information(evidence.people, design.people)
     critical = critical_values(times, design.alpha)[-1]
     deviation = np.sqrt(found.variance)
     open_ = found.ready & np.isfinite(critical)
     half = np.where(open_, critical * np.where(open_, deviation, 0.0) if np.isfinite(critical) else 0.0, np.nan)
-    p_value = p_values(times, evidence.average_scores)[-1]
+    p_value = p_values(times, combined_scores(evidence, everybody))[-1]
     adjusted = holm(p_value)
     detectable = _to_come(times, design.alpha) * deviation
     estimate = np.where(open_, found.estimate, np.nan)

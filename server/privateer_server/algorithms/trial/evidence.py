@@ -170,7 +170,7 @@ class Evidence:
         planned, actual = (
             variances_of(self.design, epoch, shares) for shares in (self.design.arms[None], epoch.shares)
         )
-        stable = self.stable.add(epoch, np.sqrt(planned / actual))
+        stable = self.stable.add(epoch, stable_weights(self.design, epoch))
         before = self.people[-1] if len(self.people) else 0.0
         added = replace(
             self,
@@ -274,11 +274,22 @@ def pairs(cells: Array) -> Array:
 
 def begin(design: Design) -> Evidence:
     """Evidence of nothing."""
-    contrasts = (len(design.segments), len(design.arms) - 1)
-    both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
-    nothing = Sums(both, both, both, both, one, one, one, one, one, one)
+    contrasts, nothing = (len(design.segments), len(design.arms) - 1), no_sums(design)
     nobody, looks = np.zeros(0), np.zeros((0, *contrasts))
     return Evidence(design, nobody, nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
+
+
+def no_sums(design: Design) -> Sums:
+    """Sums of nothing."""
+    contrasts = (len(design.segments), len(design.arms) - 1)
+    both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
+    return Sums(both, both, both, both, one, one, one, one, one, one)
+
+
+def stable_weights(design: Design, epoch: Epoch) -> Array:
+    """Return the weight of an epoch in each contrast, (J, K), with which it adds variance as planned."""
+    planned, actual = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    return np.asarray(np.sqrt(planned / actual))
 
 
 def common_weights(planned: Array, actual: Array) -> Array:

@@ -15,8 +15,8 @@ from privateer_server.algorithms.trial.effects import (
     average_effects,
     effects,
 )
-from privateer_server.algorithms.trial.evidence import Evidence
-from privateer_server.algorithms.trial.line import Line
+from privateer_server.algorithms.trial.line import Limits, Line, asked_limits
+from privateer_server.algorithms.trial.state import TrialState
 
 Array = NDArray[np.float64]
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
@@ -45,21 +45,22 @@ class Findings:
     sure: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, evidence: Evidence, line: Line | None, spec: TrialSpec) -> "Findings":
-        """Return what the evidence says at the last look."""
+    def of(cls, state: TrialState, spec: TrialSpec) -> "Findings":
+        """Return what a state says at the last look."""
+        evidence = state.evidence
         size, treatments = spec.segment_count, spec.arm_count - 1
         if not evidence.looks:
             none = np.zeros((size, treatments), bool)
             return cls(None, None, none, np.zeros(size, np.int64), np.zeros(size, bool))
         section = spec.algorithm
-        found = effects(evidence, smallest=spec.smallest, correction=_CORRECTIONS[section.correction])
-        if line:
-            found = _strict(found, line, _CORRECTIONS[section.correction])
+        found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
+        if state.line:
+            found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
         decided = found.p_value <= section.level if section.correction == "none" else found.decided
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
         best = np.argmax(ahead, axis=1)
-        average = average_effects(evidence) if size > 1 else None
+        average = average_effects(evidence, next(iter(state.everybody), None)) if size > 1 else None
         return cls(found, average, decided, best, _sure(found, best))
 
     @property
@@ -89,9 +90,17 @@ def _stacked(estimate: Array, low: Array, high: Array) -> Array:
     return np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, np.nan)
 
 
-def _strict(found: Effects, line: Line, correction: Correction) -> Effects:
+def _limits(state: TrialState, spec: TrialSpec) -> Limits | None:
+    """Return limits of the segments' shares of the people, with half of the level, where people are asked for them."""
+    if state.members is None:
+        return None
+    people = spec.experiment.horizon * spec.questions[-1].share
+    return asked_limits(state.members, spec.algorithm.level / 2, people * state.evidence.design.hit)
+
+
+def _strict(found: Effects, line: Line, asked: Limits | None, correction: Correction) -> Effects:
     """Return the effects with the intervals of a line, which need no gate."""
-    limits, share = line.effect(), line.contribution()
+    limits, share = line.effect(asked), line.contribution()
     adjusted = CORRECTIONS[correction](line.p_value)
     return replace(
         found,

@@ -1,5 +1,6 @@
 """What a trial can find, before anybody is asked."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,31 +12,32 @@ from privateer.errors import SpecError
 from privateer.mechanisms.cell_pairs import CellPairs
 from privateer.result import Cell, Table
 from privateer.terms import calibrate
-from privateer_server.algorithms.trial.design import Design
+from privateer_server.algorithms.trial.design import Designs
 from privateer_server.algorithms.trial.detectable import Planned, detectable, deviations, looks_of, people_needed
 from privateer_server.algorithms.trial.power import decision_time, drift_of
+from privateer_server.algorithms.trial.questions import questions_table
 
 Array = NDArray[np.float64]
 _SIGNIFICANT = 4
 
 
 def planned_epochs(spec: TrialSpec) -> list[Planned]:
-    """Return the epochs to come, as their mechanisms will be calibrated."""
-    return [_planned(spec, batch) for batch in np.diff([0, *spec.looks]).tolist()]
+    """Return the epochs to come, as their mechanisms will be calibrated: people asked for the reward by segment."""
+    share = spec.questions[0].share if spec.questions else 1.0
+    return [_planned(spec, batch, batch * share) for batch in np.diff([0, *spec.looks]).tolist()]
 
 
-def _planned(spec: TrialSpec, batch: int) -> Planned:
+def _planned(spec: TrialSpec, batch: int, people: float) -> Planned:
     mechanism: Any = calibrate(spec.privacy, batch, spec.usual_question()).mechanism
-    people = batch / spec.questions
     if isinstance(mechanism, CellPairs):
         return Planned(people, noise=spec.answers * mechanism.noise)
     keep, other = mechanism.response.gain, spec.answers * mechanism.response.other
     if spec.names_arms:
         return Planned(people, keep, noise=people * other * (1 - other))
-    return Planned(people, keep, other, hit=1 / mechanism.buckets)
+    return Planned(people, keep, other)
 
 
-def check_effect(spec: TrialSpec, design: Design) -> None:
+def check_effect(spec: TrialSpec, plans: Designs) -> None:
     """Refuse an effect that matters and that the promise hides in every segment, and on average.
 
     Raises
@@ -45,7 +47,7 @@ def check_effect(spec: TrialSpec, design: Design) -> None:
     """
     if spec.smallest is None:
         return
-    segments, average = _found(spec, design, planned_epochs(spec))
+    segments, average = _found(spec, plans, planned_epochs(spec))
     least = min(float(segments.min()), float(average.min()))
     if spec.smallest < least:
         unit = 2 * spec.reward.half_range
@@ -54,13 +56,13 @@ def check_effect(spec: TrialSpec, design: Design) -> None:
         raise SpecError(detail, field="algorithm.effect", remedy=remedy)
 
 
-def foreseen(spec: TrialSpec, design: Design) -> tuple[Table, ...]:
+def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
     """Return what can be found in each segment and on average; for an effect that matters with how many people, when.
 
     Shares of arms are as planned: allocation that adapts finds less of what it drops.
     """
     epochs, unit, wanted = planned_epochs(spec), 2 * spec.reward.half_range, spec.smallest
-    segments, average = _found(spec, design, epochs)
+    design, (segments, average) = plans.segments, _found(spec, plans, epochs)
     least = np.concatenate([segments, average[None]]) if spec.segment_count > 1 else segments
     names = [*spec.segment_names, EVERYBODY][: len(least)]
     arms = _alike(spec)
@@ -73,7 +75,8 @@ def foreseen(spec: TrialSpec, design: Design) -> tuple[Table, ...]:
         power, rate = spec.algorithm.power, spec.algorithm.rate
         needed = people_needed(design, epochs, rate, wanted, power)
         overall = spec.experiment.horizon * np.square(average / wanted)
-        people, times = np.concatenate([spec.questions * needed, overall[None]]), looks_of(design, epochs)
+        everybody = spec.experiment.horizon / design.people * needed
+        people, times = np.concatenate([everybody, overall[None]]), looks_of(design, epochs)
         drift = drift_of(times, design.alpha, power) * wanted
         columns = ("segment", "arm", "least effect", "people for the effect wanted", "people when it is decided")
 
@@ -87,7 +90,7 @@ def foreseen(spec: TrialSpec, design: Design) -> tuple[Table, ...]:
         ]
     looks = tuple((look, people) for look, people in enumerate(spec.looks, 1))
     title = f"what can be found with power {spec.algorithm.power:g}"
-    return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks)
+    return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks), *questions_table(spec)
 
 
 def _alike(spec: TrialSpec) -> list[tuple[int, str]]:
@@ -100,9 +103,12 @@ def _rounded(effect: float) -> float:
     return float(f"{effect:.{_SIGNIFICANT}g}")
 
 
-def _found(spec: TrialSpec, design: Design, epochs: list[Planned]) -> tuple[Array, Array]:
+def _found(spec: TrialSpec, plans: Designs, epochs: list[Planned]) -> tuple[Array, Array]:
     """Return the least effects in segments (J, K), and on average (K,)."""
-    rate, power = spec.algorithm.rate, spec.algorithm.power
-    segments = detectable(design, epochs, rate, power)
-    spread = np.square(design.segments[:, None] * deviations(design, epochs, rate)).sum(axis=0)
-    return segments, drift_of(looks_of(design, epochs), design.alpha, power) * np.sqrt(spread)
+    rate, power, design, whole = spec.algorithm.rate, spec.algorithm.power, plans.segments, plans.everybody
+    segments, drift = detectable(design, epochs, rate, power), drift_of(looks_of(design, epochs), design.alpha, power)
+    precision = 1 / np.square(design.segments[:, None] * deviations(design, epochs, rate)).sum(axis=0)
+    if whole is not None:
+        asked = [replace(epoch, people=epoch.people * whole.people / design.people) for epoch in epochs]
+        precision = precision + 1 / np.square(deviations(whole, asked, rate)[0])
+    return segments, drift / np.sqrt(precision)

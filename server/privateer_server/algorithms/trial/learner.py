@@ -7,21 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.trial import TrialPolicy, TrialSpec
+from privateer.algorithms.trial.questions import dealt
 from privateer.contributions import CellHits
 from privateer.errors import SpecError
-from privateer.mechanisms.named_symbol import NamedSymbol
 from privateer.result import Result, Table
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.allocation import allocated
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import Evidence, begin
+from privateer_server.algorithms.trial.design import designs
+from privateer_server.algorithms.trial.evidence import Evidence, Sums, begin, no_sums, stable_weights
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.foresight import check_effect, foreseen
 from privateer_server.algorithms.trial.gain import CHOSEN_AFTER, Held, hold
 from privateer_server.algorithms.trial.line import draw_line
 from privateer_server.algorithms.trial.ratio import count
-from privateer_server.algorithms.trial.release import epoch_of, excess_of
+from privateer_server.algorithms.trial.release import epoch_of, everybody_of, excess_of, members_of
 from privateer_server.algorithms.trial.report import described, reported
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.stopping import stops
@@ -38,12 +38,8 @@ class TrialLearner:
 
     def __init__(self, spec: TrialSpec) -> None:
         self.spec = spec
-        planned = spec.planned("")
-        mechanism = planned.mechanism if planned else None
-        counted = mechanism.named if isinstance(mechanism, NamedSymbol) else True
-        arms = np.array(spec.arm_shares)
-        people = spec.experiment.horizon / spec.questions
-        self.design = Design(spec.algorithm.level, people, arms, spec.segment_shares, counted)
+        self.plans = designs(spec)
+        self.design = self.plans.segments
 
     def start(self, seed: int) -> TrialState:
         """Return the state before any report.
@@ -56,13 +52,16 @@ class TrialLearner:
         if self.spec.experiment.retired:
             detail = "a test compares all its arms from the first person to the last"
             raise SpecError(detail, field="experiment.retired", remedy="remove them from experiment.arms")
-        check_effect(self.spec, self.design)
-        shares = np.tile(self.design.arms, (self.spec.segment_count, 1))
+        check_effect(self.spec, self.plans)
+        shares = np.tile(self.design.arms, (self.spec.share_rows, 1))
         size, treatments = self.spec.segment_count, self.spec.arm_count - 1
+        facts = 1 + len(self.spec.algorithm.guardrails)
         return TrialState(
             seed,
             0,
             begin(self.design),
+            (begin(self.plans.everybody),) * facts if self.plans.everybody else (),
+            no_sums(self.design) if any(question.fact is None for question in self.spec.questions) else None,
             shares,
             np.zeros(shares.shape, bool),
             count(float(self.spec.experiment.horizon), self.spec.arm_count),
@@ -87,11 +86,9 @@ class TrialLearner:
         """Return the step that asks nobody: everybody gets the arm that looks best in their segment."""
         best = self._found(state).best
         shares = (np.arange(self.spec.arm_count) == best[:, None]).astype(np.float64)
-        choice = self.spec.layout(state.seed, shares)
+        choice = dealt(state.seed, shares, ())
         terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
-        return Step(
-            state, TrialPolicy(version, self.spec.segmentation, choice, terms, self.spec.questions), 0, state.heard
-        )
+        return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), 0, state.heard)
 
     def changed(self, _state: TrialState, before: TrialSpec) -> TrialState:
         """Refuse: boundaries of all looks follow from the people planned and the arms compared.
@@ -120,23 +117,42 @@ class TrialLearner:
     def learn(self, state: TrialState, policy: TrialPolicy, release: CellHits) -> TrialState:
         """Add a release, look at all of them, and decide whether to go on and with which shares."""
         epoch = epoch_of(policy, release)
-        evidence, line = state.evidence.add(epoch), state.line.add(epoch) if state.line else None
-        found = Findings.of(evidence, line, self.spec)
-        dropped, shares = allocated(evidence, state.dropped, self.spec)
-        return replace(
+        told = replace(
             state,
             heard=state.heard + release.reports,
-            evidence=evidence,
+            evidence=state.evidence.add(epoch),
+            everybody=tuple(one.add(everybody_of(policy, release, fact)) for fact, one in enumerate(state.everybody)),
+            members=self._counted(state.members, policy, release),
+            ratio=state.ratio.extended(float(release.reports), *excess_of(policy, release)),
+            line=state.line.add(epoch) if state.line else None,
+            guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(state.guardrails, 1)),
+        )
+        found = self._found(told)
+        dropped, shares = self._allocated(told)
+        return replace(
+            told,
             shares=shares,
             dropped=dropped,
-            ratio=state.ratio.extended(float(release.reports), *excess_of(policy, release)),
-            line=line,
-            guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(state.guardrails)),
-            held=state.held.add(epoch) if state.held else self._held(evidence, found),
+            held=state.held.add(epoch) if state.held else self._held(told.evidence, found),
             path=np.concatenate([state.path, found.intervals[None]]),
             average_path=np.concatenate([state.average_path, found.average_intervals[None]]),
             stopped=stops(found, self.spec),
         )
+
+    def _counted(self, members: Sums | None, policy: TrialPolicy, release: CellHits) -> Sums | None:
+        """Add people who were asked for their segment, with the weights of what their segment says."""
+        if members is None:
+            return None
+        return members.add(members_of(policy, release), stable_weights(self.design, epoch_of(policy, release)))
+
+    def _allocated(self, state: TrialState) -> tuple[NDArray[np.bool_], Array]:
+        """Return arms dropped and shares of the next epoch: segment by segment, and of everybody as of one segment."""
+        size, spec = self.spec.segment_count, self.spec
+        dropped, shares = allocated(state.evidence, state.dropped[:size], spec)
+        if not state.everybody:
+            return dropped, shares
+        gone, whole = allocated(state.everybody[0], state.dropped[size:], spec)
+        return np.concatenate([dropped, gone]), np.concatenate([shares, whole])
 
     def _held(self, evidence: Evidence, found: Findings) -> Held | None:
         """Choose what to hold choosing by segment against, if it is time and there are segments."""
@@ -145,7 +161,7 @@ class TrialLearner:
         return None if early or self.spec.segment_count == 1 else hold(self.design, people, found.best, found.constant)
 
     def _found(self, state: TrialState) -> Findings:
-        return Findings.of(state.evidence, state.line, self.spec)
+        return Findings.of(state, self.spec)
 
     def miss(self, state: TrialState, _policy: TrialPolicy, *, again: bool) -> TrialState:
         """Return the state as it is: other people report in the next round."""
@@ -175,7 +191,7 @@ class TrialLearner:
 
     def foreseen(self) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""
-        return foreseen(self.spec, self.design)
+        return foreseen(self.spec, self.plans)
 
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""

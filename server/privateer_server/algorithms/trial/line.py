@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import Epoch, pairs
+from privateer_server.algorithms.trial.evidence import Epoch, Sums, pairs
 
 Array = NDArray[np.float64]
 
@@ -100,21 +100,34 @@ class Line:
         estimate = np.where(usable, self.signal / hits, 0.0)
         return Limits(estimate, estimate - half, estimate + half)
 
-    def effect(self) -> Limits:
-        """Effects, shape (J, K). A share of people that has to be estimated too shares alpha with it."""
+    def effect(self, asked: Limits | None = None) -> Limits:
+        """Effects, shape (J, K). A share of people that has to be estimated too shares alpha with it.
+
+        Parameters
+        ----------
+        asked
+            Limits at alpha/2 of the segments' shares of the people, where they are asked.
+        """
         alpha = self.design.alpha
+        if asked:
+            contribution = self.difference(alpha / 2).times(self._scale)
+            return _ratio(contribution, _inverse(asked.low), _inverse(asked.high), _inverse(asked.estimate))
         if not self.design.counted:
-            return self.difference(alpha).times(self.people / (self.kept * self.design.segments[:, None]))
+            return self.difference(alpha).times(self._scale / self.design.segments[:, None])
         if not self.others:
             return self.difference(alpha)
-        found, (least, most) = self.difference(alpha / 2), self._gains(alpha / 2)
-        ends = np.stack([found.low * least, found.low * most, found.high * least, found.high * most])
-        return Limits(found.estimate * self._gain(self.seen / self.people), ends.min(axis=0), ends.max(axis=0))
+        gains = self._gains(alpha / 2)
+        return _ratio(self.difference(alpha / 2), *gains, self._gain(self.seen / self.people))
 
     def contribution(self) -> Limits:
         """Share of people times effect, for the segment's hits as they were; shape (J, K)."""
-        seen = self.seen[:, None] if self.design.counted else np.full((len(self.seen), 1), self.people)
-        return self.difference(self.design.alpha).times(seen / self.kept)
+        return self.difference(self.design.alpha).times(self._scale)
+
+    @property
+    def _scale(self) -> Array:
+        """What turns a difference of the shares of positive hits into a contribution, v/q; shape (J, 1)."""
+        seen = self.seen if self.design.counted else np.full(len(self.seen), self.people * self.design.hit)
+        return seen[:, None] / self.kept
 
     @property
     def _most(self) -> Array:
@@ -138,6 +151,38 @@ class Line:
         return self._gain(self.seen / self.people + half), self._gain(self.seen / self.people - half)
 
 
+def asked_limits(sums: Sums, alpha: float, planned: float) -> Limits:
+    """Limits of the segments' shares of the people, shape (J,), by a line for the answers of those who were asked.
+
+    Parameters
+    ----------
+    sums
+        Over people who were asked for their segment, with weights of 1.
+    alpha
+        Probability that any share is ever outside its own limits.
+    planned
+        Hits of a segment that are planned.
+    """
+    positive, hits = sums.num[:, 0, 0], sums.den[:, 0, 0]
+    level = np.log(2 / alpha)
+    rate = np.sqrt(2 * level / planned)
+    kept = np.maximum(hits, 1.0)
+    half = (level / rate + rate / 2 * hits) / kept
+    estimate = (2 * positive - hits) / kept
+    return Limits(estimate, estimate - half, estimate + half).times(hits / sums.keep[:, 0])
+
+
+def _inverse(shares: Array) -> Array:
+    """What a contribution is multiplied by, shape (J, 1); infinite where people are not told from none."""
+    return np.where(shares > 0, 1 / np.where(shares > 0, shares, 1.0), np.inf)[:, None]
+
+
+def _ratio(found: Limits, one: Array, other: Array, between: Array) -> Limits:
+    """Limits times a gain between two others."""
+    ends = np.stack([found.low * one, found.low * other, found.high * one, found.high * other])
+    return Limits(found.estimate * between, ends.min(axis=0), ends.max(axis=0))
+
+
 def draw_line(design: Design) -> Line:
     """A line that has seen nothing."""
     zero = np.zeros((len(design.segments), len(design.arms) - 1))
@@ -148,7 +193,7 @@ def draw_line(design: Design) -> Line:
 def _rate(design: Design, epoch: Epoch) -> Array:
     """Lambda, from what is public at the first epoch."""
     p = design.segments[:, None]
-    hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
+    hit = epoch.keep * p + 2 * epoch.other if design.counted else np.full_like(p, design.hit)
     planned = design.people * hit * (design.arms[1:] + design.arms[0])
     rate = np.sqrt(2 * np.log(2 / design.alpha) / planned)
     most = np.arccosh(1 + _NOISE_MAX / epoch.noise) if epoch.noise else np.inf

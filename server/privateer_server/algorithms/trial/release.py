@@ -1,5 +1,7 @@
 """A round's release as the statistics of a trial take it."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,14 +12,16 @@ from privateer_server.algorithms.trial.evidence import Epoch
 Array = NDArray[np.float64]
 
 
-def epoch_of(policy: TrialPolicy, release: CellHits, guardrail: int | None = None) -> Epoch:
-    """Return what a round adds to the evidence, about rewards or about a guardrail.
+def epoch_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
+    """Return what a round adds to the evidence about segments, of the reward (0) or of a guardrail.
 
     Where reports name the arm, other people hit an arm as often whatever its share. What they are expected to add is
     subtracted, and how much that varies is noise: as of a curator's pairs, so that everything after is the same.
     """
-    people, shares = _asked(policy, release, guardrail), policy.arm_shares
-    positive, hits = _cells(policy, release, guardrail)
+    if policy.questions:
+        return question_of(policy, release, fact)
+    people, shares = float(release.reports), policy.arm_shares
+    positive, hits = _cells(policy, release, fact)
     # Every answer to guardrails has keys of its own, and adds as much noise.
     other, noise = policy.answers * release.other, policy.answers * release.noise
     if not policy.fresh_coins:
@@ -26,31 +30,41 @@ def epoch_of(policy: TrialPolicy, release: CellHits, guardrail: int | None = Non
     return Epoch(people, positive - false, hits - 2 * false, release.gain, 0.0, noise + false * (1 - other), shares)
 
 
-def _cells(policy: TrialPolicy, release: CellHits, guardrail: int | None) -> tuple[Array, Array]:
+def everybody_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
+    """Return what a round adds to the evidence about everybody, as about one segment."""
+    return question_of(policy, release, fact, everybody=True)
+
+
+def members_of(policy: TrialPolicy, release: CellHits) -> Epoch:
+    """Return what people add who were asked for their segment: of all arms together, in the place of each."""
+    epoch = question_of(policy, release, None)
+    positive, hits = (
+        np.broadcast_to(cells.sum(axis=1, keepdims=True), cells.shape) for cells in (epoch.positive, epoch.hits)
+    )
+    return replace(epoch, positive=positive, hits=hits, shares=np.ones_like(epoch.shares))
+
+
+def question_of(policy: TrialPolicy, release: CellHits, fact: int | None, *, everybody: bool = False) -> Epoch:
+    """Return what people told who were asked one question."""
+    question = [(one.fact, one.everybody) for one in policy.questions].index((fact, everybody))
+    shares = policy.arms_asked(question)
+    rows = slice(-1, None) if everybody else slice(len(shares))
+    arms = slice(shares.shape[1] * question, shares.shape[1] * (question + 1))
+    people = float(release.counts[0, arms].sum())
+    cells = (release.positive[rows, arms], release.hits[rows, arms])
+    return Epoch(people, *cells, release.gain, release.other, release.noise, shares)
+
+
+def _cells(policy: TrialPolicy, release: CellHits, fact: int) -> tuple[Array, Array]:
     """Return hits that are positive, of the reward or a guardrail, and all hits; shape (segments, arms) each."""
     segments, arms = policy.arm_shares.shape
-    if policy.questions > 1:
-        asked = slice(arms * _turn(guardrail), arms * (_turn(guardrail) + 1))
-        return release.positive[:, asked], release.hits[:, asked]
     order = (segments, arms, policy.answers) if policy.fresh_coins else (segments, policy.answers, arms)
     axis = 2 if policy.fresh_coins else 1
     positive, hits = release.positive.reshape(order), release.hits.reshape(order)
-    if guardrail is not None:
-        yes = np.flatnonzero(np.arange(policy.answers) >> guardrail & 1)
+    if fact:
+        yes = np.flatnonzero(np.arange(policy.answers) >> (fact - 1) & 1)
         positive = np.take(hits, yes, axis=axis)
     return positive.sum(axis=axis), hits.sum(axis=axis)
-
-
-def _asked(policy: TrialPolicy, release: CellHits, guardrail: int | None) -> float:
-    """Return how many people were asked for the reward or for the guardrail: all, or those whose coins say so."""
-    if policy.questions == 1:
-        return float(release.reports)
-    questions = release.counts[0].reshape(policy.questions, -1).sum(axis=1)
-    return float(questions[_turn(guardrail)])
-
-
-def _turn(guardrail: int | None) -> int:
-    return 0 if guardrail is None else 1 + guardrail
 
 
 def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:
@@ -62,7 +76,7 @@ def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:
     shares = policy.arm_shares
     if not policy.fresh_coins:
         share, people = shares.mean(axis=0), float(release.reports)
-        counts = release.counts.mean(axis=0).reshape(policy.questions, -1).sum(axis=0)
+        counts = release.counts[: len(shares)].mean(axis=0).reshape(-1, shares.shape[1]).sum(axis=0)
         return counts - people * share, people * share * (1 - share)
     epoch = epoch_of(policy, release)
     by_segment = epoch.hits.sum(axis=1, keepdims=True)

@@ -11,6 +11,7 @@ from privateer.algorithms.trial.segments import EVERYBODY
 from privateer.result import Cell, Estimate, Result, Table
 from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.questions import questions_table, shares_table
 from privateer_server.algorithms.trial.stagewise import stopped_effect
 from privateer_server.algorithms.trial.state import TrialState
 
@@ -31,6 +32,7 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
     tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
+    tables += [*questions_table(spec), *shares_table(state, spec)]
     best = spec.options[found.constant] if over else None
     return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
 
@@ -95,12 +97,13 @@ def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     """Return effects on guardrails, in shares of people who say yes."""
     tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
-    for name, evidence in zip(spec.algorithm.guardrails, state.guardrails, strict=True):
-        one, rows = effects(evidence), []
+    everybody = state.everybody[1:] or (None,) * len(state.guardrails)
+    for name, evidence, whole in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
+        one, rows = effects(evidence, state.asked), []
         for k, a, _ in spec.effects():
             figures = [_rounded(part[k, a - 1]) for part in (one.estimate, one.low, one.high)]
             rows.append((spec.segment_names[k], spec.options[a], *figures, bool(one.decided[k, a - 1])))
-        average = average_effects(evidence)
+        average = average_effects(evidence, whole)
         for a, _ in spec.average_effects():
             figures = [_rounded(part[a - 1]) for part in (average.estimate, average.low, average.high)]
             rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.evidence import Evidence
+from privateer_server.algorithms.trial.evidence import Evidence, Sums
 from privateer_server.algorithms.trial.gain import Held
 from privateer_server.algorithms.trial.line import Line
 from privateer_server.algorithms.trial.ratio import Ratio
+from privateer_server.algorithms.trial.shares import Shares, told_shares
 
 Array = NDArray[np.float64]
 
@@ -25,10 +26,15 @@ class TrialState:
         People whose reports opened so far.
     evidence
         What releases add up to.
+    everybody
+        What is told of everybody, about the reward and each guardrail; empty where nobody is asked about everybody.
+    members
+        Sums over people who were asked for their segment alone; None where nobody is.
     shares
-        Shape (segments, arms): shares of the arms in the next round.
+        Shape (rows, arms): shares of the arms in the next round. Rows are segments, and everybody where that is asked
+        about.
     dropped
-        Shape (segments, arms): arms that elimination has dropped.
+        Shape (rows, arms): arms that elimination has dropped.
     ratio
         People of each arm beside what their shares say.
     line
@@ -47,6 +53,8 @@ class TrialState:
     seed: int
     heard: int
     evidence: Evidence
+    everybody: tuple[Evidence, ...]
+    members: Sums | None
     shares: Array
     dropped: NDArray[np.bool_]
     ratio: Ratio
@@ -56,3 +64,8 @@ class TrialState:
     path: Array
     average_path: Array
     stopped: str = ""
+
+    @property
+    def asked(self) -> Shares | None:
+        """Segments' shares of the people as they were asked; None where nobody is."""
+        return None if self.members is None else told_shares(self.members)

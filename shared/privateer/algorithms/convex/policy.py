@@ -1,22 +1,24 @@
 """The policy of bandits on a convex set: what a device does."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer.ages import age_of
 from privateer.algorithms.convex.domain import even
+from privateer.algorithms.convex.earlier import ByDirections
 from privateer.algorithms.convex.spec import ConvexSpec
-from privateer.coins import Layout
+from privateer.coins import EarlierChoices, Layout
 from privateer.contributions import BoundedVectors, KeyedValues
 from privateer.decisions import Arms, Points
 from privateer.draw import Draw
 from privateer.errors import InputError, Malformed
 from privateer.numbers import is_number, scaled_reward
-from privateer.policy import OfItsRound
+from privateer.policy import Counted
 from privateer.questions import VectorSum
 from privateer.terms import Terms
 
@@ -28,7 +30,7 @@ _SIDE: Final = np.uint64(20)
 
 
 @dataclass(frozen=True)
-class ConvexPolicy(OfItsRound):
+class ConvexPolicy:
     """Points around a centre: coins choose everybody's direction and, of ``one-point``, its side.
 
     Attributes
@@ -59,6 +61,66 @@ class ConvexPolicy(OfItsRound):
 
     cohort: ClassVar[str] = ""
     draw: ClassVar[Draw | None] = None
+    mixes: ClassVar[bool] = True
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how many versions ago its decision was made: where its coins chose the direction.
+
+        Those of a batch never do: their ages would tell them apart.
+        """
+        return not (self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published")
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided.
+
+        As published it does not: every round has a direction of its own.
+        """
+        if self.tells_age:
+            return age_of(self.version, decided) is not None
+        return decided <= self.version if self.fresh_coins else decided == self.version
+
+    def analyzer(self, earlier: "ConvexPolicy") -> Counted | ByDirections:
+        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
+        if earlier.version == self.version or not self.tells_age:
+            return Counted()
+        now, then = (cast(Any, one.terms.mechanism).layout for one in (self, earlier))
+        return ByDirections(EarlierChoices(now.seed, then.thresholds, then, np.zeros(1, np.int64)))
+
+    @property
+    def measured(self) -> Array:
+        """What scores measure of a gradient, direction by direction: it times these rows, shape (d, d).
+
+        Of two points that is the slope between them, so that their distance does not matter.
+        """
+        return self.axes / np.linalg.norm(self.axes, axis=1, keepdims=True) if self.points == 2 else self.axes
+
+    @property
+    def lag(self) -> float:
+        """How many rounds before this one people chose, on average."""
+        return 0.0
+
+    @property
+    def asked_at(self) -> Array:
+        """Shape (d,): the point at which the round's scores measure a gradient."""
+        return self.centre
+
+    def followed(self, decided: Sequence[tuple["ConvexPolicy", float]]) -> "ConvexPolicy":
+        """Return the policy as a learner must see it when reports were on decisions of several policies.
+
+        All policies have the same frame of directions. The mean score of a direction is that of several gradients, each
+        measured around its own centre; with the mean of what they `measured` it is one gradient, at a mean of the
+        centres. That is exact where losses are quadratic.
+        """
+        if all(policy.version == self.version for policy, _ in decided):
+            return self
+        policies, shares = [policy for policy, _ in decided], np.array([share for _, share in decided])
+        shares /= shares.sum()
+        measured = np.einsum("p,pij->ij", shares, [one.measured for one in policies])
+        around = np.einsum("p,pij,pj->i", shares, [one.measured for one in policies], [one.centre for one in policies])
+        lag = float(shares @ [age_of(self.version, one.version) or 0 for one in policies])
+        centre = np.asarray(np.linalg.solve(measured, around), np.float64)
+        return FollowedPolicy(**vars(self), mean_measured=measured, mean_centre=centre, mean_lag=lag)
 
     def check(self, spec: ConvexSpec) -> None:
         """Refuse a policy that no learner makes.
@@ -122,14 +184,19 @@ class ConvexPolicy(OfItsRound):
             In [0, 1]: shape (n,) of one point, (n, 2) of two.
         """
         axis, sign = decisions.arms >> 1, 2.0 * (decisions.arms & 1) - 1
-        scores = sign * (self._slopes(axis, rewards) if self.points == 2 else 2 * rewards - 1)
+        scores = sign * (self._slopes(decisions, rewards) if self.points == 2 else 2 * rewards - 1)
         if self.terms.calibration == "published":
             return BoundedVectors(coins, scores[:, None])
         values, none = (scores + 1) / 2, np.zeros_like(axis)
         return KeyedValues(coins, axis, none, values) if self.fresh_coins else KeyedValues(coins, none, axis, values)
 
-    def _slopes(self, axis: NDArray[np.int64], rewards: Array) -> Array:
-        apart = 2 * np.maximum(np.linalg.norm(self.axes, axis=1), 1e-300)[axis] * self.lipschitz
+    def _slopes(self, decisions: Arms, rewards: Array) -> Array:
+        """Return slopes between two points, by the Lipschitz constant; an earlier policy may have chosen the points."""
+        if isinstance(decisions, Points):
+            lengths = np.linalg.norm(decisions.points[:, 0] - decisions.points[:, 1], axis=1)
+        else:
+            lengths = 2 * np.linalg.norm(self.axes, axis=1)[decisions.arms >> 1]
+        apart = np.maximum(lengths, 1e-300) * self.lipschitz
         differences = self.span * (rewards[:, 0] - rewards[:, 1])
         return np.where(np.abs(differences) < apart, differences / apart, np.sign(differences))
 
@@ -166,3 +233,33 @@ class ConvexPolicy(OfItsRound):
             "nearest": float(lengths.min()),
             "farthest": float(lengths.max()),
         }
+
+
+@dataclass(frozen=True)
+class FollowedPolicy(ConvexPolicy):
+    """A policy to whose round people report what several policies decided.
+
+    Attributes
+    ----------
+    mean_measured, mean_centre, mean_lag
+        What the round's scores measure, the point at which they do, and how many rounds before people chose.
+    """
+
+    mean_measured: Array = field(kw_only=True)
+    mean_centre: Array = field(kw_only=True)
+    mean_lag: float = field(kw_only=True)
+
+    @property
+    def measured(self) -> Array:
+        """What scores measure of a gradient."""
+        return self.mean_measured
+
+    @property
+    def asked_at(self) -> Array:
+        """The point at which the round's scores measure a gradient."""
+        return self.mean_centre
+
+    @property
+    def lag(self) -> float:
+        """How many rounds before this one people chose, on average."""
+        return self.mean_lag

@@ -114,8 +114,12 @@ class ConvexSpec(Spec):
         if privacy.calibration == "published" and (privacy.trust.batched or privacy.trust.curated):
             detail = f"there is no 'published' form under the model '{privacy.model}'"
             _refuse("privacy.calibration", detail, "use 'tight'")
-        if experiment.conversion_window:
-            _refuse("experiment.conversion_window", "a round takes reports on its own points alone", "remove it")
+        if experiment.conversion_window and privacy.calibration == "published":
+            detail = "must be 0 where privacy.calibration is 'published': every round has a direction of its own"
+            _refuse("experiment.conversion_window", detail, "remove it, or use 'tight'")
+        if experiment.conversion_window and privacy.trust.batched and not privacy.arm_in_key:
+            detail = "needs privacy.arms = 'seen': other reports of a batch would say when they were decided"
+            _refuse("experiment.conversion_window", detail, "set it so, or remove the window")
         if experiment.round_size > experiment.horizon:
             _refuse("experiment.round_size", "must be at most experiment.horizon", "lower it")
         if experiment.round_growth and not self.algorithm.strong_convexity:

@@ -1,13 +1,17 @@
 """The policy of one round: means and factors of the arms' parameters, and what a device does with them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from privateer.ages import age_of
 from privateer.algorithms.linear.design import Design
+from privateer.algorithms.linear.earlier import ByClasses
 from privateer.algorithms.linear.links import LINKS, Link
 from privateer.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
 from privateer.algorithms.linear.spec import LinearSpec
@@ -18,7 +22,7 @@ from privateer.draw import Draw
 from privateer.errors import Malformed
 from privateer.mechanisms import VectorMechanism
 from privateer.numbers import scaled_reward
-from privateer.policy import OfItsRound
+from privateer.policy import Counted
 from privateer.terms import Terms
 
 Array = NDArray[np.float64]
@@ -30,7 +34,7 @@ _ARM: Final = np.uint64(0x9FB21C651E98DF25)
 
 
 @dataclass(frozen=True)
-class LinearPolicy(OfItsRound):
+class LinearPolicy:
     """Thompson sampling by public coins: the arm with the largest x theta_k + alpha g_k |x L_k|.
 
     Attributes
@@ -84,6 +88,7 @@ class LinearPolicy(OfItsRound):
 
     cohort: ClassVar[str] = ""
     draw: ClassVar[Draw | None] = None
+    mixes: ClassVar[bool] = True
 
     @property
     def mechanism(self) -> VectorMechanism:
@@ -99,6 +104,36 @@ class LinearPolicy(OfItsRound):
     def fresh_coins(self) -> bool:
         """Whether reports have coins of their own: those of a choice are sent only if they tell a class."""
         return self.classes == 1
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how many versions ago its decision was made: where its coins tell a class.
+
+        Those of a batch never do: their ages would tell them apart.
+        """
+        return not (self.fresh_coins or self.terms.trust.batched)
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        if self.terms.trust.batched and not self.fresh_coins:
+            return decided == self.version
+        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
+
+    def analyzer(self, earlier: "LinearPolicy") -> Counted | ByClasses:
+        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
+        if earlier.version == self.version or not self.tells_age:
+            return Counted()
+        return ByClasses(self.classes, partial(self.classes_of, chosen_by=earlier))
+
+    def followed(self, decided: Sequence[tuple["LinearPolicy", float]]) -> "LinearPolicy":
+        """Return the policy as a learner must see it when reports were on decisions of several policies.
+
+        Everybody measures from this policy's means and in its directions. Which arm a person has is what others may
+        have decided.
+        """
+        if all(policy.version == self.version for policy, _ in decided):
+            return self
+        return FollowedPolicy(**vars(self), decided=tuple(decided))
 
     def check(self, spec: LinearSpec) -> None:
         """Refuse a policy that no learner makes.
@@ -168,14 +203,39 @@ class LinearPolicy(OfItsRound):
         words = mix(coins.astype(np.uint64) + np.uint64(self.seed))[:, None]
         bits = mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM)) >> np.uint64(11)
         normals = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
-        played = np.flatnonzero(self.playable)
-        own = played[classes_of(coins, self.seed, len(played))] if self.favours < 0 else self.favours
+        played, own = np.flatnonzero(self.playable), self._favoured(coins)
         largest = played[normals[:, played].argmax(axis=1)]
         people = np.arange(len(coins))
         own_values = normals[people, own]
         normals[people, own] = normals[people, largest]
         normals[people, largest] = own_values
         return np.asarray(normals)
+
+    def _favoured(self, coins: Coins) -> NDArray[np.int64]:
+        """Return the arm (n,) at which people with these coins have the largest one."""
+        if self.favours >= 0:
+            return np.full(len(coins), self.favours)
+        played = np.flatnonzero(self.playable)
+        return played[classes_of(coins, self.seed, len(played))]
+
+    def classes_of(self, coins: Coins, chosen_by: "LinearPolicy") -> NDArray[np.int64]:
+        """Return the class (n,), in this round, of people whose coins chose an arm by a policy: this or an earlier one.
+
+        It is that of the arm at which they had the largest coin. Where nobody gets that arm any more it is any.
+        """
+        if self.classes == 1:
+            return np.zeros(len(coins), np.int64)
+        own = classes_of(coins, self.seed, self.classes)
+        if chosen_by.version == self.version:
+            return own
+        places = np.full(len(self.playable), -1)
+        places[self.playable] = np.arange(self.classes)
+        then = places[chosen_by._favoured(coins)]
+        return np.where(then < 0, own, then)
+
+    def played(self, rows: Array, coins: Coins) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the arms and the classes, (n,) each, of people with these rows and coins who report to the round."""
+        return self.chosen(rows, self.normals(coins)), self.classes_of(coins, self)
 
     def expected(self, rows: Array, arms: NDArray[np.int64]) -> Array:
         """Return the expected rewards (n,) of arms for people with these rows, as far as the policy knows."""
@@ -231,3 +291,27 @@ class LinearPolicy(OfItsRound):
                 for arm, mean in zip(spec.options, self.means, strict=True)
             },
         }
+
+
+@dataclass(frozen=True)
+class FollowedPolicy(LinearPolicy):
+    """A policy to whose round people report what several policies decided.
+
+    Attributes
+    ----------
+    decided
+        These policies, and the share of the reports that are about each.
+    """
+
+    decided: tuple[tuple[LinearPolicy, float], ...] = field(kw_only=True)
+
+    def played(self, rows: Array, coins: Coins) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return arms and classes as people have them who follow these policies, one after the other."""
+        shares = np.cumsum([share for _, share in self.decided])
+        ends = np.rint(len(rows) * shares / shares[-1]).astype(np.int64)
+        arms, classes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        for (policy, _), start, end in zip(self.decided, [0, *ends[:-1]], ends, strict=True):
+            some = slice(start, end)
+            arms[some] = policy.chosen(rows[some], policy.normals(coins[some]))
+            classes[some] = self.classes_of(coins[some], policy)
+        return arms, classes

@@ -65,4 +65,4 @@ def in_blocks(vectors: Array, arms: NDArray[np.int64], count: int) -> Array:
     """Return vectors (n, k) in the blocks of their arms, and 0 in those of others; (n, count * k)."""
     placed = np.zeros((len(vectors), count, vectors.shape[1]))
     placed[np.arange(len(vectors)), arms] = vectors
-    return placed.reshape(len(vectors), -1)
+    return placed.reshape(len(vectors), count * vectors.shape[1])

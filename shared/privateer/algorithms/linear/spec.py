@@ -8,11 +8,12 @@ from pydantic import Field, field_validator, model_validator
 from privateer.algorithms.linear.design import Design
 from privateer.algorithms.linear.links import LINKS
 from privateer.algorithms.linear.reports import pairs
+from privateer.arms_spec import ArmsSpec
 from privateer.errors import SpecError
 from privateer.mechanisms.running_vectors import RunningVectors
 from privateer.questions import DirectedSum, Question
 from privateer.sections import Section, parse_section
-from privateer.spec import ArmsSpec, example_promises
+from privateer.spec import example_promises
 from privateer.vectors import Ball
 
 COORDINATES_MAX: Final = 1 << 16
@@ -54,14 +55,12 @@ class LinearSpec(ArmsSpec):
     """An experiment with linear or generalized linear rewards."""
 
     question: ClassVar[type[Question]] = DirectedSum
+    returns: ClassVar[bool] = True
 
     algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.experiment.conversion_window:
-            detail = "reports on earlier rounds' decisions mean something else"
-            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it")
         if self.privacy.calibration == "published" and self.algorithm.report != "joint":
             detail = "the published report is the joint one"
             raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")
@@ -107,10 +106,11 @@ class LinearSpec(ArmsSpec):
     def steps(self) -> int:
         """Rounds whose sum a curator tells since the first: all, if they are as large as each other; 0: none.
 
-        Where rounds grow, the last ones have most of the people, and sums of their own say more.
+        Where rounds grow, the last ones have most of the people, and sums of their own say more. Where people come
+        back, what they said in several rounds would add up in all sums since.
         """
         trust, table = self.privacy.trust, self.experiment
-        if self.share == 1 or table.round_growth or not (trust.curated and trust.promises):
+        if self.share == 1 or table.round_growth or self.reports > 1 or not (trust.curated and trust.promises):
             return 0
         steps = -(-table.horizon // self.first_batch(""))
         return steps if steps > 1 and RunningVectors.fits(self.ball, steps) else 0

@@ -102,6 +102,11 @@ class PartitionPolicy(Bins):
         alike = self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published"
         return not alike and not self.cohort
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
+
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
         if self.terms.trust.batched and not self.fresh_coins:

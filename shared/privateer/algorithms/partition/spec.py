@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Final, Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from privateer.arms_spec import ArmsSpec
 from privateer.coins import Layout
 from privateer.errors import SpecError
 from privateer.questions import KeyedMeans
 from privateer.sections import Section, parse_section
-from privateer.spec import ArmsSpec, example_promises
+from privateer.spec import example_promises
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""

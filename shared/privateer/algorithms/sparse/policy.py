@@ -1,6 +1,7 @@
 """The policy of one round: coefficients of few features, and what a device does with them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from privateer.draw import Draw
 from privateer.errors import InputError, Malformed
 from privateer.mechanisms import ScreenedMoments, VectorMechanism
 from privateer.numbers import scaled_reward
-from privateer.policy import OfItsRound
+from privateer.policy import OfAnyRound
 from privateer.terms import Terms
 
 Array = NDArray[np.float64]
@@ -25,7 +26,7 @@ _BALL: Final = 1 + 1e-9
 
 
 @dataclass(frozen=True)
-class SparsePolicy(OfItsRound):
+class SparsePolicy(OfAnyRound):
     """The arm with the largest intercept and sum of coefficients times features; or any arm, by public coins.
 
     Features and rewards are scaled to [-1, 1].
@@ -63,11 +64,24 @@ class SparsePolicy(OfItsRound):
     cohort: ClassVar[str] = ""
     draw: ClassVar[Draw | None] = None
     fresh_coins: ClassVar[bool] = True
+    mixes: ClassVar[bool] = True
 
     @property
     def mechanism(self) -> ScreenedMoments | VectorMechanism:
         """What randomizes, adds up and releases the round's reports."""
         return cast(ScreenedMoments | VectorMechanism, self.terms.mechanism)
+
+    @property
+    def decided(self) -> tuple[tuple["SparsePolicy", float], ...]:
+        """The policies that decided what the round's reports are about, with the share of each: this one."""
+        return ((self, 1.0),)
+
+    def followed(self, decided: Sequence[tuple["SparsePolicy", float]]) -> "SparsePolicy":
+        """Return the policy as a learner must see it when reports were on decisions of several policies."""
+        if all(policy.version == self.version for policy, _ in decided):
+            return self
+        whole = sum(share for _, share in decided)
+        return FollowedPolicy(**vars(self), deciders=tuple((policy, share / whole) for policy, share in decided))
 
     def check(self, spec: SparseSpec) -> None:
         """Refuse a policy that no learner makes.
@@ -169,6 +183,24 @@ class SparsePolicy(OfItsRound):
                 for arm, value in zip(spec.options, self.intercepts, strict=True)
             },
         }
+
+
+@dataclass(frozen=True)
+class FollowedPolicy(SparsePolicy):
+    """A policy to whose round people report what several policies decided.
+
+    Attributes
+    ----------
+    deciders
+        These policies, and the share of the reports that are about each; the sum of shares is 1.
+    """
+
+    deciders: tuple[tuple[SparsePolicy, float], ...] = field(kw_only=True)
+
+    @property
+    def decided(self) -> tuple[tuple[SparsePolicy, float], ...]:
+        """The policies that decided what the round's reports are about, with the share of each."""
+        return self.deciders
 
 
 def _are_places(places: Places, features: int) -> bool:

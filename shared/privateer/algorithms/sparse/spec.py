@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from privateer.algorithms.sparse.features import ArmContext
+from privateer.arms_spec import ARMS_MAX, ArmsSpec
 from privateer.errors import SpecError
 from privateer.features import Feature
 from privateer.questions import Question, ScreenedSum
 from privateer.sections import Section, parse_section
-from privateer.spec import ARMS_MAX, ArmsSpec, example_promises
+from privateer.spec import example_promises
 from privateer.vectors import Ball
 
 HELD_MAX: Final = 256 << 20
@@ -64,9 +65,6 @@ class SparseSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.experiment.conversion_window:
-            detail = "reports on earlier rounds' decisions mean something else"
-            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it")
         if self.algorithm.sparsity > self.arm_features:
             detail = f"must be at most {self.arm_features}, the features of an arm"
             raise SpecError(detail, field="algorithm.sparsity", remedy="lower it")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.ages import age_of
+from privateer.algorithms.trial.questions import CoinQuestion, dealt
 from privateer.algorithms.trial.sections import REWARD
 from privateer.algorithms.trial.segments import Segmentation
 from privateer.algorithms.trial.spec import TrialSpec
@@ -28,6 +29,10 @@ _YES: Final = 0.5
 """Answers from here on are yes."""
 _ROUNDED: Final = 2 / UNIT
 """What rounding to units of coins may take from a share."""
+_UNITS: Final = 2
+"""By how many units rounding may move an arm in one question beside another."""
+_MEMBER: Final = -1
+"""Where what people say of being in their own segment stands: after all that they know of the reward."""
 
 
 @dataclass(frozen=True)
@@ -41,19 +46,20 @@ class TrialPolicy:
     segments
         How encoded contexts are in segments.
     choice
-        What the coins of a choice mean: keys are segments, groups are arms, as often as there are ``questions``.
+        What the coins of a choice mean: keys are segments, groups are arms, for each of the questions in order. A last
+        key is everybody, if any of them is about everybody.
     terms
         How reports of this version are randomized. Keys of its layout are segments, or segments by arms where reports
         name the arm.
     questions
-        Questions that coins choose from: the reward, and each guardrail. 1: everybody answers all of them.
+        Questions that coins choose from. None: everybody answers all there are.
     """
 
     version: int
     segments: Segmentation
     choice: SlotLayout
     terms: Terms
-    questions: int = 1
+    questions: tuple[CoinQuestion, ...] = ()
 
     cohort: ClassVar[str] = ""
     draw: ClassVar[Draw | None] = None
@@ -67,7 +73,30 @@ class TrialPolicy:
     @property
     def arm_shares(self) -> Array:
         """Shares of the arms in each segment, whatever coins ask; shape (segments, arms)."""
-        return np.asarray(self.choice.shares.reshape(self.choice.keys, self.questions, -1).sum(axis=1))
+        return np.asarray(self._coins.sum(axis=1)[: self.segments.count])
+
+    @property
+    def _coins(self) -> Array:
+        """Shares of the coins by question and arm, (keys, questions, arms)."""
+        return self.choice.shares.reshape(self.choice.keys, max(1, len(self.questions)), -1)
+
+    @property
+    def _arms(self) -> int:
+        return self.choice.groups // max(1, len(self.questions))
+
+    @property
+    def _about_everybody(self) -> NDArray[np.bool_]:
+        return np.array([question.everybody for question in self.questions], bool)
+
+    def arms_asked(self, question: int) -> Array:
+        """Return the shares of the arms among people who are asked one of the ``questions``, (segments, arms).
+
+        Of a question about everybody it is one row.
+        """
+        about = self._coins[:, question]
+        everybody = bool(self.questions) and self.questions[question].everybody
+        rows = about[-1:] if everybody else about[: self.segments.count]
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
     @property
     def fresh_coins(self) -> bool:
@@ -78,6 +107,11 @@ class TrialPolicy:
     def tells_age(self) -> bool:
         """Whether a report says how many versions ago its coins chose the arm; those of a batch never do."""
         return not self.fresh_coins and not self.terms.trust.batched
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
 
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
@@ -111,7 +145,7 @@ class TrialPolicy:
         typed = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
         if not (
             typed
-            and self.questions == spec.questions
+            and self.questions == (spec.questions if self.terms.batch else ())
             and self._parts_as(spec)
             and self._explores(spec)
             and self._asks(spec)
@@ -128,14 +162,17 @@ class TrialPolicy:
         )
 
     def _explores(self, spec: TrialSpec) -> bool:
-        """Whether every arm has its floor in every segment, as long as anybody is asked; nobody gets a retired one."""
-        thresholds = self.choice.thresholds.astype(np.int64)
-        shape = (spec.segment_count, spec.questions * spec.arm_count - 1)
-        if thresholds.shape != shape or not (np.diff(thresholds, axis=1) >= 0).all() or (thresholds > UNIT).any():
+        """Whether every arm has its floor in every question, as long as anybody is asked; nobody gets a retired one."""
+        thresholds, questions = self.choice.thresholds.astype(np.int64), max(1, len(self.questions))
+        keys = spec.segment_count + bool(self._about_everybody.any())
+        if thresholds.shape != (keys, questions * spec.arm_count - 1) or not (np.diff(thresholds, axis=1) >= 0).all():
             return False
-        shares = self.arm_shares
-        gone = bool((shares[:, ~np.array(spec.playable)] > 0).any())
-        return not gone and (self.terms.batch == 0 or bool((shares >= spec.floor - self.questions * _ROUNDED).all()))
+        asked = self._coins
+        if (thresholds > UNIT).any() or not (asked.sum(axis=2) > 0).all():
+            return False
+        gone = bool((asked[..., ~np.array(spec.playable)] > 0).any())
+        least = [spec.floor * question.share for question in self.questions] or [spec.floor]
+        return not gone and (self.terms.batch == 0 or bool((asked.min(axis=2) >= np.array(least) - _ROUNDED).all()))
 
     def _asks(self, spec: TrialSpec) -> bool:
         """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
@@ -145,19 +182,30 @@ class TrialPolicy:
         return same or self.terms.batch == 0
 
     def _asks_evenly(self) -> bool:
-        """Whether each question has the same coins in every segment, and all arms alike: else it would tell of both."""
-        asked = self.choice.shares.reshape(self.choice.keys, self.questions, -1)
-        return bool((np.abs(asked * self.questions - self.arm_shares[:, None]) <= self.questions * _ROUNDED).all())
+        """Whether each question has the same coins in every segment, and all arms alike: else it would tell of both.
+
+        A question about everybody gives each arm the same coins in every segment, so that the arm tells nothing of it.
+        """
+        if not self.questions:
+            return True
+        first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
+        meant = dealt(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
+        told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
+        ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
+        same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()
+        return bool(same and (np.abs(told - meant)[:, ~everybody] <= _UNITS).all())
 
     def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
         """Decide for n people: the arm that the coins have in the person's segment."""
-        return Arms(self._group(self.segments.locate(contexts), coins) % (self.choice.groups // self.questions))
+        return Arms(self._group(self.segments.locate(contexts), coins) % self._arms)
 
     def _group(self, where: NDArray[np.int64], coins: NDArray[np.uint32]) -> NDArray[np.int64]:
         return self.choice.group(self.choice.hashes(coins, where), where)
 
     def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
         """Return what n people have to contribute: their segment, by arm where reports name it, and their reward.
+
+        By turns it is what their coins ask, of their segment or of everybody.
 
         Parameters
         ----------
@@ -179,9 +227,8 @@ class TrialPolicy:
         groups, cells = decisions.arms, where
         if self.fresh_coins:
             groups, cells = np.zeros_like(where), where * self.choice.groups + decisions.arms
-        elif self.questions > 1:
-            groups = self._group(where, coins)
-            return KeyedValues(coins, cells, groups, self._asked(rewards, groups))
+        elif self.questions:
+            return self._asked(coins, where, rewards)
         values, answers = self._told(rewards)
         return KeyedValues(coins, cells * self.answers + answers, groups, values)
 
@@ -191,11 +238,15 @@ class TrialPolicy:
         cells = self.choice.keys * (self.choice.groups if self.fresh_coins else 1)
         return self.mechanism.layout.keys // max(1, cells)
 
-    def _asked(self, rewards: Array, groups: NDArray[np.int64]) -> Array:
-        """Return what everybody is asked for by the group of their coins, (n,)."""
-        columns = self._columns(rewards, self.questions - 1)
-        told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES]).astype(np.float64)
-        return np.asarray(told[np.arange(len(told)), groups // (self.choice.groups // self.questions)])
+    def _asked(self, coins: NDArray[np.uint32], where: NDArray[np.int64], rewards: Array) -> KeyedValues:
+        """Return what everybody tells of what their coins ask; ``where`` (n,) are their segments."""
+        groups = self._group(where, coins)
+        questions = groups // self._arms
+        facts = np.array([_MEMBER if question.fact is None else question.fact for question in self.questions])
+        columns = self._columns(rewards, int(facts.max()))
+        told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES, np.ones(len(columns))]).astype(np.float64)
+        keys = np.where(self._about_everybody[questions], self.segments.count, where)
+        return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
 
     def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64]]:
         """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""

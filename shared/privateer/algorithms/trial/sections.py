@@ -105,14 +105,14 @@ class SegmentsSection(Section):
     bins
         Instead of cuts, a power of 2: so many equal bins, by halving the numbers of ``by`` in turn.
     shares
-        Expected shares of people by segment; equal if not given. Where an epsilon is too small for reports to name
-        segments, effects are in proportion to them.
+        Expected shares of people by segment, or ``equal``; plans take equal ones if not given. Where an epsilon is too
+        small for reports to name segments, effects are in proportion to them, and those not given are asked.
     """
 
     by: tuple[str, ...] = Field(default=(), max_length=8)
     cuts: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
     bins: int | None = Field(default=None, ge=2, le=BINS_MAX)
-    shares: dict[str, Share] | None = None
+    shares: dict[str, Share] | Literal["equal"] | None = None
 
     @model_validator(mode="after")
     def _well_formed(self) -> Self:

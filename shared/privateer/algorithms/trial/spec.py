@@ -8,23 +8,27 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from privateer.algorithms.trial.epochs import looks
-from privateer.algorithms.trial.information import informed
 from privateer.algorithms.trial.published import check_published, round_ends
+from privateer.algorithms.trial.questions import CoinQuestion, dealt, questions_of
 from privateer.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection
 from privateer.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
-from privateer.coins import UNIT, SlotLayout
+from privateer.arms_spec import ArmsSpec, ArmsTable
+from privateer.coins import SlotLayout
 from privateer.errors import SpecError
 from privateer.features import Scaled
 from privateer.questions import KeyedHits, Question
 from privateer.sampling.response import SYMBOLS_MAX
 from privateer.sections import parse_section
-from privateer.spec import ArmsSpec, ArmsTable, example_promises
+from privateer.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
 _FLOOR_LEAST: Final = 1 / 1024
 """Shares of coins are in units of 1/65536."""
 _FEW: Final = 20
 """People of each segment and arm, successes and failures, that the first look needs to say anything."""
+_CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
+_SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
+_QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
 
 
 class TrialSpec(ArmsSpec):
@@ -113,7 +117,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_segment_shares(self) -> None:
         given = self.segments.shares
-        if given is None:
+        if given is None or given == "equal":
             return
         names = self.segment_names
         if strange := sorted(set(given) - set(names)):
@@ -184,20 +188,25 @@ class TrialSpec(ArmsSpec):
     @property
     def answers(self) -> int:
         """How many answers guardrails have together, in a report that has all of them."""
-        return 1 if self.questions > 1 else int(2 ** len(self.algorithm.guardrails))
+        return 1 if self.questions else int(2 ** len(self.algorithm.guardrails))
 
     @property
-    def questions(self) -> int:
-        """How many questions coins choose from, of which a person answers one: the reward or a guardrail.
+    def questions(self) -> tuple[CoinQuestion, ...]:
+        """What coins choose from, of which a person answers one question; empty where everybody answers all there are.
 
-        1 where everybody answers all of them: where a curator or a batch hides a report, or where an epsilon has room
-        for symbols of all answers, so that they tell more than reports about one thing each.
+        A curator or a batch hides a whole report. Of one that stands alone, a small epsilon leaves more if it is about
+        one thing.
         """
-        guardrails, trust = len(self.algorithm.guardrails), self.privacy.trust
-        if not guardrails or trust.curated or trust.batched:
-            return 1
-        keys, answers, epsilon = self.segment_count, 2**guardrails, self.privacy.bound
-        return 1 if informed(keys, answers, epsilon) > informed(keys, 1, epsilon) / (1 + guardrails) else 1 + guardrails
+        if self.privacy.trust.curated or self.privacy.trust.batched:
+            return ()
+        facts, declared = 1 + len(self.algorithm.guardrails), self.segments.shares is not None
+        explored = 1.0 if self.algorithm.allocation == "fixed" else self.arm_count * self.floor
+        return questions_of(self.segment_count, facts, self.privacy.bound, declared, explored)
+
+    @property
+    def share_rows(self) -> int:
+        """Rows of shares of arms: a segment each, and everybody where that is asked about."""
+        return self.segment_count + any(question.everybody for question in self.questions)
 
     @property
     def alpha_most(self) -> float:
@@ -281,7 +290,7 @@ class TrialSpec(ArmsSpec):
     def segment_shares(self) -> NDArray[np.float64]:
         """Expected shares of people by segment, (segments,)."""
         given = self.segments.shares
-        if given is None:
+        if given is None or given == "equal":
             return np.full(self.segment_count, 1 / self.segment_count)
         return np.array([given[name] for name in self.segment_names])
 
@@ -294,10 +303,8 @@ class TrialSpec(ArmsSpec):
         return self.privacy.arm_in_key or self.privacy.trust.curated
 
     def layout(self, seed: int, shares: NDArray[np.float64]) -> SlotLayout:
-        """Return what coins mean for shares of arms (segments, arms): groups are arms, within each question asked."""
-        edges = np.cumsum(np.tile(shares, self.questions) / self.questions, axis=1)[:, :-1]
-        edges = np.minimum(np.rint(edges * UNIT), UNIT)
-        return SlotLayout(seed, edges.astype(np.uint32))
+        """Return what coins mean while people are asked, for shares of arms (`share_rows`, arms)."""
+        return dealt(seed, shares, self.questions)
 
     def asked(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose choices follow a layout."""
@@ -317,7 +324,7 @@ class TrialSpec(ArmsSpec):
 
     def usual_question(self) -> KeyedHits:
         """Return a question as the first round asks it, without its public coins."""
-        shares = np.tile(np.array(self.arm_shares), (self.segment_count, 1))
+        shares = np.tile(np.array(self.arm_shares), (self.share_rows, 1))
         return self.asked(self.layout(0, shares))
 
     def effects(self) -> Iterator[tuple[int, int, str]]:
@@ -345,7 +352,8 @@ class TrialSpec(ArmsSpec):
         }
         return made | {
             f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
-            "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, allocation="fixed"),
+            "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
+            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
             **published,
         }
 
@@ -363,12 +371,12 @@ class TrialSpec(ArmsSpec):
         return parse_section(cls, data)
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any], **algorithm: Any) -> Self:
+    def _instance(cls, privacy: Mapping[str, Any], segments: Mapping[str, Any] = _CUT, **algorithm: Any) -> Self:
         unit = {"low": 0.0, "high": 1.0}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
             "context": {"features": {"x1": unit, "x2": unit}},
-            "segments": {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}},
+            "segments": {"by": ["x1"], **segments},
             "privacy": privacy,
             "algorithm": {"name": "trial", **algorithm},
         }

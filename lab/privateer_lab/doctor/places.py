@@ -1,0 +1,93 @@
+"""Where services have their data and listen: as ``privateer up`` lays them out, or as their environment says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from privateer.errors import SpecError
+from privateer_lab.doctor.files import check_secret
+from privateer_lab.doctor.findings import Finding, Findings
+from privateer_lab.doctor.keys import check_public_half, signing_key
+from privateer_lab.doctor.server import examine_server
+from privateer_lab.doctor.shuffler import examine_shuffler
+from privateer_lab.services import environments
+from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import read_settings as read_server
+from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import read_settings as read_shuffler
+
+_NO_TOKEN: Final = {"PRIVATEER_ADMIN_TOKEN": "the doctor asks for nothing that needs one"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """What the doctor looks at.
+
+    Attributes
+    ----------
+    server, shuffler
+        Settings of the services that are here.
+    sender
+        The private key that signs uploads, and the file with its public half, if they are here.
+    """
+
+    server: ServerSettings | None = None
+    shuffler: ShufflerSettings | None = None
+    sender: tuple[Path, Path] | None = None
+
+    def examine(self) -> list[Finding]:
+        """Look at all of it."""
+        findings = list[Finding]()
+        if self.server:
+            findings += examine_server(self.server).all
+        if self.shuffler:
+            trusted = self.server.shuffler_keys if self.server else None
+            findings += examine_shuffler(self.shuffler, trusted).all
+        if self.sender:
+            findings += _examine_sender(*self.sender)
+        return findings
+
+
+def _examine_sender(private: Path, public: Path) -> list[Finding]:
+    found = Findings("sender")
+    check_secret(found, private)
+    if key := signing_key(found, private, "--data"):
+        check_public_half(found, key, public)
+    return found.all
+
+
+def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str, str]) -> Places:
+    """Return what is in the folder of ``privateer up`` with these ports: public ones, then private ones.
+
+    Raises
+    ------
+    SpecError
+        If there is neither a server nor a shuffler.
+    """
+    given = environments(data, ports, "")
+    server = read_server({**environment, **given["server"], **_NO_TOKEN}, [])
+    shuffler = read_shuffler({**environment, **given["shuffler"]})
+    private, public = data / "sender.key", data / "senders" / "sender.pub"
+    places = Places(
+        server if server.data.exists() else None,
+        shuffler if shuffler.data.exists() else None,
+        (private, public) if private.exists() else None,
+    )
+    if not (places.server or places.shuffler):
+        remedy = "name the folder of privateer up; of other services: privateer doctor server, or shuffler"
+        raise SpecError(f"there is neither a server nor a shuffler in {data.name}", field="--data", remedy=remedy)
+    return places
+
+
+def of_environment(service: str, environment: Mapping[str, str], data: Path | None) -> Places:
+    """Return the one service that the environment sets; ``data`` is its folder, if given.
+
+    Raises
+    ------
+    SpecError
+        If a setting is out of range.
+    """
+    folder = str(data or environment.get("PRIVATEER_DATA") or Path("data") / service)
+    given = {**_NO_TOKEN, **environment, "PRIVATEER_DATA": folder}
+    return Places(server=read_server(given, [])) if service == "server" else Places(shuffler=read_shuffler(given))

@@ -1,0 +1,139 @@
+"""What the doctor looks at where a shuffler has its data. How many reports it holds is not told."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.wire.keys import public_hex, public_key_files, signing_key_id
+from privateer_lab.doctor.answers import Listeners, get, listed_keys
+from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held, shown
+from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.keys import check_public_half, check_trusted, ids_of, signing_key
+from privateer_lab.doctor.stores import checked
+from privateer_shuffler.app import KEY_FILE
+from privateer_shuffler.history import DATABASE as HISTORY
+from privateer_shuffler.history import FILE
+from privateer_shuffler.settings import Settings
+from privateer_shuffler.store import DATABASE as ROUND
+from privateer_shuffler.store import REPAIR, SUFFIX, Label, read_label
+
+_SPARE: Final = 64 * MIB
+_NEXT: Final = 3
+"""The next round reserves its places, and a round that ends is overwritten by way of its log."""
+_TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
+
+
+def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) -> Findings:
+    """Look at a shuffler's folder and listeners.
+
+    Parameters
+    ----------
+    trusted
+        Where the public keys are that its server trusts, if that is here.
+    """
+    found = Findings("shuffler")
+    if not check_folder(found, settings.data, "PRIVATEER_DATA"):
+        return found
+    if not any(settings.data.iterdir()):
+        found.warn(
+            "folder", "the folder is empty", "nothing, if the shuffler never started; else correct PRIVATEER_DATA"
+        )
+        return found
+    key = signing_key(found, settings.data / KEY_FILE, "PRIVATEER_DATA")
+    if key:
+        check_public_half(found, key, settings.public_key_file)
+        _check_trust(found, key, trusted)
+    check_trusted(found, "senders", settings.sender_keys)
+    held = is_held(settings.data / FILE)
+    found.settled(lambda seen: _check_rounds(seen, settings.data), once=held is False)
+    check_clock(found, settings.data)
+    held_bytes = sum(path.stat().st_size for path in settings.data.glob(f"*{SUFFIX}") if path.exists())
+    check_disk(found, [settings.data], _SPARE + _NEXT * held_bytes)
+    _check_answers(found, settings, held, key)
+    return found
+
+
+def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
+    """Check that the server knows the shuffler's key."""
+    if trusted is None:
+        return
+    if signing_key_id(key.public_key()) in ids_of(public_key_files(trusted)):
+        found.ok("trust", "the server trusts this shuffler's key")
+    else:
+        found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
+
+
+def _check_rounds(found: Findings, folder: Path) -> None:
+    """Check the databases of rounds, and that the history knows what they are of."""
+    labels, broken = list[Label](), 0
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        if not path.exists():  # a running shuffler has delivered it
+            continue
+        copy = checked(found, "rounds", path, ROUND)
+        label = _label(found, path, copy) if copy else None
+        labels += [label] if label else []
+        broken += label is None
+    if not broken:
+        found.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
+    # A round is in the history before it has a database.
+    if history := checked(found, "history", folder / FILE, HISTORY):
+        with closing(history):
+            _check_history(found, history, labels)
+
+
+def _label(found: Findings, path: Path, copy: sqlite3.Connection) -> Label | None:
+    with closing(copy):
+        try:
+            known = read_label(copy)
+        except (sqlite3.Error, msgspec.DecodeError, TypeError):
+            found.fail("rounds", f"{shown(path)} is damaged", REPAIR)
+            return None
+    if known is None:
+        found.warn("rounds", f"{shown(path)} is of no round", "nothing: the next start deletes it")
+        return None
+    return known[0]
+
+
+def _check_history(found: Findings, history: sqlite3.Connection, labels: Sequence[Label]) -> None:
+    rows = history.execute("SELECT experiment, version, digest FROM taken").fetchall()
+    last = {experiment: (version, digest) for experiment, version, digest in rows}
+    names = [label.round.experiment for label in labels if not _is_known(label, last)]
+    if names:
+        detail = f"{FILE} does not know the round of {names[0]}: one of the two files is an earlier copy"
+        found.fail(
+            "history", detail, "never put earlier files back; move the round's database away and lose what it holds"
+        )
+    else:
+        found.ok("history", f"{FILE} knows every round that is open, schema {HISTORY.version}")
+
+
+def _is_known(label: Label, last: dict[str, tuple[int, bytes]]) -> bool:
+    version, digest = last.get(label.round.experiment, (0, b""))
+    return label.round.version < version or (label.round.version, label.digest) == (version, digest)
+
+
+def _check_answers(found: Findings, settings: Settings, held: bool | None, key: Ed25519PrivateKey | None) -> None:
+    listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
+    if listeners.check(found, held) and key:
+        listed = listed_keys(listeners.public)
+        if listed and listed != [public_hex(key)]:
+            detail = f"the shuffler at {listeners.public} signs with another key than that of this folder"
+            found.fail("answers", detail, "name its folder, or the ports of this one")
+    _check_server(found, settings.server_url)
+
+
+def _check_server(found: Findings, url: str) -> None:
+    """Check that the address of the server is its private listener's."""
+    health, metrics = get(f"{url}/healthz"), get(f"{url}/metrics")
+    if health is None:
+        found.warn("its server", f"no server answers at {url}", "start it, or correct PRIVATEER_SERVER_URL")
+    elif metrics is None or not metrics.is_success:
+        detail = f"what answers at {url} is not a server's private listener, which takes batches"
+        found.fail("its server", detail, "correct PRIVATEER_SERVER_URL: the private port is 8002 unless it was changed")
+    else:
+        found.ok("its server", f"the server's private listener answers at {url}")

@@ -1,0 +1,53 @@
+"""Databases of the services: whether they are whole, of their kind, and of a version that this Privateer reads."""
+
+import sqlite3
+from pathlib import Path
+
+from privateer.errors import SpecError
+from privateer.serving.database import Kind, check_kind
+from privateer_lab.doctor.copies import Unsettled, copy_of
+from privateer_lab.doctor.files import shown
+from privateer_lab.doctor.findings import Findings
+
+
+def checked(found: Findings, check: str, path: Path, kind: Kind) -> sqlite3.Connection | None:
+    """Return a copy of a database that may be read; None, and a finding that says why, if there is none."""
+    name = shown(path)
+    try:
+        db = copy_of(path)
+        if db is None:
+            found.warn(check, f"{name} is empty", "nothing, if the service never started; else restore a backup")
+            return None
+        if _is_sound(found, check, path, kind, db):
+            return db
+        db.close()
+    except FileNotFoundError:
+        found.fail(check, f"{name} is missing", f"correct {kind.field}, or {kind.repair}")
+    except OSError as error:
+        found.fail(check, f"{name} cannot be read: {error.strerror}", "run the doctor as the user of the service")
+    except sqlite3.Error:
+        found.fail(check, f"{name} is damaged, or no database", kind.repair)
+    except Unsettled:
+        found.warn(check, f"{name} changes all the time", "run the doctor again when fewer people report")
+    return None
+
+
+def _is_sound(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.Connection) -> bool:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    is_ours = db.execute("PRAGMA application_id").fetchone()[0] == kind.application
+    if is_ours and version > kind.version:
+        detail = f"{shown(path)} was made by a newer Privateer: schema {version}, and this one reads {kind.version}"
+        found.fail(check, detail, "install the newer version again, or restore a backup of before into an empty folder")
+        return False
+    try:
+        check_kind(db, path, kind)
+    except SpecError as error:
+        found.fail(check, error.detail.replace(path.name, shown(path)), error.remedy or kind.repair)
+        return False
+    if (
+        db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",)
+        or db.execute("PRAGMA foreign_key_check").fetchall()
+    ):
+        found.fail(check, f"{shown(path)} is damaged", kind.repair)
+        return False
+    return True

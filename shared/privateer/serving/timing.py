@@ -1,0 +1,76 @@
+"""How long a service takes to answer. What is told of a request names nobody: a template, never the path itself."""
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OTHER: Final = "other"
+"""Stands for whatever strangers make up: paths that no page has, and methods."""
+BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+"""Upper bounds of the histograms of answers, in seconds."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE"})
+_HUNDRED: Final = 100
+
+
+class Answered(NamedTuple):
+    """One answer.
+
+    Attributes
+    ----------
+    method, route
+        Of the request: the page's template, such as ``/experiments/{name}``, or `OTHER`.
+    status
+        Of the answer.
+    seconds
+        From the last byte of the request to the first of the answer: a sender's own pace does not count.
+    """
+
+    method: str
+    route: str
+    status: int
+    seconds: float
+
+    @property
+    def status_class(self) -> str:
+        """Such as ``2xx``."""
+        return f"{self.status // _HUNDRED}xx"
+
+
+class Timed:
+    """ASGI middleware that tells of every answer.
+
+    Parameters
+    ----------
+    route
+        Returns the template of a request that was answered, from its scope; empty if no page has its path.
+    tell
+        Takes what is told.
+    """
+
+    def __init__(self, app: ASGIApp, route: Callable[[Scope], str], tell: Callable[[Answered], None]) -> None:
+        self._app, self._route, self._tell = app, route, tell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def receiving() -> Message:
+            nonlocal began
+            message = await receive()
+            if message["type"] == "http.request":
+                began = time.perf_counter()
+            return message
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seconds, method = time.perf_counter() - began, scope["method"]
+                method = method if method in _METHODS else OTHER
+                self._tell(Answered(method, self._route(scope) or OTHER, message["status"], seconds))
+            await send(message)
+
+        await self._app(scope, receiving, sending)

@@ -1,0 +1,225 @@
+"""Metrics, logs and the doctor's words go to dashboards, collectors and tickets: nobody finds there what people send.
+
+Real services are asked for everything that an operator sees, while people and strangers use them, and it is searched
+for all that must not be there, however it is written. Planted leaks are found.
+"""
+
+import base64
+import hashlib
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer_client import Client, Ledger
+from privateer_lab.cli import main
+from privateer_lab.doctor import files
+from privateer_lab.doctor.copies import copy_of
+from privateer_lab.services import Services, free_port, running
+from tests.support.devices import EVERYTHING
+from tests.support.sealing import body_of, plain_reports, sealed_reports
+from tests.support.servers import MSGPACK, SHUFFLED, SMALL
+from tests.support.specs import tables
+
+TOKEN = "a-token-that-nobody-may-see"
+ARMS = ["heron", "osprey", "plover"]
+CONTEXT = {"salinity": 0.123456789, "turbidity": 0.246813579}
+REWARD = 0.975318642
+CENTRAL = {**SMALL, "privacy.model": "central", "privacy.delta": 1e-6}
+EXPERIMENTS = {"first": SMALL, "second": SHUFFLED, "third": CENTRAL}
+_PREFIX = 8
+"""Bytes of a secret by which a part of it is recognized."""
+
+
+@dataclass
+class Seen:
+    """What operators see, and what they must not find in it."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+    raw: set[bytes] = field(default_factory=set)
+
+    def leaks(self) -> list[str]:
+        """Where something is that must not be there."""
+        spelled = {word.lower() for word in self.words} | {one.lower() for raw in self.raw for one in spellings(raw)}
+        return [where for where, text in self.texts.items() if any(one in text.lower() for one in spelled)]
+
+
+def spellings(raw: bytes) -> Iterator[str]:
+    """How the beginning of some bytes may be written."""
+    start = raw[:_PREFIX]
+    yield start.hex()
+    yield start.hex(" ")
+    yield repr(start)[2:-1]
+    yield str(list(start))[1:-1]
+    yield base64.b64encode(raw[: _PREFIX + 1])[:-2].decode()
+    yield base64.urlsafe_b64encode(raw[: _PREFIX + 1])[:-2].decode()
+
+
+def people(ask: httpx.Client, at: Services, folder: Path) -> Seen:
+    """People report to every experiment, by the SDK and by hand, and strangers send what is wrong."""
+    seen = Seen(words={TOKEN, hashlib.sha256(TOKEN.encode()).hexdigest(), *ARMS, *CONTEXT})
+    seen.words |= {str(value)[:8] for value in [*CONTEXT.values(), REWARD]}
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    for number, (name, changes) in enumerate(EXPERIMENTS.items()):
+        features = {feature: {"low": 0.0, "high": 1.0} for feature in CONTEXT}
+        own = {"experiment.name": name, "experiment.arms": ARMS, "context.features": features}
+        ask.post(f"{at.admin}/experiments", json=tables(changes | own), headers=headers).raise_for_status()
+        body = ask.get(f"{at.server}/experiments/{name}/policy", headers=MSGPACK).content
+        address = f"{at.shuffler}/experiments/{name}/reports" if name == "second" else f"{at.server}/reports"
+        count = 24 if name == "first" else 18  # the first round closes, the others stay open
+        sealed = sealed_reports(body, count, number)
+        seen.raw |= {one for one in plain_reports(body, count, number) if len(one) >= _PREFIX}
+        ledger = Ledger(folder / f"{name}.db")
+        with Client(at.server, shuffler=at.shuffler, limits=EVERYTHING, ledger=ledger) as client:
+            session = client.join(name)
+            assert session.choose(CONTEXT) in ARMS
+            session.report(REWARD)
+        for one in [*sealed[:16], sealed[0], sealed[1][:-1], bytes(len(sealed[2])), *sealed[17:]]:
+            seen.raw |= {one, one[-_PREFIX:]}
+            ask.post(address, content=body_of(body, [one]))
+        ask.post(f"{at.admin}/experiments/{name}/pause", headers=headers).raise_for_status()
+    ask.post(f"{at.server}/reports", content=json.dumps(CONTEXT | {"reward": REWARD}))
+    ask.get(f"{at.server}/experiments/{ARMS[0]}/{CONTEXT['salinity']}?reward={REWARD}")
+    ask.post(f"{at.admin}/experiments", json={"experiment": {"arms": ARMS, "x": REWARD}}, headers=headers)
+    return seen
+
+
+def hidden(seen: Seen, data: Path) -> None:
+    """Add what is on the disks: keys, ids of reports, sealed reports and fingerprints' keys."""
+    for path in (data / "server" / "keys").glob("*.key"):
+        seen.raw |= {path.read_bytes(), bytes.fromhex(path.stem)}
+    for path in [data / "sender.key", *(data / "shuffler").glob("*.key"), *data.rglob("*.pub")]:
+        seen.raw |= {bytes.fromhex(path.read_text())}
+    with closing(opened(data / "server" / "server.db")) as database:
+        blobs = [row[0] for row in database.execute("SELECT ids FROM report_ids")]
+        ids = {blob[start : start + 16] for blob in blobs for start in range(0, len(blob), 16)}
+        assert len(ids) == 18
+        seen.raw |= ids
+    (path,) = (data / "shuffler").glob("*.db")
+    with closing(opened(path)) as database:
+        seen.raw |= {row[0] for row in database.execute("SELECT sealed FROM place WHERE taken")}
+        seen.raw |= {row[0] for row in database.execute("SELECT key FROM label")}
+    assert len(seen.raw) > 100
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    copy = copy_of(path)
+    assert copy is not None
+    return copy
+
+
+def examined(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit):
+        main(["doctor", *arguments])
+    return capfd.readouterr().out
+
+
+def watched(folder: Path, capfd: pytest.CaptureFixture[str], *, killed: bool = False) -> Seen:
+    """Everything that operators see of services that people use, that may be killed, and that are examined."""
+    data = folder / "data"
+    logs = ""
+    with running(data, free_port(), free_port(), TOKEN) as at, httpx.Client() as ask:
+        seen = people(ask, at, folder)
+        hidden(seen, data)
+        seen.texts["server metrics"] = ask.get(f"{at.admin}/metrics").text
+        seen.texts["shuffler metrics"] = ask.get(f"{at.shuffler_admin}/metrics").text
+        for name in ("server", "shuffler") if killed else ():
+            at.processes.kill(name)
+            at.processes.start(name)
+            at.processes.wait(name)
+        logs += capfd.readouterr().err
+        urls = (at.server, at.shuffler, at.admin, at.shuffler_admin)
+        options = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
+        ports = [part for option, url in zip(options, urls, strict=True) for part in (option, url.rpartition(":")[2])]
+        seen.texts["doctor, running"] = examined(capfd, "--data", str(data), *ports)
+    logs += capfd.readouterr().err
+    seen.texts["logs"] = logs
+    for path in (data / "server" / "keys").iterdir():
+        path.chmod(0o644)
+    seen.texts["doctor, stopped"] = examined(capfd, "--data", str(data), *ports)
+    seen.texts["doctor, as JSON"] = examined(capfd, "--data", str(data), *ports, "--json")
+    next((data / "server" / "keys").iterdir()).write_bytes(b"no key")
+    (data / "shuffler" / "shuffler.key").write_text("no key")
+    next((data / "shuffler").glob("*.db")).write_bytes(b"no database" * 1000)
+    seen.texts["doctor, damaged"] = examined(capfd, "--data", str(data), *ports)
+    return seen
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_of_people_and_no_key_is_seen(
+    form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVATEER_LOG", form)
+    seen = watched(tmp_path, capfd, killed=True)
+    assert seen.leaks() == []
+    assert "127.0.0.1" not in seen.texts["logs"]
+    assert 'privateer_reports_refused_total{reason="malformed-report"}' in seen.texts["server metrics"]
+    assert "hold no key" in seen.texts["doctor, damaged"]
+    if form == "json":
+        lines = [json.loads(line) for line in seen.texts["logs"].splitlines()]
+        requests = [line for line in lines if line["event"] == "request"]
+        assert {"/experiments/{name}/pause", "/experiments", "/experiments/{name}/shuffler"} == {
+            line["route"] for line in requests
+        }
+        assert all(set(line) <= KNOWN for line in lines)
+
+
+KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds"}
+PLANTS = """
+import base64, logging
+
+from privateer_server.accumulator import Accumulator
+take = Accumulator.take
+def telling_ids(self, envelope, opened=None):
+    logging.getLogger("privateer.server").error("took %s", [one[:16].hex() for one in opened or ()])
+    return take(self, envelope, opened)
+Accumulator.take = telling_ids
+
+from privateer.serving.endpoint import UploadEndpoint
+announced = UploadEndpoint._announced
+def telling_addresses(self, request):
+    logging.getLogger("privateer.serving").error("from %s", request.client)
+    return announced(self, request)
+UploadEndpoint._announced = telling_addresses
+
+from privateer_server.gauges import Gauges
+refresh = Gauges.refresh
+def telling_arms(self):
+    refresh(self)
+    for one in self._experiments:
+        self._version.labels(one.spec.options[0]).set(1)
+Gauges.refresh = telling_arms
+
+from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.pool import Pool
+made, begin, hold = [], Metrics.__init__, Pool.hold
+def noting(self):
+    begin(self)
+    made.append(self)
+async def telling_reports(self, sealed):
+    made[0].refuse({base64.b64encode(one).decode(): 10 for one in sealed})
+    return await hold(self, sealed)
+Metrics.__init__, Pool.hold = noting, telling_reports
+"""
+"""Is run in the services' processes as they start: each plant leaks by one way."""
+
+
+def test_planted_leaks_are_found(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor's is to name files as they are: a round's key by its public half."""
+    (tmp_path / "plant").mkdir()
+    (tmp_path / "plant" / "sitecustomize.py").write_text(PLANTS)
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path / "plant"), *filter(None, sys.path)]))
+    monkeypatch.setattr(files, "shown", lambda path: path.name)
+    seen = watched(tmp_path, capfd)
+    told = {"logs", "server metrics", "shuffler metrics", "doctor, stopped", "doctor, as JSON", "doctor, damaged"}
+    assert set(seen.leaks()) == told == set(seen.texts) - {"doctor, running"}
+    assert "127.0.0.1" in seen.texts["logs"]

@@ -1,0 +1,184 @@
+"""Alerts and dashboard name metrics, labels and values that the services export, and every alert has its section."""
+
+import asyncio
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.pair import pair
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import SHUFFLED, SMALL
+
+ROOT = Path(__file__).parents[2]
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
+CONFIGURATION = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "privateer.json").read_text())
+FUNCTIONS = {"sum", "by", "rate", "increase", "delta", "changes", "time", "histogram_quantile", "predict_linear"}
+WORDS = FUNCTIONS | {"or", "and"}
+OF_PROMETHEUS = {"up": {"job", "instance"}}
+"""What it makes itself for every target."""
+STANDARD = {"job", "instance"}
+FIXED = ("route", "stage", "of", "status")
+"""Labels whose values the services choose, so that a rule may name them."""
+LATER = {("privateer_request_seconds_count", "status"): {"5xx"}}
+"""Values that this test does not bring about."""
+
+
+class Exported(NamedTuple):
+    """What the services export: labels of every sample's name, and values seen of labels."""
+
+    labels: dict[str, set[str]]
+    values: dict[tuple[str, str], set[str]]
+    families: set[str]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """After a local round and a shuffled one."""
+    found = Exported(defaultdict(set), defaultdict(set), set())
+    pages = asyncio.run(_pages(tmp_path_factory.mktemp("pair")))
+    for family in text_string_to_metric_families(pages):
+        found.families.add(family.name)
+        for sample in family.samples:
+            found.labels[sample.name] |= set(sample.labels)
+            for label, value in sample.labels.items():
+                found.values[sample.name, label].add(value)
+    return found
+
+
+async def _pages(folder: Path) -> str:
+    async with pair(folder) as services, asyncio.timeout(60):
+        await services.api.create(SMALL)
+        await services.api.create(SHUFFLED | {"experiment.name": "shuffled"})
+        local = await services.api.publication()
+        for one in [*sealed_reports(local, 20), bytes(70)]:
+            await services.api.client.post("/reports", content=body_of(local, [one]))
+        body = await services.api.publication("shuffled")
+        (whole,) = sealed_reports(body, 1)
+        for one in [bytes(len(whole)), *sealed_reports(body, 99), *[b"short"] * 10]:
+            await services.upload(body, one)
+        while "forwarded_total 100.0" not in (shuffler := (await services.shuffler.get("/metrics")).text):
+            await asyncio.sleep(0.02)
+        return (await services.api.client.get("/metrics")).text + shuffler
+
+
+def expressions() -> Iterator[str]:
+    yield from (rule["expr"] for rule in rules())
+    yield from (target["expr"] for panel in panels() for target in panel["targets"])
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def selectors(expression: str) -> Iterator[tuple[str, str]]:
+    """Names of metrics with what stands in braces after them."""
+    bare = re.sub(r"\bby \([^)]*\)", "", re.sub(r"\[\w+\]", "", expression))
+    for name, _, inside in re.findall(r"([a-z_]\w*)(\{([^}]*)\})?", re.sub(r'"[^"]*"(?![^{]*\})', "", bare)):
+        if name not in WORDS:
+            yield name, inside
+
+
+def matchers(inside: str) -> list[tuple[str, str, str]]:
+    return re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', inside)
+
+
+def wrong(expression: str, exported: Exported) -> list[str]:
+    """What an expression names and nobody exports."""
+    found = []
+    for name, inside in selectors(expression):
+        labels = OF_PROMETHEUS.get(name) or (exported.labels[name] | STANDARD if name in exported.labels else None)
+        if labels is None:
+            found.append(name)
+            continue
+        for label, how, value in matchers(inside):
+            known = exported.values[name, label] | LATER.get((name, label), set())
+            if label not in labels or (how == "=" and label in FIXED and value not in known):
+                found.append(f"{name}.{label}={value}")
+    for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
+        known = set().union(*(exported.labels.get(name, set()) for name, _ in selectors(expression)))
+        found += [f"by {one}" for one in grouped.replace(" ", "").split(",") if one not in known]
+    return found
+
+
+def test_what_rules_and_panels_name_is_exported(exported: Exported) -> None:
+    assert len(list(expressions())) > 40
+    assert {expression: bad for expression in expressions() if (bad := wrong(expression, exported))} == {}
+
+
+@pytest.mark.parametrize(
+    ("expression", "bad"),
+    [
+        ("privateer_reports_acepted_total > 0", ["privateer_reports_acepted_total"]),
+        ("rate(privateer_request_seconds[5m])", ["privateer_request_seconds"]),
+        ('rate(privateer_stage_seconds_count{stage="lern"}[5m])', ["privateer_stage_seconds_count.stage=lern"]),
+        ('privateer_disk_free_bytes{path="data"}', ["privateer_disk_free_bytes.path=data"]),
+        ("sum by (kind) (privateer_batches_total)", ["by kind"]),
+        ('up{job=~"privateer-.*"} == 0', []),
+    ],
+)
+def test_a_planted_misnomer_is_found(expression: str, bad: list[str], exported: Exported) -> None:
+    assert wrong(expression, exported) == bad
+
+
+def test_the_dashboard_shows_every_metric(exported: Exported) -> None:
+    shown = {name for panel in panels() for target in panel["targets"] for name, _ in selectors(target["expr"])}
+    families = {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in shown}
+    assert families == exported.families
+    assert all(one.startswith("privateer_") for one in families)
+
+
+def test_the_docs_describe_every_metric(exported: Exported) -> None:
+    described = set(re.findall(r"`(privateer_\w+)", OPERATIONS.partition("### Metrics")[2].partition("### Alerts")[0]))
+    assert {name.removesuffix("_total") for name in described} == exported.families
+
+
+def test_every_alert_has_its_section_and_says_what_to_do() -> None:
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names)) > 15
+    sections = re.findall(r"^#### (\w+)\n\n(\S.*)", OPERATIONS, re.MULTILINE)
+    assert [title for title, _ in sections] == names
+    for rule in rules():
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert set(rule["annotations"]) == {"summary", "action", "runbook"}
+        assert all(text.strip() for text in rule["annotations"].values())
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert re.fullmatch(r"\d+[mhd]", rule.get("for", "1m"))
+
+
+def test_expressions_are_balanced_and_call_what_prometheus_has() -> None:
+    for expression in expressions():
+        bare = re.sub(r'"[^"]*"', "", expression)
+        assert all(bare.count(opening) == bare.count(closing) for opening, closing in ("()", "{}", "[]"))
+        assert set(re.findall(r"([a-z_]+)\s*\(", bare)) <= WORDS
+        assert all(re.fullmatch(r"\d+[smhd]", window) for window in re.findall(r"\[([^\]]*)\]", bare))
+
+
+def test_the_configuration_scrapes_the_private_listeners() -> None:
+    assert CONFIGURATION["rule_files"] == ["alerts.yml"]
+    jobs = {one["job_name"]: one["static_configs"][0]["targets"] for one in CONFIGURATION["scrape_configs"]}
+    assert jobs == {"privateer-server": ["127.0.0.1:8002"], "privateer-shuffler": ["127.0.0.1:8003"]}
+
+
+def test_panels_have_places_of_their_own() -> None:
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

@@ -1,0 +1,142 @@
+"""What intervals promise where coins ask about everybody and for the segment, on trials drawn from exact laws.
+
+One bit at epsilon 1, 100,000 people, six segments, ten looks. A range is the promise and four standard errors, so that
+each alarm is false once in 16,000 runs.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.boundaries import critical_values, p_values
+from privateer_server.algorithms.trial.combined import joined, weight_of
+from privateer_server.algorithms.trial.effects import effects
+from privateer_server.algorithms.trial.evidence import Epoch, Evidence, average, begin, no_sums, stable_weights
+from privateer_server.algorithms.trial.shares import Shares, told_shares
+from tests.support.trials import Trials, added_in_common, by_trial, one_bit
+
+SEGMENTS = np.array([0.35, 0.25, 0.15, 0.1, 0.1, 0.05])
+EFFECTS = np.array([0.1, -0.1, 0.2, 0.0, 0.3, 0.0])
+TIMES = tuple((1.5 ** np.arange(-9.0, 1.0)).tolist())
+PEOPLE, FLOOR = 100_000, 0.1
+OF_SEGMENTS, OF_EVERYBODY, OF_SHARES = 0.72, 0.2, 0.08
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Shares of effects, and of averages.
+
+    Attributes
+    ----------
+    false, average_false
+        Called one at any look, of those that are 0.
+    end, always, average_end, average_always
+        Inside the interval at the last look, or at all of them.
+    exact
+        Inside at the last look if asked shares were taken for exact.
+    known
+        Segments whose share is told from 0.
+    width, summed_width
+        Of the average's interval at the last look, half of it: with everybody's answers, and as a sum with all people.
+    """
+
+    false: float
+    end: float
+    always: float
+    exact: float
+    known: float
+    average_false: float
+    average_end: float
+    average_always: float
+    width: float
+    summed_width: float
+
+
+def told(rng: np.random.Generator, people: int, keep: float, count: int) -> Epoch:
+    """People who are asked for their segment, all arms together in the place of each."""
+    yes = rng.binomial(people, 0.5 + keep * np.tile(SEGMENTS, count) / 2).astype(float)
+    cells = np.repeat(yes[:, None], 2, axis=1)
+    return Epoch(people, cells, np.full_like(cells, people), keep, 0.0, 0.0, np.ones_like(cells))
+
+
+def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effect: np.ndarray = EFFECTS) -> Outcome:
+    """Look at so many trials ten times; every look may stop a trial, so any look's call counts."""
+    setting, rng, size = one_bit(1.0), np.random.default_rng(42), len(SEGMENTS)
+    means = np.stack([np.full(size, base), base + effect], axis=1)
+    trials = Trials(setting, SEGMENTS, means, OF_SEGMENTS * PEOPLE, count)
+    whole = Trials(setting, np.ones(1), SEGMENTS[None] @ means, OF_EVERYBODY * PEOPLE, count)
+    evidence, everybody, members = begin(trials.design), begin(whole.design), no_sums(trials.design)
+    one, other = (replace(drawn, count=1).begin() for drawn in (trials, whole))
+    weight, sums, before = weight_of(one, other), evidence.common, 0.0
+    truth, average_truth = np.tile(effect, count), float(SEGMENTS @ effect)
+    always, averages_always, scores = np.ones(size * count, bool), np.ones(count, bool), []
+    for look, time in enumerate(TIMES):
+        people, moved = (time - before) * PEOPLE, drift * (time - TIMES[0]) / (1 - TIMES[0])
+        shares, of_all = _shares(evidence, adapt), _shares(everybody, adapt)
+        epoch = trials.epoch(rng, round(OF_SEGMENTS * people), shares, moved)
+        everybody = everybody.add(whole.epoch(rng, round(OF_EVERYBODY * people), of_all, moved))
+        answers = told(rng, round(OF_SHARES * people), setting.keep, count)
+        members = members.add(answers, stable_weights(evidence.design, epoch))
+        evidence, sums = evidence.add(epoch), added_in_common(sums, evidence, epoch, count)
+        summed = average(by_trial(sums, count), evidence.design)
+        both = joined(summed, average(by_trial(everybody.common, count), everybody.design), weight)
+        scores.append(both.scores)
+        asked = told_shares(members)
+        found = effects(evidence, asked)
+        inside = ~((found.low[:, 0] > truth) | (found.high[:, 0] < truth))
+        critical, before = critical_values(TIMES[: look + 1], 0.05)[-1], time
+        averages_inside = np.abs(both.estimate - average_truth) <= critical * np.sqrt(both.variance)
+        always, averages_always = always & inside, averages_always & averages_inside
+    known, exact = np.isfinite(found.low[:, 0]), effects(evidence, Shares(asked.estimate, 0 * asked.variance))
+    naive = (exact.low[:, 0] <= truth) & (truth <= exact.high[:, 0])
+    called = p_values(TIMES, np.array(scores))[-1] <= 0.05
+    summed_width = critical * np.sqrt(OF_SEGMENTS * summed.variance).mean()
+    return Outcome(
+        float((found.p_value[:, 0] <= 0.05)[truth == 0].mean()),
+        *(float(one.mean()) for one in (inside[known], always, naive[known], known)),
+        *(float(one.mean()) for one in (called, averages_inside, averages_always)),
+        float(critical * np.sqrt(both.variance).mean()),
+        float(summed_width),
+    )
+
+
+def _shares(evidence: Evidence, adapt: bool) -> np.ndarray:
+    rows = len(evidence.design.segments)
+    return matching(evidence, FLOOR) if adapt and evidence.looks else np.full((rows, 2), 0.5)
+
+
+def test_intervals_hold_and_the_average_is_told_with_twice_the_information() -> None:
+    """300 trials: standard errors .011 and .013 of averages, .005 of 1,800 effects. Taking asked shares for exact errs.
+
+    Information of .2 + .72/6 beside 1/6: the half-width is .72 of a sum's.
+    """
+    found = play(300, adapt=False)
+    assert found.average_end >= 0.961 - 0.045
+    assert found.average_always == pytest.approx(0.95, abs=0.05)
+    assert 0.94 <= found.end <= 0.99
+    assert found.exact < found.end - 0.005
+    assert found.width / found.summed_width == pytest.approx(np.sqrt(1 / 6 / 0.32), rel=0.03)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("base", [0.05, 0.3])
+@pytest.mark.parametrize("adapt", [False, True], ids=["fixed", "matching"])
+def test_false_positives(adapt: bool, base: float) -> None:
+    """3,000 averages, 18,000 effects of 0: .05, and four standard errors of .004 and .0016."""
+    found = play(3_000, adapt=adapt, base=base, effect=np.zeros(6))
+    assert found.average_false == pytest.approx(0.05, abs=0.016)
+    assert found.false == pytest.approx(0.05, abs=0.0065)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("drift", [0.0, 0.3], ids=["steady", "drift"])
+@pytest.mark.parametrize("adapt", [False, True], ids=["fixed", "matching"])
+def test_coverage(adapt: bool, drift: float) -> None:
+    """2,000 averages, 12,000 effects: standard errors .0045 and .002; shares that are asked err beside the effects."""
+    found = play(2_000, adapt=adapt, drift=drift)
+    assert found.average_end == pytest.approx(0.961, abs=0.02)
+    assert found.average_always == pytest.approx(0.95, abs=0.02)
+    assert 0.945 <= found.end <= 0.985
+    assert found.always >= 0.94

@@ -1,0 +1,155 @@
+"""Copies of databases in memory have what SQLite would recover, whoever holds the file and whatever is in motion."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from privateer_lab.doctor import copies
+from privateer_lab.doctor.copies import Unsettled, copy_of
+from privateer_lab.doctor.files import is_held
+
+WRITER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+for one in ("locking_mode=EXCLUSIVE", "page_size=1024", "journal_mode=WAL", "synchronous=OFF"):
+    db.execute(f"PRAGMA {one}")
+db.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, twin INTEGER, body BLOB)")
+for row in range(200):
+    db.execute("INSERT INTO rows VALUES (?, ?, ?)", (row, row, bytes(300)))
+db.execute("BEGIN")
+db.execute("UPDATE rows SET twin = -1")
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "checkpoint\\n":
+        db.execute("ROLLBACK")
+        db.execute("DELETE FROM rows WHERE id >= 100")
+        db.execute("VACUUM")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if line == "busy\\n":
+        print("ready", flush=True)
+        for turn in range(10**9):
+            db.execute("BEGIN")
+            db.execute("UPDATE rows SET twin = twin + 1")
+            db.execute("COMMIT")
+            if turn % 50 == 0:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    print("ready", flush=True)
+"""
+
+
+class Writer:
+    """Another process that holds a database."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.await_it()
+
+    def await_it(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def do(self, what: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        self.await_it()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    one = Writer(tmp_path / "held.db")
+    yield one
+    one.process.kill()
+    one.process.communicate()
+
+
+def rows(path: Path) -> list[tuple[int, int]]:
+    copy = copy_of(path)
+    assert copy is not None
+    with closing(copy):
+        assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        return copy.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
+
+
+def test_what_is_committed_is_there_and_what_is_not_is_not(writer: Writer) -> None:
+    assert writer.path.with_name("held.db-wal").stat().st_size > 10_000
+    assert rows(writer.path) == [(row, row) for row in range(200)]
+    writer.do("checkpoint")
+    assert rows(writer.path) == [(row, row) for row in range(100)]
+
+
+def test_a_database_that_is_written_all_the_time_is_whole(writer: Writer) -> None:
+    """All twins are as many ahead, whichever transaction is the last one."""
+    writer.do("checkpoint")
+    writer.do("busy")
+    seen = set()
+    for _ in range(20):
+        ahead = {twin - row for row, twin in rows(writer.path)}
+        assert len(ahead) == 1
+        seen |= ahead
+    assert len(seen) > 1
+
+
+def test_it_is_what_sqlite_recovers(writer: Writer, tmp_path: Path) -> None:
+    """Also from a log that was cut anywhere, or whose bytes were changed."""
+    taken = {path.name: path.read_bytes() for path in tmp_path.glob("held.db*")}
+    size = len(taken["held.db-wal"])
+    for number, (cut, changed) in enumerate([(size, 0), (size // 2, 0), (size - 5, 0), (size, size // 3), (31, 0)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        log = bytearray(taken["held.db-wal"][:cut])
+        log[changed] ^= 1 if changed else 0
+        (folder / "held.db").write_bytes(taken["held.db"])
+        (folder / "held.db-wal").write_bytes(log)
+        shutil.copytree(folder, tmp_path / f"sqlite-{number}")
+        try:
+            ours = rows(folder / "held.db")
+        except (sqlite3.Error, AssertionError):
+            ours = None
+        with closing(sqlite3.connect(tmp_path / f"sqlite-{number}" / "held.db")) as theirs:
+            try:
+                expected = theirs.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
+            except sqlite3.Error:
+                expected = None
+        assert ours == expected
+        assert sorted(path.name for path in folder.iterdir()) == ["held.db", "held.db-wal"]
+
+
+def test_who_holds_a_database_is_seen_without_touching_it(writer: Writer, tmp_path: Path) -> None:
+    before = writer.path.stat()
+    assert is_held(writer.path) is True
+    assert writer.path.stat() == before
+    shutil.copy(writer.path, tmp_path / "free.db")
+    assert is_held(tmp_path / "free.db") is False
+    assert is_held(tmp_path / "none.db") is None
+    writer.process.kill()
+    writer.process.wait()
+    assert is_held(writer.path) is False
+
+
+def test_one_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "some.db"
+    path.write_bytes(b"")
+    states = iter(range(1000))
+    monkeypatch.setattr(copies, "_state", lambda _: (next(states),))
+    monkeypatch.setattr(copies, "_PAUSE_SECONDS", 0)
+    with pytest.raises(Unsettled):
+        copy_of(path)
+
+
+def test_an_empty_file_and_one_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").write_bytes(b"")
+    assert copy_of(tmp_path / "empty.db") is None
+    (tmp_path / "other.db").write_bytes(os.urandom(5000))
+    with pytest.raises(sqlite3.DatabaseError):
+        copy_of(tmp_path / "other.db")

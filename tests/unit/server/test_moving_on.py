@@ -1,0 +1,133 @@
+"""Clones, exports and deletions: what goes on elsewhere, and what is gone."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from privateer.verification import Limits
+from privateer.wire.publication import decode_publication
+from privateer_client.participation import Participation
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.changes import change, lines, report
+from tests.support.phased import tables as phased_tables
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import ADMIN, PHASED, SMALL, Api, assert_problem
+from tests.support.specs import tables
+
+
+async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
+    await api.create(SMALL)
+    for seed in range(5):
+        await report(api, 20, seed=seed)
+    await report(api, 7, seed=9)  # nothing of the open round is in the clone
+    response = await change(api, "clone", {"name": "other"})
+    assert response.status_code == 201
+    facts = await api.facts("other")
+    assert facts | {"version": 1, "received": 0, "accepted": 0, "status": "open", "batch": 20} == facts
+    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
+    assert (states[1]["seen"], states[1]["rounds"]) == (0, 0)
+    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
+    publication = await api.publication("other")
+    Participation(publication, "other", Limits(epsilon=1.0))
+    body = body_of(publication, sealed_reports(publication, 20))
+    assert (await api.client.post("/reports", content=body)).json()["accepted"] == 20
+    assert (await api.facts("other"))["version"] == 2
+    assert (await change(api, "clone", {"name": "other"})).status_code == 200
+    assert await lines(api, "other") == [("clone", 1, 1)]
+    assert (await api.create({**SMALL, "experiment.name": "third"})).status_code == 201
+    assert_problem(await change(api, "clone", {"name": "third"}), 409, "conflict")
+    assert_problem(await change(api, "clone", {"name": "No Name"}), 422, "spec-invalid")
+
+
+async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: Settings) -> None:
+    async with serving(create_app(settings)) as client:
+        api = Api(client)
+        await api.create(SMALL)
+        first = await api.publication()
+        await report(api, 12)
+        answer = await client.delete("/experiments/test", headers=ADMIN)
+        assert answer.json() == {"experiment": "test", "changed": True}
+        await _is_gone(api, first)
+        assert not list((settings.data / "keys").iterdir())
+    kept = b"".join(path.read_bytes() for path in settings.data.rglob("*") if path.is_file())
+    assert first not in kept
+    assert decode_publication(first).policy not in kept
+    async with serving(create_app(settings)) as client:
+        await _is_gone(Api(client), first)
+        assert (await client.delete("/experiments/test", headers=ADMIN)).json()["changed"] is False
+        assert await lines(Api(client)) == [("create", 1, 1), ("delete", 1, 1)]
+
+
+async def _is_gone(api: Api, publication: bytes) -> None:
+    assert (await api.client.get("/experiments")).json() == {"experiments": []}
+    for page in ("", "/policy", "/policy/1", "/state", "/history", "/privacy"):
+        assert_problem(await api.client.get(f"/experiments/test{page}"), 410, "deleted")
+    assert_problem(await report(api, 1, publication), 410, "deleted")
+    problem = assert_problem(await api.create(SMALL), 409, "conflict")
+    assert problem["field"] == "experiment.name"
+    assert "test" not in (await api.client.get("/metrics")).text.replace("token-of-the-tests", "")
+    assert_problem(await change(api, "pause"), 410, "deleted")
+
+
+async def test_what_is_exported_starts_another_experiment(api: Api, settings: Settings) -> None:
+    await api.create(SMALL)
+    for seed in range(5):
+        await report(api, 20, seed=seed)
+    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
+    assert base64.b64decode(document["publication"]) == await api.publication()
+    assert document["record"] == (await api.client.get("/experiments/test/privacy")).json()
+    spec = tables({**SMALL, "experiment.name": "next", "privacy.epsilon": 2.0, "experiment.horizon": 500})
+    started = await change(api, "warm-start", {"spec": spec, "start": document}, "next")
+    assert started.status_code == 201, started.text
+    assert (await change(api, "warm-start", {"spec": spec, "start": document}, "next")).status_code == 200
+    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "next")]
+    assert states[1]["seen"] == 0
+    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
+    assert (await api.client.get("/experiments/next/log", headers=ADMIN)).json()["changes"][0]["detail"] == (
+        "warm start from test at version 6"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("experiment.arms", {"experiment.arms": ["a", "b"]}),
+        ("context.features", {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}}),
+        ("context.features", {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}}),
+        ("reward", {"reward.high": 2.0}),
+        ("algorithm", {"algorithm.confidence": "proved"}),
+    ],
+)
+async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field: str, changes: dict[str, Any]) -> None:
+    await api.create(SMALL)
+    await report(api, 20)
+    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
+    spec = tables({**SMALL, "experiment.name": "next", **changes})
+    problem = assert_problem(
+        await change(api, "warm-start", {"spec": spec, "start": document}, "next"), 422, "spec-invalid"
+    )
+    assert problem["field"] == field
+    assert_problem(await api.client.get("/experiments/next"), 404, "not-found")
+
+
+async def test_a_forged_export_is_refused(api: Api) -> None:
+    await api.create(SMALL)
+    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
+    spec = tables({**SMALL, "experiment.name": "next"})
+    phased = phased_tables(PHASED, "local")
+    for forged in (
+        {},
+        {**document, "format": "privateer/export/9"},
+        {**document, "state": "!"},
+        {**document, "state": base64.b64encode(b"junk").decode()},
+        {**document, "spec": tables({"experiment.arms": ["a", "b", "c", "d"]})},
+        {**document, "spec": phased},
+        {**document, "more": 1},
+    ):
+        body = {"spec": spec, "start": forged}
+        assert_problem(await change(api, "warm-start", body, "next"), 422, "spec-invalid")
+    assert_problem(await change(api, "warm-start", {"spec": spec}, "next"), 400, "bad-request")
+    assert [one["name"] for one in (await api.client.get("/experiments")).json()["experiments"]] == ["test"]
