@@ -70,7 +70,7 @@ def chromium() -> Iterator[Any]:
 def open_all(page: Any) -> None:
     """Open everything that is shown when somebody asks for it, and wait until it is there."""
     page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true; })")
-    page.wait_for_function("[...document.querySelectorAll('main details')].every(one => one.children.length > 1)")
+    page.locator("main details:not(:has(> :nth-child(2)))").first.wait_for(state="detached")
 
 
 class Watched:

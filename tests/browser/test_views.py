@@ -196,7 +196,7 @@ def test_a_part_of_a_page_has_an_address(at: Services, new_page: Open) -> None:
     page.get_by_text(re.compile("membership advantage")).first.wait_for()
     assert page.evaluate("document.activeElement.id") == "privacy-title"
     page.get_by_role("link", name="History").click()
-    page.wait_for_function("document.activeElement.id === 'history-title'")
+    page.locator("#history-title:focus").wait_for()
     assert page.url.endswith("#/shop/history")
 
 
