@@ -69,6 +69,7 @@ def chromium() -> Iterator[Any]:
 
 def open_all(page: Any) -> None:
     """Open everything that is shown when somebody asks for it, and wait until it is there."""
+    page.wait_for_load_state("networkidle")
     page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true; })")
     page.locator("main details:not(:has(> :nth-child(2)))").first.wait_for(state="detached")
 
