@@ -40,11 +40,9 @@ async def served(data: Path, trusted: Path) -> AsyncIterator[Api]:
 
 
 async def learned(api: Api) -> tuple[Any, ...]:
-    """What the server has learned, what it says of it, and its newest policy as it is shown."""
-    state = (await api.client.get("/experiments/test/state")).json()
-    result = await api.client.get("/experiments/test/result")
-    shown = (await api.client.get("/experiments/test/policy")).json()["policy"]
-    return state, result.status_code, result.json() if result.status_code == 200 else None, shown
+    """All that the server has learned, and what it says of it."""
+    found = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
+    return found["version"], found["state"], found["result"]
 
 
 async def send(api: Api, spec: Spec, key: Ed25519PrivateKey) -> None:
