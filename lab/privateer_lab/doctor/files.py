@@ -94,7 +94,7 @@ def check_clock(found: Findings, folder: Path, recorded: float = 0.0) -> None:
 
 def is_held(path: Path) -> bool | None:
     """Whether another process has a database open; None: that cannot be told here. This takes no lock."""
-    if sys.platform != "linux" or sys.maxsize <= 1 << 32:
+    if sys.platform != "linux" or sys.maxsize <= 1 << 32 or not path.is_file():
         return None
     import fcntl
 
