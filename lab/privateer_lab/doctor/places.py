@@ -76,7 +76,7 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
     )
     if not (places.server or places.shuffler):
         remedy = "name the folder of privateer up; of other services: privateer doctor server, or shuffler"
-        raise SpecError(f"there is neither a server nor a shuffler in {data.name}", field="--data", remedy=remedy)
+        raise SpecError(f"there is neither a server nor a shuffler in {data}", field="--data", remedy=remedy)
     return places
 
 

@@ -32,7 +32,7 @@ export function commandsPanel(name, status) {
     status === "paused" ? ["Ask people again", `privateer resume ${name}`] : ["Ask nobody for a while", `privateer pause ${name}`],
     ["End it", `privateer stop ${name}`], ["Ask more people", `privateer extend ${name} HORIZON`], ["Take an arm back", `privateer retire-arm ${name} ARM`],
     ["Try another arm", `privateer add-arm ${name} ARM`], ["Keep what it has learned", `privateer export ${name} DIR`]];
-  return [el("p", {}, "This page shows, and changes nothing. These commands do; they need the admin token and the server's private listener. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when."),
+  return [el("p", {}, "This page shows, and changes nothing. These commands do; they need the admin token and the server's private listener. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when. An algorithm refuses what would break its promises, and says what to do instead."),
     el("ul", { class: "commands" }, rows.map(([what, text]) => el("li", {}, `${what}:`, command(text))))];
 }
 

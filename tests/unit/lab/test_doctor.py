@@ -179,9 +179,10 @@ def test_the_environment_names_one_service(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nobody"], "'nobody' is not one of 'server', 'shuffler'"),
+        (["nobody"], "Invalid value for 'service': 'nobody' is not one of 'server', 'shuffler'"),
         (["--data", "nowhere"], "--data: there is neither a server nor a shuffler in nowhere"),
-        (["--server-port", "0"], "--server-port"),
+        (["--data", "nowhere/else"], "there is neither a server nor a shuffler in nowhere/else (name"),
+        (["--server-port", "0"], "'--server-port': must be greater than or equal to 1"),
         (["--nonsense"], "--nonsense"),
     ],
 )

@@ -78,7 +78,7 @@ def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
         everybody = spec.experiment.horizon / design.people * needed
         people, times = np.concatenate([everybody, overall[None]]), looks_of(design, epochs)
         drift = drift_of(times, design.alpha, power) * wanted
-        columns = ("segment", "arm", "least effect", "people for the effect wanted", "people when it is decided")
+        columns = ("segment", "arm", "least effect", "people for the effect wanted", "people until decided, or all")
 
         def when(k: int, a: int) -> int:
             return round(spec.experiment.horizon * decision_time(times, design.alpha, drift / float(least[k, a])))
