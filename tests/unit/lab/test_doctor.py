@@ -427,9 +427,20 @@ def test_what_answers_may_be_something_else(
 
 
 def test_a_service_that_never_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "server").mkdir(mode=0o700)
+    for name in ("server", "shuffler"):
+        (tmp_path / name).mkdir(mode=0o700)
     code, found = examined(capsys, tmp_path)
-    assert (code, set(found)) == (0, {"server folder"})
+    assert (code, set(found)) == (0, {"server folder", "shuffler folder"})
+
+
+@pytest.mark.parametrize("missing", ["server", "shuffler"])
+def test_a_folder_that_is_gone_while_the_other_is_there(
+    missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its disk may not be mounted."""
+    (tmp_path / ("shuffler" if missing == "server" else "server")).mkdir(mode=0o700)
+    code, found = examined(capsys, tmp_path)
+    assert (code, found[f"{missing} folder"][0]["level"]) == (1, "fail")
 
 
 def test_a_folder_that_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
