@@ -89,7 +89,8 @@ def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
             for a, arm in arms
         ]
     looks = tuple((look, people) for look, people in enumerate(spec.looks, 1))
-    title = f"what can be found with power {spec.algorithm.power:g}"
+    alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
+    title = f"what can be found with power {spec.algorithm.power:g}{alike}"
     return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks), *questions_table(spec)
 
 
