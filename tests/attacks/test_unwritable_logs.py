@@ -7,7 +7,7 @@ import logging
 from privateer.serving.logs import JsonFormatter
 
 NO_TEXT = b"data-\xff".decode("utf-8", "surrogateescape")
-"""As Python reads the name of a folder that is not in UTF-8."""
+"""Python reads the name of a folder that is not in UTF-8 like this."""
 
 
 def test_a_name_that_is_no_text_is_one_line_of_json() -> None:

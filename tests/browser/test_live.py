@@ -43,7 +43,7 @@ def test_a_live_experiment_advances(own: Services, new_page: Open) -> None:
     page.get_by_text("450 reports accepted, 0 reports refused.").wait_for()
     assert "Version 3 is published." in page.locator("#live").inner_text()
     assert page.get_by_role("slider", name="Version").get_attribute("max") == "3"
-    # Who stands somewhere stays there.
+    # The page does not move under a reader.
     assert page.evaluate("document.activeElement.id") == "map"
 
 

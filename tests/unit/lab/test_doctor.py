@@ -224,7 +224,7 @@ def swapped_keys(data: Path) -> None:
 
 
 def torn_pages(data: Path) -> None:
-    """Of the table that is read last, with the log gone that may have them whole."""
+    """Damage the pages of the table that is read last, and remove the log, which may have them whole."""
     edit(data / "server" / "server.db", "PRAGMA wal_checkpoint(TRUNCATE)")
     with (data / "server" / "server.db").open("r+b") as file:
         for page in range(4, 14):
