@@ -61,6 +61,17 @@ class Design:
         """The most that a row is long."""
         return float(np.sqrt(1 + sum(not block.flags for block in self.blocks)))
 
+    @property
+    def widths(self) -> list[int]:
+        """Coordinates of each block."""
+        return [width(block) for block in self.blocks]
+
+    @property
+    def signs(self) -> NDArray[np.bool_]:
+        """Which coordinates (dimension - 1,) are answers of yes or no: 1 or -1."""
+        found = [np.full(width(block), bool(block.codes) and width(block) == 1 and not block.flags) for block in self.blocks]
+        return np.concatenate(found)
+
     def names(self, features: Mapping[str, Feature]) -> list[str]:
         """Name the coordinates, for people."""
         found = ["1"]
