@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.contributions import VectorSums
+from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
 from privateer_server.algorithms.linear.running import Known
@@ -34,7 +35,7 @@ class ResidualLearner(Rounds):
 
     def posterior(self, state: LinearState) -> Posterior:
         """Return what is known of parameters."""
-        return posterior(state.information, state.scores, self.link.scale)
+        return posterior(state.information, state.scores, self.link.scale, frame(self.moments(state)))
 
     def known(self, state: LinearState) -> tuple[Array, Array]:
         """Return means and covariances of parameters."""

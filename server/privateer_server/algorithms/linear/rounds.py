@@ -35,8 +35,8 @@ class LinearState:
     scores
         Shape (arms, d).
     moments, precision
-        Second moments of whitened contexts, (d, d), summed with their precisions, and the sum of these; of joint
-        reports the variance of noise in ``information``.
+        Second moments of whitened contexts, (d, d), summed with their precisions, and the sum of these, (d, d); of
+        joint reports, precisions are all the variance of noise in ``information``.
     running
         Sums since noise began anew, where it depends on that of earlier rounds.
     """
