@@ -20,8 +20,8 @@ _MEANS: Final = (0.2, 0.3)
 """Variance of whitened features' means: the least, and the one before anybody tells."""
 _PAIRS: Final = (0.003, 0.1)
 """Variance of what they have to do with each other: the least, and the most, which is that before anybody tells."""
-_CHANCE: Final = 2.0
-"""Standard errors of the mean square of what is told that may be chance."""
+_CHANCE: Final = 1.2
+"""Mean square of what is told, by that of noise, which is taken for noise alone."""
 _INSIDE: Final = 0.98
 _APART: Final = 1e-3
 """The largest mean of a number in [-1, 1], and the least variance of a coordinate."""
@@ -150,5 +150,5 @@ def _spread_of(raw: Array, precision: Array) -> float:
     least, most = _PAIRS
     if not (raw.size and precision.any()):
         return most
-    noise = float((1 / precision).mean()) * (1 + 2 * _CHANCE / math.sqrt(raw.size))
-    return min(most, max(least, float(np.square(raw).mean()) - noise))
+    noise = float((1 / precision).mean())
+    return min(most, max(least, float(np.square(raw).mean()) - _CHANCE * noise))
