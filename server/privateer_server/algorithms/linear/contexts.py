@@ -39,7 +39,7 @@ class Features:
     means, covariances
         Shapes (d - 1,) and (d - 1, d - 1): 0 and the identity if what was assumed is true.
     doubt
-        The square of how far second moments may be off in any direction, relative to what they are, halved.
+        The square of how far second moments may be off in any direction, relative to what they are.
     """
 
     means: Array
@@ -102,7 +102,7 @@ class Contexts:
         spreads = np.where(pairs, _spread_of(raw[pairs], sure[pairs]), _PAIRS[1])
         kept = sure / (sure + 1 / spreads)
         errors = float((1 / (sure + 1 / spreads)).sum(axis=1).mean())
-        return Features(means, kept * raw + (1 - kept) * np.eye(len(means)), (2 * off + errors) / 4)
+        return Features(means, kept * raw + (1 - kept) * np.eye(len(means)), errors + off / 2)
 
     def moments(self, known: Features) -> Array:
         """Return second moments (d, d) of rows; bounds hold, and what says yes or no has squares of 1."""
