@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler server lab
 
-.PHONY: install test coverage check demo nightly bench benchmark data documents sdk lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser data documents sdk lock format clean
 
 install: $(STAMP)
 
@@ -51,19 +51,26 @@ benchmark: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmark.txt
 	$(BIN)/python -m pytest -q -m benchmark
 
+# The dashboard in the system's Chromium; axe-core checks that everybody can use it.
+browser: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
+	$(BIN)/python -m pytest -q -m browser
+
 # Writes what is made from the code under docs/: OpenAPI documents, and vectors of the wire format.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents
 
-# The SDK for JavaScript: its tests on the vectors of docs/wire, and what it reports to real services. Needs Node.
+# The SDK for JavaScript: its tests on the vectors of docs/wire, and what it reports to real services; and the modules
+# of the dashboard that need no browser. Needs Node.
 sdk: $(STAMP)
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "the SDK for JavaScript needs Node 20 or newer as node"; exit 1; }
 	cd sdk/js && node --test test/
+	node --test tests/dashboard/
 	$(BIN)/python -m pytest -q -m node tests/integration/test_node_client.py
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark load server shuffler; do \
+	for role in dev benchmark browser load server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

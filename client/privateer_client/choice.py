@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
@@ -154,6 +155,10 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.
     told = [tables, list(spec.features), names, promised]
+    # What an outcome has besides one reward: another spec would read the same numbers as something else.
+    nothing = spec.without_outcome(None)
+    if spec.rewards > 1 or isinstance(nothing, Mapping):
+        told += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
     if spec.experiment.reports_per_person > 1:
         told += [spec.experiment.reports_per_person, spec.experiment.report_period]
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()

@@ -89,6 +89,8 @@ class Session(Generic[Reported]):
         kept = self._account.choice(self._identity)
         if kept is None or kept.is_due(self._now):
             kept = self._decided(context)
+            # A choice that was kept before says nothing of whether this one is asked about.
+            self.asked = self.asked and self._is_asked
             if kept.window and self._reports_choices:
                 kept = self._kept(kept)
         self._choice = kept

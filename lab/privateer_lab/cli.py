@@ -67,6 +67,10 @@ def _root(
 ) -> None: ...
 
 
+def _plain(message: str) -> str:
+    return message.replace("Value error, ", "").replace("Input should be", "must be")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; the process exits with 0, with 2 on an error of the user's, or as the command says."""
     try:
@@ -77,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = 130
     except UsageError as error:
         if message := error.format_message():  # without arguments the help says it all
-            print(f"privateer: {message}", file=sys.stderr)
+            print(f"privateer: {_plain(message)}", file=sys.stderr)
         code = 2
     except PrivateerError as error:
         print(f"privateer: {printable(str(error))}", file=sys.stderr)

@@ -26,6 +26,7 @@ from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
+from privateer_server.api.pages import READING, pages
 from privateer_server.api.problems import answer_problems
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
@@ -41,10 +42,12 @@ _ABOUT: Final = (
 )
 _UNLOGGED: Final = frozenset({OTHER, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
+_PAGES: Final = pages()
+"""The dashboard's."""
 
 
 class Server:
-    """The ASGI application: two endpoints for reports, and control routes for everything else.
+    """The ASGI application: two endpoints for reports, the dashboard, and control routes for everything else.
 
     Attributes
     ----------
@@ -61,7 +64,7 @@ class Server:
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
     ) -> None:
-        self._endpoints, self._control, self.end_waits = endpoints, control, end_waits
+        self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
         self._timed = Timed(self._answer, self._route, answered)
         self.public = PublicPages(self, _is_public)
 
@@ -75,6 +78,8 @@ class Server:
 
     def _route(self, scope: Scope) -> str:
         """Return the template of a page, as the router has found it."""
+        if scope["path"] in _PAGES:
+            return "/"
         if scope["path"] in self._endpoints:
             return str(scope["path"])
         template = str(getattr(scope.get("route"), "path", ""))
@@ -85,8 +90,8 @@ def _is_public(method: str, path: str) -> bool:
     parts = path.split("/")
     if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
         return False
-    if path == "/experiments" or path.startswith("/experiments/"):
-        return method in {"GET", "HEAD"}
+    if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
+        return method in READING
     return path in _PUBLIC_PAGES
 
 

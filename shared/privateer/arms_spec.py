@@ -51,7 +51,7 @@ class ArmsTable(ExperimentTable):
 
 @dataclass(frozen=True)
 class Turn:
-    """Whose round it is.
+    """A round to come: who is asked, and how many.
 
     Attributes
     ----------

@@ -34,6 +34,14 @@ class Block:
     halvings: int = _ENDLESS
     flags: bool = False
 
+    def named(self, feature: str) -> list[str]:
+        """Name the columns after their feature."""
+        if self.flags:
+            return [f"{feature} is missing"]
+        if self.columns == 1:
+            return [feature]
+        return [f"{feature}, bit {place}" for place in range(1, self.columns + 1)]
+
 
 NUMBER: Final = Block()
 FLAG: Final = Block(codes=(0, 1), halvings=1, flags=True)

@@ -69,6 +69,11 @@ def blocks_of(features: Mapping[str, Feature]) -> tuple[Block, ...]:
     return tuple(block for feature in features.values() for block in feature.blocks)
 
 
+def columns_of(features: Mapping[str, Feature]) -> list[str]:
+    """Name the columns of an encoded context, for people: a number's by its feature, others by what they say of it."""
+    return [column for name, feature in features.items() for block in feature.blocks for column in block.named(name)]
+
+
 def shown_box(features: Mapping[str, Feature], lower: Array, upper: Array) -> dict[str, Any]:
     """Describe a box by its corners, (columns,) each: the values that it has of the features that it restricts."""
     found, start = {}, 0

@@ -84,8 +84,8 @@ def parse_section(kind: type[S], data: dict[str, Any]) -> S:
 def _as_spec_error(found: Sequence[Any], data: dict[str, Any]) -> SpecError:
     first = found[0]
     kind, field = first["type"], _dotted(first["loc"], data)
-    ways = dict.fromkeys(_said(one) for one in found if _dotted(one["loc"], data) == field)
-    message = ", or ".join(ways) if all(way.startswith("must ") for way in ways) else _said(first)
+    ways = dict.fromkeys(said(one) for one in found if _dotted(one["loc"], data) == field)
+    message = ", or ".join(ways) if all(way.startswith("must ") for way in ways) else said(first)
     if kind == "value_error" and ": " in message:
         inner, message = message.split(": ", 1)
         field = inner if "." in inner or not field else f"{field}.{inner}"
@@ -98,7 +98,7 @@ def _as_spec_error(found: Sequence[Any], data: dict[str, Any]) -> SpecError:
     return SpecError(message, field=field or "spec", remedy=_REMEDIES.get(kind, "see docs/configuration.md"))
 
 
-def _said(error: Any) -> str:
+def said(error: Any) -> str:
     """What is wrong, in the words of a TOML file."""
     kind, facts = error["type"], error.get("ctx", {})
     if kind in ("too_long", "too_short"):
@@ -109,7 +109,7 @@ def _said(error: Any) -> str:
 
 
 def _is_tag(part: int | str) -> bool:
-    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+    return isinstance(part, str) and part.startswith(("<", "dict[")) and part[-1] in ">]"
 
 
 def _dotted(place: tuple[int | str, ...], data: Any) -> str:

@@ -294,6 +294,11 @@ class Spec(Section):
         raise NotImplementedError
 
     @property
+    def planned_reports(self) -> int:
+        """The most reports that may come: of the experiment's own people, and of its sources."""
+        return int(getattr(self.experiment, self.people_key)) + sum(source.people for source in self.sources)
+
+    @property
     def cohorts(self) -> tuple[str, ...]:
         """Names of the cohorts in the order of their turns: sources first, the experiment's own people ("") last.
 

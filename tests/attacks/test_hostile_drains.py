@@ -70,6 +70,19 @@ def test_what_is_chosen_after_forgetting_is_not_reported(tmp_path: Path) -> None
     assert (session.asked, session.report(1.0), device.ledger().choices()) == (False, Outcome.NOT_ASKED, [])
 
 
+def test_what_is_chosen_after_the_kept_choice_is_due_is_not_reported(tmp_path: Path) -> None:
+    """A session that is open from before its choice was due decides by the final policy when it chooses again."""
+    device = waiting(tmp_path)
+    session = device.start().join("test")
+    device.clock.time += 1.1 * WEEK
+    session.choose(OTHER)
+    assert (session.asked, session.report(1.0)) == (False, Outcome.NOT_ASKED)
+    # The choice before, of which no outcome is known, is reported as ever.
+    drains(device, 3)
+    assert device.start().resend() == {"test": Outcome.ACCEPTED}
+    assert (len(device.server.sent), device.server.reward(), device.ledger().choices()) == (1, 0.0, [])
+
+
 def test_a_round_that_never_takes_a_choice_does_not_keep_it_for_ever(tmp_path: Path) -> None:
     """The same version again, as one that drains: who chose by the other one does not report to it."""
     device = Device(tmp_path, Server(published(waiting_spec())))

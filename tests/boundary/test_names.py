@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 ROLES = ("shared", "client", "shuffler", "server", "lab")
 REGISTRY = "shared/privateer/algorithms/__init__.py"
 TABLE = "shared/privateer/trust.py"
+DASHBOARD = ROOT / "server/privateer_server/dashboard"
 Files = dict[str, str]
 ABOUT_PAPERS = "lab/privateer_lab/reproductions/"
 """Reproductions of papers are about their algorithms and models."""
@@ -122,6 +123,27 @@ def test_no_file_names_an_algorithm() -> None:
 
 def test_no_file_names_a_trust_model() -> None:
     assert named_models(FILES) == []
+
+
+def named_in_modules(files: Files) -> list[str]:
+    """Places in the dashboard's modules where an algorithm or a trust model is named as a string or a key."""
+    names = "|".join([*ALGORITHMS, *TRUST])
+    pattern = re.compile(rf"""["'`]({names})["'`]|[.{{,]\s*({names})\s*:|\.({names})\b|case ["'`]?({names})""")
+    lines = ((path, n, line) for path, text in files.items() for n, line in enumerate(text.splitlines(), 1))
+    return [f"{path}:{n}: {line.strip()}" for path, n, line in lines if pattern.search(line)]
+
+
+def test_the_dashboard_draws_what_is_published_by_its_shape() -> None:
+    files = {path.name: path.read_text() for path in DASHBOARD.glob("*.mjs")}
+    assert len(files) > 10
+    assert named_in_modules(files) == []
+
+
+@pytest.mark.parametrize(
+    "line", ['if (facts.algorithm === "trial") draw();', "const VIEWS = { partition: map };", 'model === "shuffle"']
+)
+def test_a_planted_name_in_the_dashboard_is_found(line: str) -> None:
+    assert len(named_in_modules({"view.mjs": line})) == 1
 
 
 def planted(path: str, line: str) -> Files:

@@ -50,6 +50,8 @@ echo "compose: the shuffler reaches the server and nothing else"
 
 curl -fs -o /dev/null "$admin/metrics" || fail "no metrics at the private listener"
 if curl -fs -o /dev/null "$server/metrics"; then fail "the public listener shows metrics"; fi
+curl -fs -H 'Accept: text/html' "$server/" | grep -q '<title>Privateer' || fail "no dashboard at the public listener"
+curl -fs -o /dev/null "$server/dashboard/app.mjs" || fail "the image lacks the dashboard's files"
 curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @examples/peaks-shuffle.toml >/dev/null || fail "not created"
 compose --profile load run --rm load peaks-shuffle --users 6000 --json >/dev/null || fail "the load failed"

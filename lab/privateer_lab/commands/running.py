@@ -74,6 +74,7 @@ def up(
     with _until_signalled(), running(data, server_port, shuffler_port, token, private) as services:
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
+        screen.print(f"dashboard {services.server}/")
         shown = "..." if token else services.token  # the operator knows the token that they gave
         line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)

@@ -22,6 +22,10 @@ _VERSIONS_AT: Final = slice(18, 20)
 _TRIES: Final = 40
 _PAUSE_SECONDS: Final = 0.05
 _WORD: Final = 0xFFFFFFFF
+_PAGES: Final = frozenset(1 << bits for bits in range(9, 17))
+"""Sizes of pages that SQLite knows; 1 stands for the largest in a file, and not in a log."""
+_UNWRITTEN: Final = 64 << 20
+"""Bytes of pages that a transaction may add and free again before anything writes them."""
 
 
 class Unsettled(Exception):
@@ -36,10 +40,13 @@ def copy_of(path: Path) -> sqlite3.Connection | None:
     OSError
         If it cannot be read.
     sqlite3.Error
-        If it is no database.
+        If it is no database, or no file: to read a pipe would never end.
     Unsettled
         If it does not keep still.
     """
+    for one in (path, _log_path(path)):
+        if one.exists() and not one.is_file():
+            raise sqlite3.DatabaseError("no file")
     for _ in range(_TRIES):
         state, body, log = _state(path), path.read_bytes(), _log_of(path)
         if _state(path) == state:
@@ -56,9 +63,13 @@ def _state(path: Path) -> tuple[object, ...]:
     return facts.st_mtime_ns, facts.st_size
 
 
+def _log_path(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
 def _log_of(path: Path, size: int = -1) -> bytes:
     try:
-        with path.with_name(path.name + "-wal").open("rb") as file:
+        with _log_path(path).open("rb") as file:
             return file.read(size)
     except FileNotFoundError:
         return b""
@@ -74,6 +85,8 @@ def _whole(body: bytes, log: bytes) -> bytes:
     whole, begun = bytearray(body), dict[int, bytes]()
     for number, pages, page in _frames(log):
         begun[number] = page
+        if pages * len(page) > len(body) + len(log) + _UNWRITTEN:
+            raise sqlite3.DatabaseError("larger than what was written")
         if pages:
             _write(whole, begun, pages * len(page))
             begun = {}
@@ -95,7 +108,7 @@ def _frames(log: bytes) -> list[tuple[int, int, bytes]]:
     magic, _, size, _, *salts, first, second = _LOG_HEADER.unpack_from(log)
     order = ">" if magic & 1 else "<"
     sums = _checksum(order, log[: _LOG_HEADER.size - 8], (0, 0))
-    if magic & ~1 != _MAGIC or sums != (first, second):
+    if magic & ~1 != _MAGIC or sums != (first, second) or size not in _PAGES:
         return []
     found, at = [], _LOG_HEADER.size
     while at + _FRAME_HEADER.size + size <= len(log):

@@ -31,10 +31,10 @@ _FLOCK: Final = "hhqqi4x"
 def check_folder(found: Findings, folder: Path, setting: str) -> bool:
     """Check that a data folder can be read, and whether other users can; False if there is nothing to look at."""
     if not folder.is_dir():
-        found.fail("folder", f"there is no folder {folder.name}", f"correct {setting}, or start the service once")
+        found.fail("folder", f"there is no folder {folder}", f"correct {setting}, or start the service once")
         return False
     if not os.access(folder, os.R_OK | os.X_OK):
-        found.fail("folder", f"{folder.name} cannot be read", "run the doctor as the user of the service")
+        found.fail("folder", f"{folder} cannot be read", "run the doctor as the user of the service")
         return False
     _check_permissions(found, folder)
     return True
@@ -94,7 +94,7 @@ def check_clock(found: Findings, folder: Path, recorded: float = 0.0) -> None:
 
 def is_held(path: Path) -> bool | None:
     """Whether another process has a database open; None: that cannot be told here. This takes no lock."""
-    if sys.platform != "linux" or sys.maxsize <= 1 << 32:
+    if sys.platform != "linux" or sys.maxsize <= 1 << 32 or not path.is_file():
         return None
     import fcntl
 

@@ -68,16 +68,12 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
     given = environments(data, ports, "")
     server = read_server({**environment, **given["server"], **_NO_TOKEN}, [])
     shuffler = read_shuffler({**environment, **given["shuffler"]})
-    private, public = data / "sender.key", data / "senders" / "sender.pub"
-    places = Places(
-        server if server.data.exists() else None,
-        shuffler if shuffler.data.exists() else None,
-        (private, public) if private.exists() else None,
-    )
-    if not (places.server or places.shuffler):
+    if not (server.data.exists() or shuffler.data.exists()):
         remedy = "name the folder of privateer up; of other services: privateer doctor server, or shuffler"
-        raise SpecError(f"there is neither a server nor a shuffler in {data.name}", field="--data", remedy=remedy)
-    return places
+        raise SpecError(f"there is neither a server nor a shuffler in {data}", field="--data", remedy=remedy)
+    private, public = data / "sender.key", data / "senders" / "sender.pub"
+    # Both are made together: where one is missing its disk may be, too.
+    return Places(server, shuffler, (private, public) if private.exists() else None)
 
 
 def of_environment(service: str, environment: Mapping[str, str], data: Path | None) -> Places:

@@ -159,7 +159,7 @@ def _read_once(found: Findings, settings: Settings) -> Contents | None:
         except (PrivateerError, sqlite3.Error, TypeError, ValueError):
             found.fail("database", "an experiment in it cannot be read", _RESTORE)
             return None
-    holds = f"{len(contents.experiments):,} experiments, {open_rounds:,} open rounds"
+    holds = f"experiments: {len(contents.experiments):,}, open rounds: {open_rounds:,}"
     found.ok("database", f"{FILE} and {_journal(settings).name} are whole, schema {DATABASE.version}: {holds}")
     return contents
 
@@ -233,7 +233,7 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
         detail = f"keys of {len(left):,} closed rounds are not erased"
         found.warn("round keys", detail, "start the server, which erases them; if it runs, see the disk and its log")
     if not (broken or lost or unread or left):
-        found.ok("round keys", f"{len(wanted):,} open rounds have their keys, and there is no other")
+        found.ok("round keys", f"open rounds: {len(wanted):,}; each has its key, and there is no other")
 
 
 _KEYS_REMEDY: Final = "put the file back if you moved it; else start the server, which gives the round up"
@@ -244,7 +244,7 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
     openers, broken = dict[bytes, Opener](), 0
     for path in sorted(folder.glob("*.key")):
         try:
-            raw = path.read_bytes()
+            raw = path.read_bytes() if path.is_file() or not path.exists() else b""  # a pipe would never end
         except FileNotFoundError:  # the round has closed
             continue
         except OSError:

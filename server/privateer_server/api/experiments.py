@@ -1,4 +1,4 @@
-"""Control routes of experiments: create, list, policy, state, result, history, privacy."""
+"""Control routes of experiments: create, list, policy, state, result, history, privacy, risk."""
 
 from typing import Annotated, Any, Final
 
@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from privateer.algorithms import parse_spec
 from privateer.errors import Conflict, Deleted, NotFound, SpecError, TooLarge, Unauthorized, Unavailable
+from privateer.risk import risks
 from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
@@ -140,6 +141,12 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
     def privacy(name: str) -> Response:
         """Show what is promised to a person, round by round and against whom, with a certificate."""
         return _json(promises.privacy(experiments.get(name).spec, store.rounds(name)))
+
+    @router.get("/{name}/risk", responses=_READING | answers("Risks", "The risk of every claim."))
+    def risk(name: str) -> Response:
+        """Show what the best attack on one person achieves at most, for every claim of the privacy record."""
+        record = promises.privacy(experiments.get(name).spec, store.rounds(name))
+        return _json(risks(record.certificate))
 
     return router
 

@@ -26,7 +26,10 @@ class PublicKey(BaseModel):
 
 
 class Summary(BaseModel):
-    """Where an experiment stands; ``received`` counts the open round, ``accepted`` all rounds."""
+    """Where an experiment stands; ``received`` counts the open round, ``accepted`` all rounds.
+
+    ``planned`` is the most reports that may come: of the experiment's own people, and of its sources.
+    """
 
     name: str
     status: Status
@@ -36,6 +39,7 @@ class Summary(BaseModel):
     batch: int
     received: int
     accepted: int
+    planned: int
     digest: str
 
 

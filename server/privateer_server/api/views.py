@@ -41,6 +41,7 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
         "algorithm": current.spec.algorithm.name,
         "received": current.received,
         "accepted": experiment.accepted,
+        "planned": current.spec.planned_reports,
         "digest": current.digest.hex(),
     }
 

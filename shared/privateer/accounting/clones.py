@@ -19,6 +19,7 @@ BATCH_MAX: Final = 10**9
 _RESOLUTION: Final = 1e-4
 
 
+@lru_cache(maxsize=1 << 16)
 def clones_delta(epsilon: float, local_epsilon: float, batch: int) -> float:
     """Return a certified upper bound of delta at ``epsilon`` of a shuffled batch of messages of pure local privacy.
 

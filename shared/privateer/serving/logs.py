@@ -49,7 +49,8 @@ class JsonFormatter(Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            # Names of files may have bytes that are no text.
+            "event": record.getMessage().encode("utf-8", "backslashreplace").decode(),
         }
         if record.exc_info and record.exc_info[0]:
             line["error"] = self.formatException(record.exc_info)

@@ -179,9 +179,10 @@ def test_the_environment_names_one_service(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nobody"], "'nobody' is not one of 'server', 'shuffler'"),
+        (["nobody"], "Invalid value for 'service': 'nobody' is not one of 'server', 'shuffler'"),
         (["--data", "nowhere"], "--data: there is neither a server nor a shuffler in nowhere"),
-        (["--server-port", "0"], "--server-port"),
+        (["--data", "nowhere/else"], "there is neither a server nor a shuffler in nowhere/else (name"),
+        (["--server-port", "0"], "'--server-port': must be greater than or equal to 1"),
         (["--nonsense"], "--nonsense"),
     ],
 )
@@ -223,7 +224,7 @@ def swapped_keys(data: Path) -> None:
 
 
 def torn_pages(data: Path) -> None:
-    """Of the table that is read last, with the log gone that may have them whole."""
+    """Damage the pages of the table that is read last, and remove the log, which may have them whole."""
     edit(data / "server" / "server.db", "PRAGMA wal_checkpoint(TRUNCATE)")
     with (data / "server" / "server.db").open("r+b") as file:
         for page in range(4, 14):
@@ -426,9 +427,20 @@ def test_what_answers_may_be_something_else(
 
 
 def test_a_service_that_never_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "server").mkdir(mode=0o700)
+    for name in ("server", "shuffler"):
+        (tmp_path / name).mkdir(mode=0o700)
     code, found = examined(capsys, tmp_path)
-    assert (code, set(found)) == (0, {"server folder"})
+    assert (code, set(found)) == (0, {"server folder", "shuffler folder"})
+
+
+@pytest.mark.parametrize("missing", ["server", "shuffler"])
+def test_a_folder_that_is_gone_while_the_other_is_there(
+    missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its disk may not be mounted."""
+    (tmp_path / ("shuffler" if missing == "server" else "server")).mkdir(mode=0o700)
+    code, found = examined(capsys, tmp_path)
+    assert (code, found[f"{missing} folder"][0]["level"]) == (1, "fail")
 
 
 def test_a_folder_that_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

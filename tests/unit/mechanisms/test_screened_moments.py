@@ -55,7 +55,7 @@ def test_scores_move_by_no_more_than_the_scale_has_room_for(predicted: tuple[int
 
 
 def test_what_is_not_predicted_is_what_is_scored() -> None:
-    """Of a value that is a feature exactly, nothing is left once it is predicted."""
+    """Nothing is left of a value that equals a feature once it is predicted."""
     rng = np.random.default_rng(3)
     features = rng.choice([-1.0, 1.0], (400, FEATURES))
     records = np.column_stack([np.tile([1.0, 0.0], (400, 1)), features, 0.5 * features[:, 0] + 0.25 * features[:, 1]])

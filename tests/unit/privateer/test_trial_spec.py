@@ -53,6 +53,8 @@ SAID = {
     "algorithm.guardrails=['a', 'b', 'c']": "algorithm.guardrails: must have at most 2 items, not 3 (",
     "algorithm.shares=[.5, .5]": "--set algorithm.shares: is not a list or table of TOML (",
     "segments.shares=even": "segments.shares: must be a table, or must be 'equal' (",
+    "segments.shares={ 'group=a' = 0 }": "segments.shares.group=a: must be greater than 0 (",
+    "segments.shares={ 'group=a' = 'x' }": "segments.shares.group=a: must be a number (",
     "segments.shares={ 'group=a' = 0.5, 'group=b' = 0.5 }": "segments.shares: must be one for each segment, and '",
 }
 

@@ -237,6 +237,12 @@ async def test_reading_makes_no_learner_and_describes_a_state_once(api: Api, mon
     assert described == [1]
 
 
+async def test_a_version_that_is_no_number_is_named_in_plain_words(api: Api) -> None:
+    await api.create()
+    problem = assert_problem(await api.client.get("/experiments/test/policy/x"), 422, "spec-invalid")
+    assert (problem["field"], problem["detail"]) == ("version", "must be an integer")
+
+
 @pytest.mark.parametrize("page", ["", "/policy", "/policy/1", "/state", "/result", "/history", "/privacy"])
 async def test_unknown_experiments_are_not_found(api: Api, page: str) -> None:
     assert_problem(await api.client.get(f"/experiments/nobody{page}"), 404, "not-found")

@@ -24,16 +24,32 @@ class Bins(Protocol):
 
 def describe(
     state: Bins,
+    edges: tuple[NDArray[np.float64], NDArray[np.float64]],
     means: NDArray[np.float64],
     errors: NDArray[np.float64],
     names: tuple[str, ...],
     error: str = "standard_error",
 ) -> dict[str, Any]:
-    """Describe each active arm's mean reward with its error, bin by bin; ``means`` and ``errors`` (bins, arms)."""
+    """Describe each active arm's mean reward with its error, bin by bin.
+
+    Parameters
+    ----------
+    edges
+        Lower and upper corners of the bins, each (bins, columns).
+    means, errors
+        Shape (bins, arms).
+    names
+        Those of the arms.
+    error
+        What the errors are.
+    """
+    lower, upper = (corners.tolist() for corners in edges)
     rows = [
         {
             "depth": int(state.depths[b]),
             "path": int(state.paths[b]),
+            "lower": lower[b],
+            "upper": upper[b],
             "arms": {
                 names[k]: {"mean": _rounded(means[b, k]), error: _rounded(errors[b, k])}
                 for k in np.flatnonzero(state.active[b])

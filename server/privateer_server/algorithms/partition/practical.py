@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer.contributions import KeyedSums
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.growing import Growing
@@ -192,7 +192,8 @@ class PartitionLearner(Growing):
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
         screening = {"screening": told_of(state.screening, self._slabs)} if state.screening else {}
-        return {**describe(state, means, errors, self.spec.experiment.arms), **self._moving(state), **screening}
+        edges = corners(state.depths, state.paths, state.axes, self.spec.dimension)
+        return {**describe(state, edges, means, errors, self.spec.experiment.arms), **self._moving(state), **screening}
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:

@@ -205,7 +205,8 @@ class ProvedPartitionLearner(Turns):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
         errors = (high - low) / np.sqrt(np.where(state.precision > 0, state.precision, np.nan)) / mass / 2
-        return describe(state, means, errors, self.spec.experiment.arms)
+        edges = corners(state.depths, state.paths, self._axes, self.spec.dimension)
+        return describe(state, edges, means, errors, self.spec.experiment.arms)
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:

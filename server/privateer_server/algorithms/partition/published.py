@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer.coins import UNIT, Layout
 from privateer.contributions import CellSums
 from privateer.errors import SpecError
@@ -166,4 +166,5 @@ class PublishedPartitionLearner(Turns):
 
     def describe(self, state: PublishedState) -> dict[str, Any]:
         """Describe a state for people: estimate and radius of each active arm, bin by bin."""
-        return describe(state, *self._estimates(state), self.spec.experiment.arms, "radius")
+        edges = corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
+        return describe(state, edges, *self._estimates(state), self.spec.experiment.arms, "radius")

@@ -347,8 +347,9 @@ class PhasedLearner:
         return made
 
     def figures(self, state: PhasedState) -> dict[str, float]:
-        """Return the actions left, and the share of averages that were clipped at least."""
-        return {"active": len(state.active), "clipped_share": state.clipped}
+        """Return the actions left, the share of averages that were clipped at least, and the widest interval."""
+        widest = {"widest_interval": 2 * float(state.radii.max())} if state.phase else {}
+        return {"active": len(state.active), "clipped_share": state.clipped, **widest}
 
     def describe(self, state: PhasedState) -> dict[str, Any]:
         """The state for people: actions left with estimates and widths, and how far the experiment is."""

@@ -78,7 +78,7 @@ def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
         everybody = spec.experiment.horizon / design.people * needed
         people, times = np.concatenate([everybody, overall[None]]), looks_of(design, epochs)
         drift = drift_of(times, design.alpha, power) * wanted
-        columns = ("segment", "arm", "least effect", "people for the effect wanted", "people when it is decided")
+        columns = ("segment", "arm", "least effect", "people for the effect wanted", "people until decided, or all")
 
         def when(k: int, a: int) -> int:
             return round(spec.experiment.horizon * decision_time(times, design.alpha, drift / float(least[k, a])))
@@ -89,7 +89,8 @@ def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
             for a, arm in arms
         ]
     looks = tuple((look, people) for look, people in enumerate(spec.looks, 1))
-    title = f"what can be found with power {spec.algorithm.power:g}"
+    alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
+    title = f"what can be found with power {spec.algorithm.power:g}{alike}"
     return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks), *questions_table(spec)
 
 

@@ -101,7 +101,7 @@ class TrialLearner:
         grown = before.experiment.horizon != self.spec.experiment.horizon
         field = "experiment.horizon" if grown else "experiment.arms"
         detail = "intervals hold for the people and arms that were planned"
-        raise SpecError(detail, field=field, remedy="let it end, and create another experiment with the spec wanted")
+        raise SpecError(detail, field=field, remedy="let it end or stop it, and create another with the spec wanted")
 
     def begun(self, _state: TrialState, before: TrialSpec) -> TrialState:
         """Refuse: intervals hold for people of one experiment.

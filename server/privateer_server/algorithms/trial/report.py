@@ -18,7 +18,7 @@ from privateer_server.algorithms.trial.state import TrialState
 _WORDS: Final = {
     Reason.NONE: "",
     Reason.FEW: "too few people beside the noise",
-    Reason.SHARE: "too small: its share of people is not told from 0",
+    Reason.SHARE: "too small: its share of people is not told from 0 (segments.shares declares it, or more people)",
     Reason.SMALL: "too small: effects that matter will not be found",
     Reason.LOOK: "too few people since the last look",
 }

@@ -14,7 +14,7 @@ from privateer.algorithms.partition.checks import learners_make
 from privateer.algorithms.partition.earlier import ByChoices, choices_of, choices_of_all
 from privateer.algorithms.partition.spec import PartitionSpec
 from privateer.coins import Layout
-from privateer.context import shown_box
+from privateer.context import columns_of, shown_box
 from privateer.contributions import KeyedValues
 from privateer.decisions import Arms
 from privateer.draw import Draw
@@ -252,7 +252,10 @@ class PartitionPolicy(Bins):
         return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
 
     def describe(self, spec: PartitionSpec) -> dict[str, Any]:
-        """Describe the policy: bins with corners, the values of features there, active arms and the share of each."""
+        """Describe the policy: bins with corners, the values of features there, active arms and the share of each.
+
+        ``columns`` says what each number of a corner is about.
+        """
         lower, upper = self.edges()
         arm_names = spec.experiment.arms
         rows = []
@@ -260,4 +263,5 @@ class PartitionPolicy(Bins):
             arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
             where = shown_box(spec.features, low, high)
             rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})
-        return {"algorithm": "partition", "version": self.version, "bins": rows}
+        columns = columns_of(spec.features)
+        return {"algorithm": "partition", "version": self.version, "columns": columns, "bins": rows}

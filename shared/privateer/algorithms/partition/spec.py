@@ -80,8 +80,8 @@ class PartitionSpec(ArmsSpec):
             detail = "must not be given where confidence is proved: bounds hold if nothing moves"
             raise SpecError(detail, field=field, remedy='remove it, or set algorithm.confidence = "practical"')
         if min(section.half_lives) < self.experiment.round_size:
-            shortest = f"half-lives, {min(section.half_lives):,.0f} people at the least, "
-            detail = shortest + "must not be below experiment.round_size: nothing is learned before a round closes"
+            least, shortest = f"{self.experiment.round_size:,}", f"{min(section.half_lives):,.0f}"
+            detail = f"must be at least experiment.round_size, {least}, not {shortest}: a round teaches when it closes"
             raise SpecError(detail, field=field, remedy="lower experiment.round_size, or give a longer half-life")
         return self
 

@@ -30,7 +30,7 @@ _YES: Final = 0.5
 _ROUNDED: Final = 2 / UNIT
 """What rounding to units of coins may take from a share."""
 _UNITS: Final = 2
-"""By how many units rounding may move an arm in one question beside another."""
+"""Rounding may move an arm by so many of 65,536 parts between one question and another."""
 _MEMBER: Final = -1
 """Where what people say of being in their own segment stands: after all that they know of the reward."""
 

@@ -18,7 +18,7 @@ ABOUT_EVERYBODY: Final = 0.2
 ABOUT_SHARES: Final = 0.08
 """Share of the people who are asked for their segment alone, where nobody has declared how many it has."""
 _DIGITS: Final = 3
-"""Of a share, so that machines which raise numbers to powers otherwise have the same one."""
+"""A share has so many decimal places: machines that differ in the last digits of a power agree on it."""
 _PAYS: Final = 2 - 1e-9
 """Everybody is asked about where the average effect is told with twice the information, as without."""
 

@@ -20,7 +20,7 @@ from tests.support.specs import SHUFFLE, make_spec
 SPEC = make_spec(SHUFFLE)
 FALSE_ALARM = 1e-6
 VALUES = np.array([[0.8, -0.2, 0.0], [0.4, 0.0, 0.0], [0.0, 0.3, 0.0], [-0.4, 0.9, 0.0]])
-"""Of four parts: the first arm is better in the first ones, the second in the last."""
+"""Four parts have these gains: the first arm is better in the first ones, the second in the last."""
 SHARES = np.array([[0.9, 0.05, 0.05], [0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.05, 0.9, 0.05]])
 
 

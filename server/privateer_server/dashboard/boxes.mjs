@@ -1,0 +1,97 @@
+// The geometry of bins: slices through boxes, rectangles, and who is where. Pure: no page is needed.
+
+/** The columns along which some bin is cut, those with most edges first. */
+export function cutColumns(bins) {
+  const dimension = bins[0].lower.length, edges = Array.from({ length: dimension }, () => new Set());
+  for (const { lower, upper } of bins) {
+    for (let j = 0; j < dimension; j++) edges[j].add(lower[j]).add(upper[j]);
+  }
+  return edges.map((found, j) => ({ column: j, edges: found.size })).filter(({ edges: size }) => size > 2)
+    .sort((one, other) => other.edges - one.edges || one.column - other.column).map(({ column }) => column);
+}
+
+/** Whether a column is a number's or a rank's, of which bins say the ends; others are yes or no. */
+export const isScale = (bins, column, name) => named(bins, column, name).size > 0;
+
+/** The two columns that a map of these bins shows at first: scales, if there are; the second is -1 where one is enough. */
+export function firstAxes(bins, columns = []) {
+  const scaled = (j) => isScale(bins, j, columns[j]);
+  const cut = cutColumns(bins).sort((one, other) => scaled(other) - scaled(one)), dimension = bins[0].lower.length;
+  if (dimension === 1) return [0, -1];
+  if (dimension === 2) return [0, 1];
+  if (cut.length === 0) return [0, -1];
+  return cut.length === 1 ? [cut[0], -1] : [Math.min(cut[0], cut[1]), Math.max(cut[0], cut[1])];
+}
+
+/** Whether a place is in a bin along a column; the upper end of the space belongs to the last bins. */
+const within = (bin, column, place) => bin.lower[column] <= place && (place < bin.upper[column] || bin.upper[column] === 1);
+
+/** Indices of the bins that a slice meets: `at` has the place along every column, `axes` those that are free. */
+export function sliced(bins, axes, at) {
+  const fixed = at.map((_, j) => j).filter((j) => !axes.includes(j));
+  const found = [];
+  bins.forEach((bin, index) => {
+    if (fixed.every((j) => within(bin, j, at[j]))) found.push(index);
+  });
+  return found;
+}
+
+/** The index of the bin of a place, -1 if there is none. */
+export const binAt = (bins, at) => bins.findIndex((bin) => at.every((place, j) => within(bin, j, place)));
+
+/** The rectangle of a bin in a drawing of `width` by `height`; the second axis goes up. */
+export function rectangle(bin, [across, up], width, height) {
+  const x = bin.lower[across] * width, right = bin.upper[across] * width;
+  if (up < 0) return { x, y: 0, width: right - x, height };
+  const y = (1 - bin.upper[up]) * height;
+  return { x, y, width: right - x, height: (1 - bin.lower[up]) * height - y };
+}
+
+/** The path of many rectangles: a drawing of thousands of bins has few elements. */
+export function pathOf(rectangles) {
+  const round = (value) => Math.round(value * 100) / 100;
+  return rectangles
+    .map(({ x, y, width, height }) => `M${round(x)} ${round(y)}h${round(width)}v${round(height)}h${round(-width)}z`).join("");
+}
+
+/** The place on the other side of a bin's edge, in a direction along an axis; the same place at the end of the space. */
+export function across(bin, at, axis, forward) {
+  const next = [...at];
+  if (forward && bin.upper[axis] < 1) next[axis] = bin.upper[axis] + 1e-9;
+  if (!forward && bin.lower[axis] > 0) next[axis] = bin.lower[axis] - 1e-9;
+  return next;
+}
+
+/** Which share of the drawing each arm leads in. */
+export function areas(bins, indices, axes, leads) {
+  const found = new Map();
+  for (const index of indices) {
+    const { width, height } = rectangle(bins[index], axes, 1, 1);
+    found.set(leads[index].arm, (found.get(leads[index].arm) ?? 0) + width * height);
+  }
+  return found;
+}
+
+/** Values at edges along a column. */
+function named(bins, column, name) {
+  const found = new Map();
+  for (const { lower, upper, where } of bins) {
+    const values = where?.[name];
+    if (!Array.isArray(values) || values.length !== 2 || values.some((one) => one === null || typeof one === "boolean")) continue;
+    found.set(lower[column], values[0]).set(upper[column], values[1]);
+  }
+  return found;
+}
+
+/**
+ * Ticks along a column, `{at, text}`: the values of the edges where bins say them, the ends otherwise.
+ *
+ * @param {number} most ticks
+ */
+export function ticks(bins, column, name, most = 6) {
+  const all = [...named(bins, column, name)].map(([at, value]) => ({ at, value })).sort((one, other) => one.at - other.at);
+  const kept = [];
+  for (const tick of all) if (!kept.length || tick.at - kept.at(-1).at >= 1 / most || tick.at === 1) kept.push(tick);
+  if (kept.length > 1 && kept.at(-1).at - kept.at(-2).at < 1 / most) kept.splice(-2, 1);
+  return kept.length ? kept : [{ at: 0, value: "no" }, { at: 1, value: "yes" }];
+}

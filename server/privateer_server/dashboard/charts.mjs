@@ -1,0 +1,114 @@
+// Small charts: intervals, lines with bands, bars of shares. Each has its figures in a table beside it.
+
+import { el, svg } from "./dom.mjs";
+import { figure, many, percent, shortened } from "./words.mjs";
+
+const NAMES = 0.34;
+
+/** Where round figures lie between two values. */
+export function roundTicks(low, high, most = 5) {
+  if (!(high > low)) return [low];
+  const raw = (high - low) / most, power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
+  const found = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) found.push(Number((n * step).toPrecision(12)));
+  return found;
+}
+
+/** The range of some estimates, with 0 where it means none; open ends do not stretch it. */
+function range(rows, withZero) {
+  const ends = rows.flatMap(({ value, low, high }) => [value, low, high]).filter(Number.isFinite);
+  if (withZero) ends.push(0);
+  const low = Math.min(...ends), high = Math.max(...ends);
+  if (low === high) return [Math.min(0, low), Math.max(0, high) || 1];
+  const margin = 0.05 * (high - low);
+  return [low - margin, high + margin];
+}
+
+/**
+ * Estimates with their intervals, one below the other.
+ *
+ * @param {string} label what the drawing shows, for those who do not see it
+ * @param {{label, value, low, high, decided}[]} rows
+ * @param {boolean} differences whether 0 means no difference
+ * @param {number} width in pixels
+ */
+export function intervals(label, rows, differences, width) {
+  const narrow = width < 520, left = narrow ? 8 : Math.min(260, NAMES * width), right = width - 12, each = narrow ? 44 : 28;
+  const height = rows.length * each + 28, [low, high] = range(rows, differences);
+  const x = (value) => left + (right - left) * (Math.min(high, Math.max(low, value)) - low) / (high - low || 1);
+  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  for (const tick of roundTicks(low, high, narrow ? 3 : 6)) {
+    drawing.append(svg("line", { class: tick === 0 && differences ? "zero" : "grid", x1: x(tick), x2: x(tick), y1: 4, y2: height - 20 }),
+      svg("text", { class: "tick", x: x(tick), y: height - 6, "text-anchor": "middle" }, figure(tick)));
+  }
+  rows.forEach((row, n) => {
+    const y = n * each + (narrow ? 30 : 18);
+    const name = svg("text", narrow ? { x: left, y: y - 12 } : { x: left - 10, y: y + 4, "text-anchor": "end" },
+      shortened(row.label, narrow ? width / 8 : left / 7.5));
+    name.append(svg("title", {}, row.label));
+    drawing.append(name, svg("line", { class: "interval", x1: x(row.low), x2: x(row.high), y1: y, y2: y }),
+      ...[row.low, row.high].filter(Number.isFinite).map((end) => svg("line", { class: "interval", x1: x(end), x2: x(end), y1: y - 5, y2: y + 5 })),
+      mark(x(row.value), y, row.decided));
+  });
+  return drawing;
+}
+
+/** A square where something is decided, a ring where it is not, a disc where nobody says. */
+function mark(x, y, decided) {
+  if (decided === true) return svg("rect", { class: "mark", x: x - 5, y: y - 5, width: 10, height: 10 });
+  return svg("circle", { class: decided === false ? "mark open" : "mark", cx: x, cy: y, r: 5 });
+}
+
+/**
+ * A line over people or versions, with a band where there are intervals.
+ *
+ * @param {{at, value, low, high}[]} points
+ */
+export function line(title, points, { differences = false, width = 280, height = 120, unit = "people" } = {}) {
+  const left = 46, right = width - 10, top = 10, bottom = height - 22;
+  const [low, high] = range(points, differences);
+  const first = points[0].at, last = points.at(-1).at;
+  const x = (at) => (first === last ? (left + right) / 2 : left + (right - left) * (at - first) / (last - first));
+  const y = (value) => bottom - (bottom - top) * (Math.min(high, Math.max(low, value)) - low) / (high - low || 1);
+  const end = points.at(-1), around = Number.isFinite(end.low) ? `, from ${figure(end.low)} to ${figure(end.high)}` : "";
+  const label = `${title}: ${figure(end.value)}${around} after ${unit === "people" ? many(last, "person", "people") : `version ${last}`}`;
+  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  for (const tick of roundTicks(low, high, 3)) {
+    drawing.append(svg("line", { class: tick === 0 && differences ? "zero" : "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
+      svg("text", { class: "tick", x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, figure(tick, 3)));
+  }
+  const banded = points.filter((one) => Number.isFinite(one.low) && Number.isFinite(one.high));
+  if (banded.length > 1) {
+    const there = banded.map((one) => `${x(one.at)} ${y(one.high)}`), back = banded.map((one) => `${x(one.at)} ${y(one.low)}`);
+    drawing.append(svg("path", { class: "band", d: `M${[...there, ...back.reverse()].join("L")}z` }));
+  } else {
+    for (const one of banded) drawing.append(svg("line", { class: "interval", x1: x(one.at), x2: x(one.at), y1: y(one.low), y2: y(one.high) }));
+  }
+  drawing.append(svg("path", { class: "line", d: `M${points.map((one) => `${x(one.at)} ${y(one.value)}`).join("L")}` }));
+  const dots = points.length <= 40 ? points : [end];
+  for (const one of dots) drawing.append(svg("circle", { class: "mark", cx: x(one.at), cy: y(one.value), r: 3 }));
+  drawing.append(svg("text", { class: "tick", x: left, y: height - 6 }, figure(first)),
+    first === last ? "" : svg("text", { class: "tick", x: right, y: height - 6, "text-anchor": "end" }, `${figure(last)} ${unit === "people" ? "people" : ""}`));
+  return el("figure", { class: "small" }, el("figcaption", {}, title), drawing);
+}
+
+/** Bars of the shares of arms, with the letter of each arm. */
+export function shareBar(label, arms, order, letters, width) {
+  const height = 26, drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  let x = 0;
+  for (const arm of order.filter((one) => arms[one] > 0)) {
+    const wide = arms[arm] * width, place = order.indexOf(arm);
+    drawing.append(svg("rect", { class: `arm arm-${place % 8}`, x, y: 0, width: wide, height }, svg("title", {}, `${arm}: ${percent(arms[arm], 1)}`)));
+    if (place >= 8) drawing.append(svg("rect", { class: "dots", x, y: 0, width: wide, height }));
+    if (wide > 18) drawing.append(svg("text", { class: "on-arm", x: x + wide / 2, y: 18, "text-anchor": "middle" }, letters[place]));
+    x += wide;
+  }
+  return drawing;
+}
+
+/** How far something is. */
+export function progress(label, done, whole) {
+  const share = whole > 0 ? Math.min(1, done / whole) : 0;
+  return el("progress", { "aria-label": label, max: "1", value: String(share) }, percent(share));
+}

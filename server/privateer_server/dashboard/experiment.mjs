@@ -1,0 +1,156 @@
+// The view of one experiment: it asks for news, and hands what changed to the panels.
+
+import { addressOf } from "./address.mjs";
+import { announce, el, more, replace, section } from "./dom.mjs";
+import { FindingsPanel } from "./findings.mjs";
+import { commandsPanel, historyPanel, reportsPanel, spec as specTables } from "./panels.mjs";
+import { PolicyPanel } from "./policy.mjs";
+import { privacyPanel } from "./privacy.mjs";
+import { progress } from "./charts.mjs";
+import { expected, remembered } from "./rate.mjs";
+import { ask, askIfThere, follow, page, Refused } from "./service.mjs";
+import { badge, endInWords, meaning, roundInWords } from "./status.mjs";
+import { count, many } from "./words.mjs";
+
+const PARTS = [["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
+  ["privacy", "Privacy"], ["history", "History"], ["commands", "Change it"]];
+
+/** Show an experiment in a place until `signal` ends. */
+export function showExperiment(place, { name, part }, heard, signal) {
+  const view = new View(place, name, part, signal);
+  const load = (stopped) => view.load(stopped);
+  follow(load, (news) => {
+    heard(news);
+    if (news.data) view.show(news.data, news.at);
+    else if (news.error instanceof Refused) view.missing(news.error);
+  }, signal);
+  signal.addEventListener("abort", () => view.observer.disconnect());
+  return { goTo: (wanted) => view.goTo(wanted) };
+}
+
+class View {
+  constructor(place, name, part, signal) {
+    Object.assign(this, { place, name, signal, wanted: part, known: null, parts: null });
+    this.findings = new FindingsPanel();
+    this.policy = new PolicyPanel((version) => ask(page(name, `/policy/${version}`)));
+    this.head = el("div", { class: "head" }, el("h1", {}, name), el("p", { class: "muted" }, "Asking the server …"));
+    this.body = el("div", { class: "panels" });
+    place.append(this.head, this.body);
+    // Drawings have the width that there is.
+    this.observer = new ResizeObserver(() => this.resized());
+    this.observer.observe(this.body);
+  }
+
+  /** The details; and everything else where the version or the status is another one. */
+  async load(signal) {
+    const facts = await ask(page(this.name), signal), stamp = `${facts.digest} ${facts.status}`;
+    if (this.known?.stamp === stamp) return { facts, rest: null };
+    const [policy, state, result, history, privacy] = await Promise.all([
+      ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), askIfThere(page(this.name, "/result"), signal),
+      ask(page(this.name, "/history"), signal), ask(page(this.name, "/privacy"), signal),
+    ]);
+    return { facts, rest: { stamp, policy, state, result, history, privacy, risk: null } };
+  }
+
+  /** The risk of every claim; it may take the server a second, and nothing else waits for it. */
+  async loadRisk(known, signal) {
+    try {
+      known.risk = await ask(page(this.name, "/risk"), signal);
+      if (this.known === known) replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
+    } catch {
+      // The claims are there without it; the next version asks again.
+    }
+  }
+
+  show({ facts, rest }, at) {
+    const before = this.facts;
+    this.facts = facts;
+    if (rest) this.known = rest;
+    if (!this.parts) this.build();
+    this.counts = this.remember(at, facts.accepted);
+    this.header(at);
+    if (!before || JSON.stringify(facts.refused) !== JSON.stringify(before.refused) || facts.accepted !== before.accepted) {
+      replace(this.parts.reports, reportsPanel(facts));
+    }
+    if (rest) {
+      this.draw();
+      this.loadRisk(rest, this.signal);
+    }
+    if (before && before.version !== facts.version) announce(`Version ${count(facts.version)} is published.`);
+    if (this.wanted) this.goTo(this.wanted);
+  }
+
+  /** The frame: navigation, and a section for each part. */
+  build() {
+    this.parts = Object.fromEntries(PARTS.map(([id]) => [id, el("div")]));
+    const nav = el("nav", { "aria-label": "Parts of this page", class: "parts" }, el("ul", {},
+      PARTS.map(([id, title]) => el("li", {}, el("a", { href: addressOf(this.name, id), onclick: () => { this.wanted = id; setTimeout(() => this.goTo(id)); } }, title)))));
+    replace(this.place, el("p", {}, el("a", { href: "#/" }, "← All experiments")), this.head, nav, this.body);
+    replace(this.body, PARTS.map(([id, title]) => section(id, title, this.parts[id])));
+  }
+
+  header(at) {
+    const { facts, known } = this, end = endInWords(facts, expected(this.counts, facts.planned), at);
+    const stamp = JSON.stringify([known.stamp, facts.accepted, facts.received, facts.draining_until, end]);
+    if (stamp === this.headed) return;
+    this.headed = stamp;
+    replace(this.head, el("h1", {}, this.name, " ", badge(facts.status)),
+      el("p", { class: "chips" }, ...[["algorithm", facts.algorithm], ["trust model", facts.model], ["version", count(facts.version)]]
+        .map(([key, value]) => el("span", { class: "chip" }, el("span", { class: "muted" }, `${key} `), value))));
+    replace(this.parts.progress, el("p", {}, meaning(facts.status)),
+      progress("Reports of all that are planned", facts.accepted, facts.planned),
+      el("p", {}, `${count(facts.accepted)} of ${many(facts.planned, "report")} that may come at most.`),
+      facts.batch ? progress("Reports of the open round", facts.received, facts.batch) : null,
+      el("p", {}, roundInWords(facts, known?.policy.deadline)),
+      end ? el("p", {}, end) : null,
+      facts.shuffler ? el("p", { class: "muted" }, `The shuffler ${facts.shuffler} collects its reports, and shows no counts of a round that is open.`) : null);
+  }
+
+  draw() {
+    const { facts, known } = this, width = this.width();
+    this.findings.show(this.parts.findings, facts, known, width);
+    this.policy.show(this.parts.policy, facts, known, width);
+    replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
+    replace(this.parts.history, historyPanel(known.history.rounds, width));
+    replace(this.parts.commands, commandsPanel(this.name, facts.status), more("spec", "What it was created from", specTables(facts.spec)));
+  }
+
+  width() {
+    return Math.max(240, (this.parts?.findings.clientWidth || this.body.clientWidth));
+  }
+
+  resized() {
+    if (!this.known || this.width() === this.drawn) return;
+    this.drawn = this.width();
+    requestAnimationFrame(() => this.draw());
+  }
+
+  /** Counts seen, over visits: the browser keeps them if it may. */
+  remember(at, accepted) {
+    const key = `privateer:${this.name}`;
+    let points = this.counts ?? [];
+    try {
+      points = this.counts ?? JSON.parse(localStorage.getItem(key) ?? "[]");
+      points = remembered(points, at, accepted);
+      localStorage.setItem(key, JSON.stringify(points));
+    } catch {
+      points = remembered(this.counts ?? [], at, accepted);
+    }
+    return points;
+  }
+
+  goTo(part) {
+    this.wanted = this.known ? "" : part;
+    const title = part && document.getElementById(`${part}-title`);
+    if (!title) return;
+    title.scrollIntoView({ block: "start" });
+    title.focus({ preventScroll: true });
+  }
+
+  missing({ status, message }) {
+    if (this.known && status !== 404 && status !== 410) return;
+    const why = status === 410 ? "It was deleted, and its name is never used again." : status === 404 ? "This server has no such experiment." : message;
+    this.parts = this.known = this.headed = null;
+    replace(this.place, el("p", {}, el("a", { href: "#/" }, "← All experiments")), el("h1", {}, this.name), el("p", { class: "panel" }, why));
+  }
+}

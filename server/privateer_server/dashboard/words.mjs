@@ -1,0 +1,89 @@
+// Numbers, times and names as people read them. Pure: no page is needed.
+
+const ROUNDED = Array.from({ length: 16 }, (_, digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits }));
+const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+
+/** A count with separators. */
+export const count = (number) => ROUNDED[0].format(number);
+
+/** A number of things: "1 person", "1,200 people". */
+export const many = (number, one, several = `${one}s`) => `${count(number)} ${number === 1 ? one : several}`;
+
+/** A figure with so many significant digits, and as few as say the same. */
+export function figure(value, digits = 4) {
+  if (typeof value !== "number" || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e6 || size < 1e-4) return value.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e");
+  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+  return ROUNDED[Math.min(places, 15)].format(value);
+}
+
+/** A share in percent. What is not quite all, or not quite nothing, is never rounded to it. */
+export function percent(share, digits = 0) {
+  if (!Number.isFinite(share)) return "–";
+  const least = 10 ** -digits, shown = 100 * share;
+  if (shown > 0 && shown < least / 2) return `below ${least} %`;
+  if (shown < 100 && shown > 100 - least / 2) return `above ${(100 - least).toFixed(digits)} %`;
+  return `${shown.toFixed(digits)} %`;
+}
+
+/** A probability of 0 to 1 with which something holds, rounded down. */
+export function confidence(share) {
+  const digits = Math.min(12, Math.max(1, Math.ceil(-Math.log10(Math.max(1 - share, 1e-12)))));
+  return `${Number((Math.floor(share * 10 ** (digits + 2) + 1e-6) / 10 ** digits).toFixed(digits))} %`;
+}
+
+/** How long something takes, roughly. */
+export function span(milliseconds) {
+  const size = Math.max(0, milliseconds);
+  if (size < 90_000) return many(Math.round(size / 1000), "second");
+  if (size < 90 * MINUTE) return many(Math.round(size / MINUTE), "minute");
+  if (size < 36 * HOUR) return many(Math.round(size / HOUR), "hour");
+  return many(Math.round(size / DAY), "day");
+}
+
+/** A time, with its day unless that is today. */
+export function moment(at, now = Date.now()) {
+  const date = new Date(at);
+  const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (date.toDateString() === new Date(now).toDateString()) return time;
+  const year = date.getFullYear() === new Date(now).getFullYear() ? undefined : "numeric";
+  return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "long", year })}, ${time}`;
+}
+
+/** A text of at most so many letters. */
+export const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(1, Math.floor(most) - 1))}…`);
+
+/** A key of a document as words. */
+export const spaced = (key) => String(key).replaceAll("_", " ");
+
+/** The first letter as a sentence begins. */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** The letter of an arm by its place, as the command line draws maps. */
+export const letter = (place) => String.fromCharCode(65 + (place % 26)) + (place >= 26 ? Math.floor(place / 26) : "");
+
+/** Values of a feature within a bin: the ends of an interval, levels, or none. */
+export function values(found) {
+  if (Array.isArray(found) && found.length === 2 && found.every((one) => typeof one === "number")) {
+    return `${figure(found[0])} to ${figure(found[1])}`;
+  }
+  return (Array.isArray(found) ? found : [found])
+    .map((one) => (one === null ? "missing" : one === true ? "yes" : one === false ? "no" : String(one))).join(", ");
+}
+
+/** Which people a bin holds. */
+export function people(where) {
+  return Object.entries(where ?? {}).map(([name, found]) => `${name}: ${values(found)}`).join("; ") || "everybody";
+}
+
+/** One cell of a table. */
+export function cell(value) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number") return Number.isSafeInteger(value) ? count(value) : figure(value);
+  if (Array.isArray(value)) return value.map(cell).join(", ");
+  if (typeof value === "object") return Object.entries(value).map(([key, one]) => `${spaced(key)} ${cell(one)}`).join(", ");
+  return String(value);
+}

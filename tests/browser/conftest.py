@@ -1,0 +1,113 @@
+"""A browser, services, and experiments with simulated people for it to look at."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer.algorithms import parse_spec
+from privateer.spec import Spec
+from privateer_lab.load import run_load
+from privateer_lab.rest import create
+from privateer_lab.services import Services, free_port, running
+from tests.support.dashboards import EXPERIMENTS, Experiment
+
+_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+_WAIT_MILLISECONDS = 15_000
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Services]:
+    """Services on their data in a folder."""
+    with running(folder, free_port(), free_port(), quiet=True) as at:
+        yield at
+
+
+def begin(at: Services, experiment: Experiment) -> Spec:
+    """Create an experiment, and have its people report."""
+    spec = parse_spec(experiment.tables)
+    create(at.admin, spec, at.token)
+    if experiment.people:
+        people(at, spec, experiment.people)
+    return spec
+
+
+def people(at: Services, spec: Spec, count: int, seed: int = 1) -> None:
+    """Have people report."""
+    shuffler = at.shuffler if spec.privacy.trust.shuffled else None
+    options = {"users": count, "population": spec.population, "seed": seed, "sender_key": at.sender_key}
+    with ThreadPoolExecutor(1) as beside:  # this thread has the browser's event loop
+        beside.submit(run_load, spec.name, at.server, shuffler, **options).result()
+
+
+@pytest.fixture(scope="session")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """Services with one experiment of every shape that the dashboard draws."""
+    with served(tmp_path_factory.mktemp("services")) as services:
+        for experiment in EXPERIMENTS.values():
+            begin(services, experiment)
+        yield services
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The system's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("PRIVATEER_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert path, "Chromium is missing: install it, or name it by PRIVATEER_CHROMIUM"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+        yield browser
+        browser.close()
+
+
+def open_all(page: Any) -> None:
+    """Open everything that is shown when somebody asks for it, and wait until it is there."""
+    page.wait_for_load_state("networkidle")
+    page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true; })")
+    page.locator("main details:not(:has(> :nth-child(2)))").first.wait_for(state="detached")
+
+
+class Watched:
+    """What went wrong in a page, and which addresses it asked."""
+
+    def __init__(self, page: Any) -> None:
+        self.errors: list[str] = []
+        self.asked: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda said: self.errors.append(said.text) if self._is_wrong(said) else None)
+        page.on("request", lambda request: self.asked.append(request.url))
+
+    @staticmethod
+    def _is_wrong(said: Any) -> bool:
+        # The browser itself notes every answer that is not a success: an experiment without a result is one.
+        return said.type == "error" and "Failed to load resource" not in said.text
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def new_page(chromium: Any) -> Iterator[Open]:
+    """Open pages of a width and a colour scheme; every error in one fails the test, and every other host."""
+    opened: list[tuple[Any, Watched]] = []
+
+    def open_page(width: int = 1280, scheme: str = "light", **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
+        page = context.new_page()
+        page.set_default_timeout(_WAIT_MILLISECONDS)
+        opened.append((page, Watched(page)))
+        return page
+
+    yield open_page
+    for page, watched in opened:
+        page.unroute_all(behavior="ignoreErrors")
+        page.context.close()
+        assert watched.errors == []
+        assert {address.split("/")[2].split(":")[0] for address in watched.asked} <= {"127.0.0.1"}

@@ -1,0 +1,122 @@
+"""Large policies are drawn at once, and whatever a server says is text."""
+
+import json
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from privateer_lab.services import Services
+from tests.browser.conftest import Open, open_all
+from tests.support.dashboards import HOSTILE
+
+pytestmark = pytest.mark.browser
+
+_SIDE = 100
+_LONGEST_FRAME = 1000
+"""Milliseconds: beyond, people call it frozen. The machine of CI is slow."""
+_FRAMES = """
+window.longest = 0;
+let before = performance.now();
+requestAnimationFrame(function frame(now) {
+  window.longest = Math.max(window.longest, now - before);
+  before = now;
+  requestAnimationFrame(frame);
+});
+window.drawn = null;
+new MutationObserver(() => {
+  if (window.drawn === null && document.querySelector("#map path.arm")) window.drawn = performance.now();
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+def many_bins() -> list[dict[str, Any]]:
+    """10,000 bins of a plane, some with several arms."""
+    return [
+        {
+            "lower": [i / _SIDE, j / _SIDE],
+            "upper": [(i + 1) / _SIDE, (j + 1) / _SIDE],
+            "where": {"x1": [i / _SIDE, (i + 1) / _SIDE], "x2": [j / _SIDE, (j + 1) / _SIDE]},
+            "arms": {"left": 0.6, "right": 0.4} if (i + j) % 3 else {"middle": 1.0},
+        }
+        for i in range(_SIDE)
+        for j in range(_SIDE)
+    ]
+
+
+def test_ten_thousand_bins_are_drawn_within_two_seconds(at: Services, new_page: Open) -> None:
+    published = httpx.get(f"{at.server}/experiments/plane/policy").json()
+    published["policy"]["bins"] = bins = many_bins()
+    body = json.dumps(published)
+    page = new_page()
+    page.add_init_script(_FRAMES)
+    page.route(re.compile("/policy$"), lambda route: route.fulfill(body=body, content_type="application/json"))
+    page.goto(f"{at.server}/#/plane")
+    page.get_by_role("group", name="Map of 10,000 bins over x1 and x2").wait_for()
+    page.get_by_text("membership advantage").first.wait_for()
+    drawn, longest = page.evaluate("[window.drawn, window.longest]")
+    print(f"drawn after {drawn:.0f} ms, longest frame {longest:.0f} ms")
+    assert drawn < 2000
+    assert longest < _LONGEST_FRAME
+    shapes = page.locator("#map path.arm").evaluate_all(
+        "all => all.map(one => one.getAttribute('d').split('z').length - 1)"
+    )
+    assert sum(shapes) == len(bins)
+    page.get_by_text("10,000 bins as a table").click()
+    page.locator("#bins").wait_for()
+    assert page.locator("#bins tbody tr").count() == 25
+    page.locator("#bins-later").click()
+    assert "26 to 50 of 10,000 rows" in page.locator("#policy .pages").inner_text()
+
+
+def hostile(value: Any) -> Any:
+    """Every text of a document, and every key that the page does not know, made hostile."""
+    if isinstance(value, dict):
+        return {
+            key if key.islower() and key.isidentifier() else HOSTILE + key: hostile(one) for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [hostile(one) for one in value]
+    return HOSTILE + value if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", ["plane", "shop", "phases", "numbers"])
+def test_texts_of_a_hostile_server_stay_texts(at: Services, new_page: Open, name: str) -> None:
+    page = new_page(360)
+
+    def spoil(route: Any) -> None:
+        answer = route.fetch()
+        if answer.status != 200:
+            route.fulfill(response=answer)
+            return
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(hostile(answer.json())))
+
+    page.route("**/experiments**", spoil)
+    page.goto(f"{at.server}/#/{name}")
+    page.get_by_role("heading", name="History").wait_for()
+    open_all(page)
+    assert HOSTILE in page.locator("main").inner_text()
+    assert page.locator("main img, main script, main iframe").count() == 0
+    assert page.evaluate("window.hurt") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_browser_itself_refuses_html_and_inline_scripts(at: Services, new_page: Open, chromium: Any) -> None:
+    """A planted defect: if a module ever takes text for HTML, the policy of the page stops it."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(at.server)
+    page.locator(".card").first.wait_for()
+    refused = page.evaluate(
+        "text => { try { document.body.innerHTML = text; return false; } catch (error) { return error.name; } }",
+        HOSTILE,
+    )
+    assert refused == "TypeError"
+    refused = page.evaluate(
+        "() => { try { document.body.setAttribute('onclick', 'window.hurt = 1'); return false; }"
+        " catch (error) { return error.name; } }"
+    )
+    assert refused == "TypeError"
+    assert page.evaluate("window.hurt") is None
+    context.close()

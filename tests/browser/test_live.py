@@ -1,0 +1,99 @@
+"""The page follows a server that goes on, dies, comes back, or has nothing yet."""
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from privateer_lab.services import Services
+from tests.browser.conftest import Open, begin, people, served
+from tests.support.dashboards import EXPERIMENTS
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """Services of one test, without any experiment."""
+    with served(tmp_path_factory.mktemp("own")) as services:
+        yield services
+
+
+def test_an_empty_server_says_what_to_do_and_shows_what_is_created(own: Services, new_page: Open) -> None:
+    page = new_page()
+    page.goto(own.server)
+    page.get_by_role("heading", name="There is no experiment yet").wait_for()
+    assert "privateer create examples/" in page.locator("main").inner_text()
+    begin(own, EXPERIMENTS["begun"])
+    page.get_by_role("link", name="begun").wait_for()
+    assert page.locator(".card").count() == 1
+
+
+def test_a_live_experiment_advances(own: Services, new_page: Open) -> None:
+    spec = begin(own, EXPERIMENTS["begun"]._replace(people=0))
+    page = new_page()
+    page.goto(f"{own.server}/#/begun")
+    page.get_by_text("Round 1: 0 of 200 reports have come.").wait_for()
+    page.get_by_text("Nobody has reported yet.").wait_for()
+    assert not page.get_by_role("slider", name="Version").is_visible()
+    page.locator("#map").focus()
+    people(own, spec, 450)
+    page.get_by_text("Round 3: 50 of 200 reports have come.").wait_for()
+    page.get_by_text("450 reports accepted, 0 reports refused.").wait_for()
+    assert "Version 3 is published." in page.locator("#live").inner_text()
+    assert page.get_by_role("slider", name="Version").get_attribute("max") == "3"
+    # The page does not move under a reader.
+    assert page.evaluate("document.activeElement.id") == "map"
+
+
+def test_somebody_who_looks_at_an_earlier_version_goes_on_looking(own: Services, new_page: Open) -> None:
+    spec = begin(own, EXPERIMENTS["begun"]._replace(people=250))
+    page = new_page()
+    page.goto(f"{own.server}/#/begun")
+    slider = page.get_by_role("slider", name="Version")
+    slider.focus()
+    page.keyboard.press("Home")
+    page.get_by_text("This is what people got under version 1.").wait_for()
+    people(own, spec, 150, seed=2)
+    page.get_by_text("Round 3: 0 of 200 reports have come.").wait_for()
+    assert slider.get_attribute("aria-valuetext") == "1 of 3"
+
+
+def test_a_server_that_dies_is_said_to_be_dead_until_it_is_back(own: Services, new_page: Open) -> None:
+    begin(own, EXPERIMENTS["begun"])
+    page = new_page()
+    page.goto(f"{own.server}/#/begun")
+    said = page.locator("#connection")
+    page.get_by_text("Round 1: 50 of 200 reports have come.").wait_for()
+    assert said.inner_text().startswith("Live: last answer at ")
+    own.processes.kill("server")
+    page.get_by_text(
+        re.compile(r"^The server does not answer\. It last did at \d\d:\d\d, \d+ seconds? ago\.")
+    ).wait_for()
+    # What is known stays.
+    assert page.get_by_text("Round 1: 50 of 200 reports have come.").is_visible()
+    own.processes.start("server")
+    own.processes.wait("server")
+    page.get_by_text(re.compile("^Live: last answer at ")).wait_for()
+
+
+def test_a_page_that_never_had_an_answer_says_so(own: Services, new_page: Open) -> None:
+    page = new_page()
+    page.route("**/experiments", lambda route: route.abort())
+    page.goto(own.server)
+    page.get_by_text("The server does not answer. This page tries again every few seconds.").wait_for()
+    page.unroute("**/experiments")
+    page.get_by_role("heading", name="There is no experiment yet").wait_for()
+
+
+def test_what_an_operator_changes_is_said(own: Services, new_page: Open) -> None:
+    begin(own, EXPERIMENTS["begun"])
+    page, admin = new_page(), {"authorization": f"Bearer {own.token}"}
+    page.goto(f"{own.server}/#/begun")
+    page.get_by_text("People who come are asked.").wait_for()
+    assert httpx.post(f"{own.admin}/experiments/begun/pause", headers=admin).status_code == 200
+    page.get_by_text("Nobody who comes now is asked").wait_for()
+    page.get_by_text("privateer resume begun").wait_for()
+    assert httpx.delete(f"{own.admin}/experiments/begun", headers=admin).status_code == 200
+    page.get_by_text("It was deleted, and its name is never used again.").wait_for()

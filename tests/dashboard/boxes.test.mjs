@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as boxes from "../../server/privateer_server/dashboard/boxes.mjs";
+import { roundTicks } from "../../server/privateer_server/dashboard/charts.mjs";
+
+const bin = (lower, upper, where = {}) => ({ lower, upper, where, arms: { a: 1 } });
+const PLANE = [bin([0, 0], [0.5, 1], { x: [10, 20] }), bin([0.5, 0], [1, 0.5], { x: [20, 30] }), bin([0.5, 0.5], [1, 1], { x: [20, 30] })];
+const SPACE = [bin([0, 0, 0], [0.5, 1, 1]), bin([0.5, 0, 0], [1, 1, 0.25]), bin([0.5, 0, 0.25], [1, 1, 0.5]), bin([0.5, 0, 0.5], [1, 1, 1])];
+
+test("columns that are cut most are drawn first", () => {
+  assert.deepEqual(boxes.cutColumns(SPACE), [2, 0]);
+  assert.deepEqual(boxes.firstAxes(SPACE), [0, 2]);
+  assert.deepEqual(boxes.firstAxes(PLANE), [0, 1]);
+  assert.deepEqual(boxes.firstAxes([bin([0], [1])]), [0, -1]);
+  assert.deepEqual(boxes.firstAxes([bin([0, 0, 0], [1, 1, 1])]), [0, -1]);
+});
+
+test("scales are drawn before what says yes or no", () => {
+  const mixed = [bin([0, 0, 0], [0.5, 0.5, 1], { size: [0, 5] }), bin([0, 0.5, 0], [0.5, 1, 1], { size: [0, 5] }),
+    bin([0.5, 0, 0], [1, 1, 0.5], { size: [5, 10] }), bin([0.5, 0, 0.5], [1, 1, 1], { size: [5, 10] })];
+  assert.deepEqual(boxes.firstAxes(mixed, ["size", "new", "old"]), [0, 1]);
+  assert.deepEqual(boxes.firstAxes(mixed, ["new", "old", "size"])[1], 2);
+});
+
+test("every place is in one bin, the ends of the space included", () => {
+  for (const at of [[0, 0], [0.5, 0.5], [1, 1], [0.999, 0.1], [0.5, 0.4999]]) {
+    const inside = boxes.sliced(PLANE, [], at);
+    assert.equal(inside.length, 1);
+    assert.equal(boxes.binAt(PLANE, at), inside[0]);
+  }
+});
+
+test("a slice shows the bins that it meets", () => {
+  assert.deepEqual(boxes.sliced(SPACE, [0, 1], [0.5, 0.5, 0.3]), [0, 2]);
+  assert.deepEqual(boxes.sliced(SPACE, [0, 2], [0.5, 0.5, 0.5]), [0, 1, 2, 3]);
+});
+
+test("rectangles tile the drawing, and the second axis goes up", () => {
+  const found = PLANE.map((one) => boxes.rectangle(one, [0, 1], 200, 100));
+  assert.deepEqual(found[1], { x: 100, y: 50, width: 100, height: 50 });
+  assert.deepEqual(found[2], { x: 100, y: 0, width: 100, height: 50 });
+  assert.equal(found.reduce((sum, { width, height }) => sum + width * height, 0), 200 * 100);
+  assert.deepEqual(boxes.rectangle(bin([0.25], [0.5]), [0, -1], 200, 60), { x: 50, y: 0, width: 50, height: 60 });
+  assert.equal(boxes.pathOf(found.slice(1)), "M100 50h100v50h-100zM100 0h100v50h-100z");
+});
+
+test("arrow keys cross edges, and stop at the ends", () => {
+  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE[0], [0.2, 0.8], 0, true)), 2);
+  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE[2], [0.7, 0.8], 1, false)), 1);
+  assert.deepEqual(boxes.across(PLANE[0], [0.2, 0.8], 0, false), [0.2, 0.8]);
+});
+
+test("areas of arms add up to the drawing", () => {
+  const leads = [{ arm: "a" }, { arm: "b" }, { arm: "a" }];
+  assert.deepEqual([...boxes.areas(PLANE, [0, 1, 2], [0, 1], leads)], [["a", 0.75], ["b", 0.25]]);
+});
+
+test("ticks are in the units of the feature, and never too many", () => {
+  assert.deepEqual(boxes.ticks(PLANE, 0, "x"), [{ at: 0, value: 10 }, { at: 0.5, value: 20 }, { at: 1, value: 30 }]);
+  assert.deepEqual(boxes.ticks(PLANE, 1, "y").map(({ value }) => value), ["no", "yes"]);
+  const many = Array.from({ length: 64 }, (_, n) => bin([n / 64], [(n + 1) / 64], { x: [n, n + 1] }));
+  const shown = boxes.ticks(many, 0, "x", 4);
+  assert.ok(shown.length <= 5);
+  assert.deepEqual([shown[0].at, shown.at(-1).at], [0, 1]);
+});
+
+test("round ticks lie in their range", () => {
+  assert.deepEqual(roundTicks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
+  assert.deepEqual(roundTicks(-0.13, 0.21, 4), [-0.1, 0, 0.1, 0.2]);
+  assert.deepEqual(roundTicks(3, 3), [3]);
+});

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { expected, remembered } from "../../server/privateer_server/dashboard/rate.mjs";
+import { endInWords, roundInWords } from "../../server/privateer_server/dashboard/status.mjs";
+
+const MINUTE = 60_000;
+
+test("the end follows from the rate that was seen", () => {
+  const points = remembered(remembered([], 0, 100), 10 * MINUTE, 300);
+  const found = expected(points, 1300);
+  assert.equal(found.end, 60 * MINUTE);
+  assert.equal(found.came, 200);
+});
+
+test("nothing is said without reports, or of less than a minute", () => {
+  assert.equal(expected([], 10), null);
+  assert.equal(expected([{ at: 0, accepted: 1 }, { at: MINUTE / 2, accepted: 5 }], 10), null);
+  assert.equal(expected([{ at: 0, accepted: 5 }, { at: 10 * MINUTE, accepted: 5 }], 10), null);
+});
+
+test("counts that went down begin anew, and old ones are forgotten", () => {
+  assert.deepEqual(remembered([{ at: 0, accepted: 50 }], 5, 3), [{ at: 5, accepted: 3 }]);
+  assert.deepEqual(remembered([{ at: 0, accepted: 1 }], 48 * 60 * MINUTE, 9), [{ at: 48 * 60 * MINUTE, accepted: 9 }]);
+});
+
+test("few counts are kept, however often the page asks", () => {
+  let points = [];
+  for (let n = 0; n < 20_000; n++) points = remembered(points, n * 4000, n);
+  assert.ok(points.length <= 150, String(points.length));
+  assert.equal(expected(points, 40_000).rate, 1 / 4000);
+});
+
+test("the end is said in words, and not where there is none", () => {
+  const facts = { status: "open", accepted: 10, planned: 20 }, now = Date.now();
+  assert.match(endInWords(facts, { rate: 1, since: 2 * MINUTE, came: 5, end: now + 3 * MINUTE }, now), /in about 3 minutes, .* last 2 minutes \(5 came\)/);
+  assert.match(endInWords(facts, null, now), /not known yet/);
+  assert.equal(endInWords({ ...facts, status: "paused" }, null, now), "");
+  assert.equal(endInWords({ ...facts, accepted: 20 }, null, now), "");
+  assert.match(endInWords({ ...facts, status: "draining", draining_until: new Date(now).toISOString() }, null, now), /until \d\d:\d\d/);
+});
+
+test("a round says how far it is", () => {
+  assert.equal(roundInWords({ batch: 1000, received: 312, version: 5 }), "Round 5: 312 of 1,000 reports have come.");
+  assert.equal(roundInWords({ batch: 0, received: 0, version: 6 }), "Version 6 asks nobody.");
+});

@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { cell, confidence, figure, letter, many, moment, people, percent, span, values } from "../../server/privateer_server/dashboard/words.mjs";
+
+test("figures have few digits, and none of a number that is not there", () => {
+  assert.deepEqual([0.123456, 1234.5678, 0, 1e-9, 12345678, NaN, -0.5].map((one) => figure(one)),
+    ["0.1235", "1,235", "0", "1e-9", "1.235e7", "–", "-0.5"]);
+});
+
+test("a share that is not all is never rounded to all, nor one that is something to nothing", () => {
+  assert.deepEqual([0, 1, 0.5, 0.0001, 0.9999].map((one) => percent(one)), ["0 %", "100 %", "50 %", "below 1 %", "above 99 %"]);
+});
+
+test("confidence is rounded down", () => {
+  assert.deepEqual([0.95, 0.99, 0.5, 0.999991666, 0.9996, 1].map(confidence), ["95 %", "99 %", "50 %", "99.999166 %", "99.96 %", "100 %"]);
+});
+
+test("times and counts are in words", () => {
+  assert.equal(many(1, "person", "people"), "1 person");
+  assert.equal(many(1200, "person", "people"), "1,200 people");
+  assert.deepEqual([5e3, 6e5, 7.2e6, 3e8].map(span), ["5 seconds", "10 minutes", "2 hours", "3 days"]);
+  assert.equal(moment(new Date(2026, 3, 5, 14, 7), new Date(2026, 3, 5, 20)), "14:07");
+  assert.equal(moment(new Date(2026, 3, 6, 14, 7), new Date(2026, 3, 5, 20)), "6 April, 14:07");
+});
+
+test("bins say which people they hold", () => {
+  assert.equal(people({}), "everybody");
+  assert.equal(people({ hours: [0, 20], country: ["NL", null], premium: [false] }), "hours: 0 to 20; country: NL, missing; premium: no");
+  assert.equal(values(null), "missing");
+});
+
+test("cells show any value", () => {
+  assert.deepEqual([null, true, 1500, 0.25, [1, 2], { a_b: 1 }, "x", 7e18].map(cell), ["–", "yes", "1,500", "0.25", "1, 2", "a b 1", "x", "7e18"]);
+});
+
+test("arms have letters", () => assert.deepEqual([0, 15, 26].map(letter), ["A", "P", "A1"]));

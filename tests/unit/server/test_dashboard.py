@@ -1,0 +1,174 @@
+"""The dashboard is served to browsers, from this server alone, and programs notice nothing of it."""
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from privateer.errors import BatchRefused
+from privateer.serving.openapi import UPLOAD_REFUSALS
+from privateer_server.api.pages import FOLDER
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.servers import ADMIN, SMALL, Api, assert_problem
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"}
+FILES = sorted(path for path in FOLDER.iterdir() if path.suffix in {".html", ".css", ".mjs", ".svg"})
+NAMES = [path.name for path in FILES if path.name != "index.html"]
+TYPES = {".css": "text/css; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+FIRST_LOAD_MAX = 300_000
+ELSEWHERE = re.compile(r"""(?:https?:)?//[\w-]+\.|@import|url\(\s*['"]?(?!#)|\bdata:""")
+"""Addresses of other hosts, and what could load something."""
+NAMESPACE = "http://www.w3.org/2000/svg"
+HTML_FROM_TEXT = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setHTML|DOMParser"
+)
+
+
+@pytest.fixture
+def stranger(settings: Settings) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(create_app(settings).public)
+    return httpx.AsyncClient(transport=transport, base_url="http://server")
+
+
+async def test_a_browser_gets_the_page(stranger: httpx.AsyncClient) -> None:
+    answer = await stranger.get("/", headers=BROWSER)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["vary"] == "Accept"
+    assert answer.text.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_every_file_has_its_type_and_a_tag(stranger: httpx.AsyncClient, name: str) -> None:
+    answer = await stranger.get(f"/dashboard/{name}")
+    assert answer.status_code == 200
+    assert answer.content == (FOLDER / name).read_bytes()
+    assert answer.headers["content-type"] == TYPES[Path(name).suffix]
+    assert answer.headers["cache-control"] == "no-cache"
+    again = await stranger.get(f"/dashboard/{name}", headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == answer.headers["etag"]
+    other = await stranger.get(f"/dashboard/{name}", headers={"if-none-match": '"another"'})
+    assert other.status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/dashboard/app.mjs", "/dashboard/style.css"])
+async def test_nothing_but_own_files_may_be_loaded_or_run(stranger: httpx.AsyncClient, path: str) -> None:
+    headers = (await stranger.get(path, headers=BROWSER)).headers
+    allowed = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
+    assert allowed.pop("default-src") == allowed.pop("base-uri") == allowed.pop("frame-ancestors") == "'none'"
+    assert allowed.pop("form-action") == allowed.pop("trusted-types") == "'none'"
+    assert allowed.pop("require-trusted-types-for") == "'script'"
+    assert set(allowed) == {"script-src", "style-src", "img-src", "connect-src"}
+    assert set(allowed.values()) == {"'self'"}
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("accept", ["application/json", "*/*", "application/msgpack", "application/problem+json", ""])
+async def test_programs_find_no_page_as_before(stranger: httpx.AsyncClient, accept: str) -> None:
+    assert_problem(await stranger.get("/", headers={"accept": accept}), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dashboard",
+        "/dashboard/",
+        "/dashboard/index.html",
+        "/dashboard/nothing.mjs",
+        "/dashboard/../app.py",
+        "/dashboard/%2e%2e/app.py",
+    ],
+)
+async def test_other_files_are_not_found(stranger: httpx.AsyncClient, path: str) -> None:
+    assert_problem(await stranger.get(path, headers=BROWSER), 404, "not-found")
+
+
+@pytest.mark.parametrize("path", ["/", "/dashboard/app.mjs"])
+async def test_pages_are_only_read(stranger: httpx.AsyncClient, path: str) -> None:
+    whole = await stranger.get(path, headers=BROWSER)
+    head = await stranger.head(path, headers=BROWSER)
+    assert (head.status_code, head.headers["etag"]) == (200, whole.headers["etag"])
+    for method in ("POST", "PUT", "DELETE"):
+        assert_problem(await stranger.request(method, path, headers=BROWSER | ADMIN), 404, "not-found")
+
+
+async def test_the_private_listener_says_which_methods_a_page_takes(settings: Settings) -> None:
+    async with serving(create_app(settings)) as operator:
+        refused = await operator.post("/dashboard/app.mjs", headers=ADMIN)
+        assert_problem(refused, 405, "method-not-allowed")
+        assert refused.headers["allow"] == "GET, HEAD"
+
+
+def test_files_name_no_other_host_and_make_no_html() -> None:
+    for path in FILES:
+        text = path.read_text().replace(NAMESPACE, "")
+        assert not ELSEWHERE.search(text), path.name
+        assert not HTML_FROM_TEXT.search(text), path.name
+    page = (FOLDER / "index.html").read_text()
+    assert "style=" not in page
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=", page)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        '<script src="https://cdn.example.com/x.js">',
+        'import "//cdn.example.com/x.mjs"',
+        "background: url(x.png)",
+        '@import "y"',
+    ],
+)
+def test_a_planted_address_of_another_host_is_found(planted: str) -> None:
+    assert ELSEWHERE.search(planted)
+
+
+def test_the_first_load_is_small() -> None:
+    assert sum(len(path.read_bytes()) for path in FILES) <= FIRST_LOAD_MAX
+
+
+def test_every_file_of_the_folder_is_served() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {path.name for path in FILES}
+
+
+def test_the_distribution_has_every_file() -> None:
+    shipped = {file.distribution_path for file in WheelBuilder(str(FOLDER.parents[1])).recurse_included_files()}
+    assert {f"privateer_server/dashboard/{path.name}" for path in FILES} <= shipped
+
+
+def test_modules_import_files_that_are_there() -> None:
+    imported = {name for path in FILES for name in re.findall(r'from "\./([\w.]+)"', path.read_text())}
+    assert imported <= set(NAMES)
+    assert len(imported) > 10
+
+
+def test_every_reason_of_a_refusal_has_words() -> None:
+    reasons = re.findall(r'^  "?([\w-]+)"?: "', (FOLDER / "reasons.mjs").read_text(), re.MULTILINE)
+    assert set(reasons) == {error.slug for error in (*UPLOAD_REFUSALS, BatchRefused)}
+
+
+async def test_a_summary_says_how_many_reports_may_come(settings: Settings) -> None:
+    async with serving(create_app(settings)) as operator:
+        assert (await Api(operator).create(SMALL)).status_code == 201
+        listed = (await operator.get("/experiments")).json()["experiments"]
+        assert [one["planned"] for one in listed] == [SMALL["experiment.horizon"]]
+
+
+async def test_everybody_may_read_the_risk(settings: Settings) -> None:
+    app = create_app(settings)
+    async with serving(app) as operator:
+        await Api(operator).create(SMALL)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server") as stranger:
+            answer = await stranger.get("/experiments/test/risk")
+            assert answer.status_code == 200
+            claims = (await stranger.get("/experiments/test/privacy")).json()["certificate"]["claims"]
+            found = json.loads(answer.content)["risks"]
+            assert [one["against"] for one in found] == [claim["against"] for claim in claims]
+            assert all(0 < one["advantage"] < 1 for one in found)
+            assert_problem(await stranger.get("/experiments/none/risk"), 404, "not-found")
