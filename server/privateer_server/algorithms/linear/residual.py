@@ -13,7 +13,7 @@ from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
 from privateer_server.algorithms.linear.running import Known
-from privateer_server.algorithms.linear.surrogate import root, slopes
+from privateer_server.algorithms.linear.surrogate import slopes
 
 Array = NDArray[np.float64]
 _SURE: Final = 0.01
@@ -43,8 +43,19 @@ class ResidualLearner(Rounds):
         return self.centre() + found.means, found.covariances
 
     def matrices(self, state: LinearState) -> tuple[Array, Array]:
-        """Return inverse roots of second moments: of known ones for directions, and what tells of them."""
-        return root(self.moments(state), -0.5), self.contexts.telling
+        """Return what makes directions, longest in features that are doubted, and what tells of second moments."""
+        return self._doubted(state), self.contexts.telling
+
+    def _doubted(self, state: LinearState) -> Array:
+        """Return what makes features of variance 1, times the standard deviation of what is known of their slopes.
+
+        A vector's length is shared out among its coordinates, and noise is the same on all: so most of it goes where
+        least is known.
+        """
+        made = frame(self.moments(state))
+        back = np.linalg.inv(made)
+        variances = np.einsum("ij,kjl,il->i", back, self.posterior(state).covariances, back)
+        return np.asarray(made * np.sqrt(variances / variances.max()))
 
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
         """Return the state after a round's release: what it tells of second moments counts for its slopes, too."""

@@ -102,7 +102,8 @@ class Rounds(ABC):
             telling=telling,
             exploration=spec.algorithm.exploration if batch else 0.0,
             playable=np.array(spec.playable),
-            favours=int(played[version % len(played)]) if spec.favours else -1,
+            # Before anybody is heard nothing but coins chooses, so that one round can ask about all arms.
+            favours=int(played[version % len(played)]) if spec.favours and state.heard else -1,
             share=spec.share,
             seed=seed,
             terms=calibrate(spec.privacy, batch, question, reports=spec.reports)
