@@ -27,12 +27,20 @@ def rewards(algorithm: str, features: tuple[str, ...] = ()) -> np.ndarray:
 
 @pytest.mark.data
 def test_twenty_features_cost_little_beside_the_three_best() -> None:
-    """The best constant arm earns .290; the partition is still ahead of the linear bandit (docs/linear.md, "Limits").
+    """The best constant arm earns .290; a partition that is told which three matter is still ahead (docs/linear.md).
 
     Without what is learned of contexts and coordinates (second moments shrunk alike, one scale for all coordinates, and
-    answers drawn as numbers) the six seeds have .319, with four below .305: both bounds catch it.
+    answers drawn as numbers) the six seeds have .319, with four below .305. With vectors as long on known features as
+    on doubted ones they have .372. The bounds catch both.
     """
     linear, partition = rewards("linear"), rewards("partition", BEST)
-    assert linear.mean() > 0.345
-    assert np.median(linear) > 0.355
-    assert partition.mean() - linear.mean() < 0.045
+    assert linear.mean() > 0.375
+    assert linear.min() > 0.355
+    assert partition.mean() - linear.mean() < 0.025
+
+
+@pytest.mark.data
+def test_five_features_beat_the_best_three_of_a_partition() -> None:
+    """Six seeds; the difference has a standard error of .0016, and is .005 on average."""
+    more = (*BEST, "occupation=Exec-managerial", "age")
+    assert rewards("linear", more).mean() > rewards("partition", BEST).mean() + 0.001
