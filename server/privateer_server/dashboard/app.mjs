@@ -58,6 +58,7 @@ function show(place, address, signal) {
   return address.name ? showExperiment(place, address, heard, signal) : showList(place, heard, signal);
 }
 
+if (operator) document.querySelector("footer").append(el("p", {}, "This is the private listener's page: since when a round is open, and the log of changes, are here alone."));
 again.addEventListener("click", askNow);
 addEventListener("online", askNow);
 document.getElementById("skip").addEventListener("click", (event) => {

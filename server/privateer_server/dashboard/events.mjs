@@ -3,7 +3,7 @@
 
 import { Silent } from "./errors.mjs";
 
-const OPENING = 6_000, QUIET = 14_000;
+const PATIENCE = { opening: 6_000, quiet: 14_000 };
 
 /** The server refuses the stream: it has no room for another, or something in between does not pass it. */
 export class NoStream extends Error {}
@@ -39,10 +39,10 @@ function message(block) {
  *
  * Throws `NoStream`, `Silent` where nothing comes for longer than the server ever says nothing, and what `heard` does.
  */
-export async function listen(path, lastId, heard, signal) {
+export async function listen(path, lastId, heard, signal, { opening, quiet } = PATIENCE) {
   const silence = new AbortController();
-  let timer = setTimeout(() => silence.abort(), OPENING);
-  const alive = () => { clearTimeout(timer); timer = setTimeout(() => silence.abort(), QUIET); };
+  let timer = setTimeout(() => silence.abort(), opening);
+  const alive = () => { clearTimeout(timer); timer = setTimeout(() => silence.abort(), quiet); };
   try {
     const headers = { accept: "text/event-stream", ...(lastId ? { "last-event-id": lastId } : {}) };
     const response = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.any([signal, silence.signal]) });

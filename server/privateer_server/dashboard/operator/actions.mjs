@@ -99,6 +99,6 @@ export function trouble(error, what) {
   if (error.status === 401) return `The token is wrong, or missing. Nothing was changed, and what you typed is still here: type the token of this server, and send it again.`;
   if (error.status === undefined) return `The server did not answer, so it is not known whether ${what}. Send it again: the same again changes nothing twice.`;
   const { field, detail, remedy } = error.problem;
-  const said = [field ? `${field}: ${detail}` : detail ?? error.message, remedy].filter(Boolean).map((one) => `${one[0].toUpperCase()}${one.slice(1).replace(/\.?$/, ".")}`);
-  return said.join(" ");
+  const ended = (text) => text.replace(/\.?$/, "."), begun = (text) => text[0].toUpperCase() + text.slice(1);
+  return [field ? ended(`${field}: ${detail}`) : begun(ended(detail ?? error.message)), remedy && begun(ended(remedy))].filter(Boolean).join(" ");
 }

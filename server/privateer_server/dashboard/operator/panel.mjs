@@ -7,6 +7,9 @@ import { actionsFor, isGrave, outcome, requestOf, trouble } from "./actions.mjs"
 import { Field, tokenBox } from "./fields.mjs";
 import { isKept, send } from "./token.mjs";
 
+/** The arms that are not retired. */
+const armsLeft = ({ experiment }) => (experiment.arms ?? []).filter((one) => !(experiment.retired ?? []).includes(one));
+
 /** The panel; a form that is open stays as it is while the experiment goes on. */
 export class OperatorPanel {
   constructor(name, signal) {
@@ -24,7 +27,7 @@ export class OperatorPanel {
   show(place, facts) {
     this.facts = facts;
     if (!place.contains(this.place)) replace(place, this.place);
-    const stamp = JSON.stringify([facts.status, facts.spec.experiment?.arms]);
+    const stamp = JSON.stringify([facts.status, facts.spec.experiment.arms]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;
     replace(this.buttons, actionsFor(facts.status).map((action) => el("button", { type: "button", id: `do-${action.id}`, class: action.danger ? "danger" : null,
@@ -40,10 +43,10 @@ export class OperatorPanel {
     this.open = action;
     this.said.textContent = "";
     this.fields = new Map(action.fields.map((field) => [field.name, new Field(`f-${action.id}-${field.name}`,
-      { ...field, options: field.type === "arm" ? this.facts.spec.experiment?.arms ?? [] : null }, () => this.weigh())]));
+      { ...field, options: field.type === "arm" ? armsLeft(this.facts.spec) : null }, () => this.weigh())]));
     this.confirm = new Field(`f-${action.id}-confirm`, { label: `Type ${this.name} to confirm` });
     this.wrong = el("p", { class: "wrong", role: "alert" });
-    this.button = el("button", { type: "submit", id: `send-${action.id}`, class: action.danger ? "danger" : "main" }, action.title);
+    this.button = el("button", { type: "submit", id: `send-${action.id}`, class: action.danger ? "main grave" : "main" }, action.title);
     const title = el("h3", { id: "action-title", tabindex: "-1" }, `${action.title}: ${this.name}`);
     replace(this.form, el("form", { class: "action", "aria-labelledby": "action-title", onsubmit: (event) => this.sent(event),
       onkeydown: (event) => event.key === "Escape" && this.cancel() }, title,
