@@ -17,7 +17,7 @@ export function batchesPart({ shuffler, batch, version }, rounds, opened, now) {
   if (!shuffler) return age;
   const done = delivered(rounds, version), sizes = done.map(({ received }) => received);
   return [el("h3", {}, "Batches of the shuffler"),
-    pairs([["The open round's batch", batch ? many(batch, "person", "people") : "none"], ["Rounds delivered", count(done.length)],
+    pairs([["The open round's batch", batch ? many(batch, "person", "people") : "–"], ["Rounds delivered", count(done.length)],
       ...(sizes.length ? [["Smallest and largest", `${count(Math.min(...sizes))} and ${many(Math.max(...sizes), "person", "people")}`]] : [])]),
     done.length > 1 ? line("People in each round delivered", done.map(({ version: at, received: value }) => ({ at, value })), { unit: "versions" }) : null,
     age,
