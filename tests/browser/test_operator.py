@@ -57,11 +57,13 @@ def status(at: Services, name: str = "begun") -> str:
 
 
 def test_a_spec_is_created_with_errors_beside_their_lines(own: Services, new_page: Open) -> None:
+    from playwright.sync_api import expect
+
     page = new_page()
     page.goto(own.admin)
     page.get_by_role("link", name="Create an experiment").click()
     text = page.get_by_label("Spec, as TOML")
-    page.wait_for_function("document.getElementById('spec-text').value.includes('[experiment]')")
+    expect(text).to_have_value(re.compile(r"^\[experiment\]", re.MULTILINE))
     text.fill(SPEC)
     page.get_by_role("button", name="Create it").click()
     page.get_by_text("Type the token first.").wait_for()
@@ -75,7 +77,7 @@ def test_a_spec_is_created_with_errors_beside_their_lines(own: Services, new_pag
     assert page.locator(".numbers .at-fault").inner_text() == "9"
     beside, mark = page.locator(".beside-line").bounding_box(), page.locator(".numbers .at-fault").bounding_box()
     assert abs(beside["y"] - mark["y"]) < 4
-    chosen = "[...document.getElementById('spec-text').value].slice(...['selectionStart', 'selectionEnd'].map(one => document.getElementById('spec-text')[one])).join('')"
+    chosen = "(one => one.value.slice(one.selectionStart, one.selectionEnd))(document.getElementById('spec-text'))"
     assert page.evaluate(chosen) == "epsilon = 20.0"
     assert text.get_attribute("aria-invalid") == "true"
     text.fill(SPEC.replace("20.0", "= 4"))
@@ -124,8 +126,7 @@ def test_what_cannot_be_undone_wants_the_name(own: Services, new_page: Open) -> 
     page.locator("#send-stop").click()
     page.get_by_text("begun is stopped.").wait_for()
     assert status(own) == "stopped"
-    page.get_by_role("button", name="Delete").wait_for()
-    assert page.get_by_role("button", name="Pause").count() == 0
+    page.get_by_role("button", name="Pause").wait_for(state="detached")
     page.get_by_role("button", name="Delete").click()
     page.get_by_label("Type begun to confirm").fill("begun")
     page.locator("#send-delete").click()
@@ -207,7 +208,8 @@ def test_the_token_is_gone_with_the_page(own: Services, new_page: Open) -> None:
     page.get_by_text("begun is paused.").wait_for()
     assert sum(own.token in one for one in sent) == 1
     kept = page.evaluate(
-        "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, document.body.innerHTML, [...document.querySelectorAll('input')].map(one => one.value)])"
+        "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href,"
+        " document.body.innerHTML, [...document.querySelectorAll('input')].map(one => one.value)])"
     )
     assert own.token not in kept
     page.reload()
@@ -226,13 +228,13 @@ def test_the_public_page_is_no_way_in(own: Services, new_page: Open) -> None:
     page.reload()
     page.get_by_text("This server has no such experiment.").wait_for()
     assert page.locator("main form").count() == 0
-    tried = """async ([token, admin]) => {
+    tried = """async (token) => {
       const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-      const post = (address) => fetch(address, { method: "POST", headers, body: "{}" }).then((one) => one.status, () => "refused");
-      return [await post("experiments/begun/stop"), (await fetch("dashboard/operator/forms.mjs")).status,
+      const stopped = await fetch("experiments/begun/stop", { method: "POST", headers, body: "{}" });
+      return [stopped.status, (await fetch("dashboard/operator/forms.mjs")).status,
         await import("./dashboard/operator/forms.mjs").then(() => "there", () => "not there")];
     }"""
-    assert page.evaluate(tried, [own.token, own.admin]) == [404, 404, "not there"]
+    assert page.evaluate(tried, own.token) == [404, 404, "not there"]
     assert status(own) == "open"
 
 
@@ -243,8 +245,10 @@ def test_no_other_page_can_use_the_private_listener(own: Services, chromium: Any
     give(private(operator, own), own.token)
     other.goto(f"{own.shuffler}/keys")  # another origin, without a policy of its own
     tried = """async (admin) => {
-      const sends = [{ mode: "cors" }, { mode: "no-cors" }, { mode: "cors", credentials: "include" }, { mode: "cors", headers: { authorization: "Bearer x" } }];
-      return Promise.all(sends.map((how) => fetch(`${admin}/experiments/begun/stop`, { method: "POST", ...how }).then((one) => one.type, () => "refused")));
+      const bearing = { mode: "cors", headers: { authorization: "Bearer x" } };
+      const ways = [{ mode: "cors" }, { mode: "no-cors" }, { mode: "cors", credentials: "include" }, bearing];
+      const stop = (how) => fetch(`${admin}/experiments/begun/stop`, { method: "POST", ...how });
+      return Promise.all(ways.map((how) => stop(how).then((one) => one.type, () => "refused")));
     }"""
     assert other.evaluate(tried, own.admin) == ["refused", "opaque", "refused", "refused"]
     assert status(own) == "open"

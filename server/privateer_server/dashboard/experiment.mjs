@@ -35,7 +35,7 @@ class View {
     Object.assign(this, { place, name, signal, wanted: part, known: null, parts: null });
     this.findings = new FindingsPanel();
     this.policy = new PolicyPanel((version) => ask(page(name, `/policy/${version}`)));
-    this.operator = operator && new operator.OperatorPanel(name, signal);
+    this.operator = operator && new operator.OperatorPanel(name, signal, () => this.refresh());
     this.opened = null;
     this.head = el("div", { class: "head" }, el("h1", {}, name), el("p", { class: "muted" }, "Asking the server …"));
     this.body = el("div", { class: "panels" });
@@ -72,6 +72,12 @@ class View {
     } catch {
       // The claims are there without it; the next version asks again.
     }
+  }
+
+  /** Show at once what somebody has just changed here; the stream will say it anyway. */
+  async refresh() {
+    const found = await this.load(this.signal).catch(() => null);
+    if (found) this.show(found, Date.now());
   }
 
   /** Since when the open round takes reports: operators are told. */

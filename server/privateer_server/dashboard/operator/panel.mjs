@@ -10,14 +10,14 @@ import { isKept, send } from "./token.mjs";
 /** The arms that are not retired. */
 const armsLeft = ({ experiment }) => (experiment.arms ?? []).filter((one) => !(experiment.retired ?? []).includes(one));
 
-/** The panel; a form that is open stays as it is while the experiment goes on. */
+/** The panel; a form that is open stays as it is while the experiment goes on. `changed` is called after a change. */
 export class OperatorPanel {
-  constructor(name, signal) {
-    Object.assign(this, { name, open: null, stamp: "" });
+  constructor(name, signal, changed) {
+    Object.assign(this, { name, changed, open: null, stamp: "" });
     this.token = tokenBox(signal);
     this.buttons = el("div", { class: "actions", role: "group", "aria-label": "What you can do" });
     this.form = el("div");
-    this.said = el("p", { role: "status", class: "said" });
+    this.said = el("p", { role: "status", class: "said", tabindex: "-1" });
     this.log = el("div");
     const asked = el("button", { type: "button", id: "show-log", onclick: () => this.showLog() }, "Show what was changed, when, and by which token");
     this.place = el("div", {}, this.token.place, this.buttons, this.form, this.said, asked, this.log);
@@ -115,7 +115,8 @@ export class OperatorPanel {
   done(action, answer) {
     this.end();
     replace(this.said, outcome(action, this.name, answer), action.id === "clone" ? [" ", el("a", { href: addressOf(answer.name) }, "Open it")] : null);
-    document.getElementById(`do-${action.id}`)?.focus();
+    this.said.focus();
+    this.changed();
     if (this.log.hasChildNodes()) this.showLog();
   }
 
