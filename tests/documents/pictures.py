@@ -42,7 +42,7 @@ _OFFERS: Final = {
         "horizon": 80_000,
         "round_size": 1000,
     },
-    "context": {"features": {"age": {"low": 18.0, "high": 90.0}, "visits": {"low": 0.0, "high": 40.0}}},
+    "context": {"features": {"activity": {"low": 0.0, "high": 1.0}, "loyalty": {"low": 0.0, "high": 1.0}}},
     "privacy": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6},
     "algorithm": {"name": "partition"},
     "population": {"name": "peaks"},

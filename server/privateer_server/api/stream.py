@@ -24,6 +24,12 @@ LIFE_SECONDS: Final = 900.0
 _HEARTBEAT: Final = b":\n\n"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _ID_MAX: Final = 64
+_MESSAGE: Final = {
+    "type": "object",
+    "description": "One of the messages.",
+    "required": ["id", "data"],
+    "properties": {"id": {"type": "string"}, "data": {"type": "string", "contentMediaType": "application/json"}},
+}
 LastId = Annotated[str, Header(alias="Last-Event-ID", description="The last message that was heard.")]
 
 
@@ -33,8 +39,7 @@ def _answers(*errors: Any) -> dict[int | str, dict[str, Any]]:
         "`experiments` that stand elsewhere than before, as their pages have them without the spec, names that were "
         "`deleted`, and whether that is the `whole`. Last-Event-ID names the last message that was heard."
     )
-    content = {MEDIA_TYPE: {"schema": {"type": "string", "description": "Server-sent events"}}}
-    return {200: {"description": what, "content": content}, **refusals(*errors, Unavailable)}
+    return {200: {"description": what, "content": {MEDIA_TYPE: {"schema": _MESSAGE}}}, **refusals(*errors, Unavailable)}
 
 
 class Stream(StreamingResponse):
