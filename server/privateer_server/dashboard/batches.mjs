@@ -19,7 +19,7 @@ export function batchesPart({ shuffler, batch, version }, rounds, opened, now) {
   return [el("h3", {}, "Batches of the shuffler"),
     pairs([["The open round's batch", batch ? many(batch, "person", "people") : "–"], ["Rounds delivered", count(done.length)],
       ...(sizes.length ? [["Smallest and largest", `${count(Math.min(...sizes))} and ${many(Math.max(...sizes), "person", "people")}`]] : [])]),
-    done.length > 1 ? line("People in each round delivered", done.map(({ version: at, received: value }) => ({ at, value })), { unit: "versions" }) : null,
+    new Set(sizes).size > 1 ? line("People in each round delivered", done.map(({ version: at, received: value }) => ({ at, value })), { unit: "versions" }) : null,
     age,
     el("p", { class: "muted" }, `The shuffler ${shuffler} tells nobody here how many reports it holds, nor since when: a count that moves would tell when somebody reports. A batch is counted once it is delivered as a whole.`)];
 }

@@ -18,6 +18,8 @@ import { count, many } from "./words.mjs";
 const PARTS = [["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
   ["privacy", "Privacy"], ["history", "History"], ["commands", "Change it"]];
 
+const MINUTE = 60_000;
+
 /** Show an experiment in a place until `signal` ends. */
 export function showExperiment(place, { name, part }, heard, signal) {
   const view = new View(place, name, part, signal);
@@ -88,6 +90,7 @@ class View {
   }
 
   reports(at) {
+    this.aged = at;
     if (this.parts) replace(this.parts.reports, reportsPanel(this.facts), batchesPart(this.facts, this.known.history.rounds, this.opened, at));
   }
 
@@ -98,7 +101,7 @@ class View {
     if (!this.parts) this.build();
     this.counts = this.remember(at, facts.accepted);
     this.header(at);
-    if (!before || JSON.stringify(facts.refused) !== JSON.stringify(before.refused) || facts.accepted !== before.accepted) {
+    if (!before || JSON.stringify(facts.refused) !== JSON.stringify(before.refused) || facts.accepted !== before.accepted || (this.opened !== null && at - this.aged >= MINUTE)) {
       this.reports(at);
     }
     if (rest) {
