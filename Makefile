@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler server lab
 
-.PHONY: install test coverage check demo nightly bench benchmark browser data documents site sdk lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures data documents site sdk lock format clean
 
 install: $(STAMP)
 
@@ -55,6 +55,11 @@ benchmark: $(STAMP)
 browser: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m pytest -q -m browser
+
+# The README's pictures of the dashboard, of experiments with simulated people.
+pictures: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
+	$(BIN)/python -m tests.documents.pictures
 
 # Writes what is made from the code under docs/: OpenAPI documents, and vectors of the wire format.
 documents: $(STAMP)
