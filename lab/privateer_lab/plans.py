@@ -47,7 +47,7 @@ class Variant:
 def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
     """Return the spec under each trust model at each epsilon; sources keep their own promises.
 
-    Where people come back, all have as many choices. Where reports are shuffled, rounds of a fixed size become as
+    A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many choices. Where reports are shuffled, rounds of a fixed size become as
     large as ``min_batch``. Where delta is needed and the
     spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
 
@@ -56,13 +56,20 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
     SpecError
         If one of these specs is not possible, e.g. if its rounds exceed its horizon.
     """
-    return [Variant(model, epsilon, _under(spec, model, epsilon)) for model in models for epsilon in epsilons]
+    promised = tuple(epsilons)
+    return [
+        Variant(model, epsilon, _under(spec, model, epsilon))
+        for model in models
+        for epsilon in (promised if TRUST[model].promises else (math.inf,))
+    ]
 
 
 def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     row, data = TRUST[model], spec.model_dump(exclude_none=True)
     delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
     data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta, "calibration": "tight"}
+    if not row.promises:
+        del data["privacy"]["epsilon"]
     if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].tight):
         data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
     if row.batched and "round_size" in data["experiment"]:
