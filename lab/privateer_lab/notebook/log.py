@@ -17,7 +17,7 @@ from privateer_lab.notebook.columns import Array, Columns, columns_of, contexts_
 from privateer_lab.notebook.columns import column as column_of
 from privateer_lab.notebook.policies import Policy
 
-Decider: TypeAlias = "Policy | str | Callable[[Columns], Any]"
+Decider: TypeAlias = Policy | str | Callable[[Columns], Any]
 """A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms."""
 _FUNCTION: Final = "return a name for each row, or a dict of arms with a probability for each row"
 _DUST: Final = 1e-6

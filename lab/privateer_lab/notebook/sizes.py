@@ -24,6 +24,8 @@ _STEPS: Final = 40
 _CLOSE: Final = 1e-3
 _FEWEST: Final = 100
 _MOST: Final = 10_000_000_000
+_EACH: Final = 20
+"""People of each arm at the first look of a plain test, at least."""
 _ROUNDS: Final = 50
 """A first look has at least this part of the people, so that plans of all sizes have as many looks."""
 
@@ -136,11 +138,12 @@ def _plain(
     if unknown:
         remedy = "give a spec, or arms, rate, power, level, looks, delta"
         raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)
-    promise = next(one for one in example_promises() if one.get("delta"))
+    rows = ((one, TRUST[one["model"]]) for one in example_promises())
+    promise = next(one for one, row in rows if row.delta_least and not row.batched)
     if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX):
         raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX}", field="arms", remedy="say how many arms there are")
     tables = {
-        "experiment": {"name": "plain", "arms": [f"arm {k}" for k in range(arms)], "horizon": _FIRST},
+        "experiment": {"name": "plain", "arms": [f"arm {k}" for k in range(arms)], "horizon": _FIRST, "round_size": _EACH * arms},
         "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
         "privacy": promise | {"delta": delta},
         "algorithm": {"name": _with_effects(), "rate": rate, "power": power, "level": level, "looks": looks},
@@ -157,11 +160,9 @@ def _with_effects() -> str:
     raise AssertionError("no algorithm plans for an effect")
 
 
-def _sized(spec: Spec, people: int) -> Spec:
-    """Return a test with so many people, whose first look has a part of them; no fewer than a batch needs."""
-    privacy = spec.privacy
-    least = privacy.min_batch if privacy.trust.batched else 1
-    size = min(people, max(least, people // _ROUNDS))
+def _sized(spec: Any, people: int) -> Spec:
+    """Return a test with so many people, whose first look has a part of them, no fewer than the test's own."""
+    size = min(people, max(spec.experiment.round_size, people // _ROUNDS))
     return read(spec, {"experiment.horizon": people, "experiment.round_size": size})
 
 

@@ -15,7 +15,7 @@ from privateer_lab.drafts import Draft, draft, toml
 from privateer_lab.environments import check_population
 from privateer_lab.specs import load_spec
 
-SpecLike: TypeAlias = "Spec | Draft | Mapping[str, Any] | str | PathLike[str]"
+SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
 """What `spec` takes."""
 _REMEDY = "give a dictionary, TOML text, or the path of a TOML file"
 
