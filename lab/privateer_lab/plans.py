@@ -79,7 +79,7 @@ def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     try:
         return parse_spec(data)
     except SpecError as error:
-        remedy = "change it, or choose others with --models"
+        remedy = "change it, or choose other trust models"
         raise SpecError(error.detail, field=_under_which(error, model, epsilon), remedy=remedy) from None
 
 
@@ -127,7 +127,7 @@ def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Run]]:
     except SpecError as error:
         # A learner may refuse what a spec alone does not: too few people for what it is to find.
         where = _under_which(error, spec.privacy.model, spec.privacy.bound)
-        remedy = f"{error.remedy or 'change it'}; or choose others with --models and --epsilons"
+        remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
         raise SpecError(error.detail, field=where, remedy=remedy) from None
 
 

@@ -53,7 +53,7 @@ def draw_map(policy: Policy, x: str | None, y: str | None) -> Picture:
     sides, title = _sides(policy, x, y), f"{policy.spec.name}: the arm that people get"
     if not sides:
         return _bars(policy, title)
-    across, up = sides[0], sides[1] if len(sides) > 1 else Side("", np.zeros(1), np.array([0.0, 1.0]), ("",))
+    across, up = sides[0], sides[1] if len(sides) > 1 else Side("", np.zeros(1), np.array([0.0, 1.0]), ())
     shares = _shares(policy, sides)
     best, sure = shares.argmax(axis=-1), shares.max(axis=-1)
     with drawing(title, height=4.0 if up.name else 2.0) as (picture, (axis,)):
@@ -129,12 +129,12 @@ def _palette(count: int) -> list[str]:
 
 def _ticks(which: Any, side: Side) -> None:
     if side.ticks is not None:
-        which.set_ticks((side.edges[1:] + side.edges[:-1]) / 2, labels=side.ticks)
+        which.set_ticks(((side.edges[1:] + side.edges[:-1]) / 2)[: len(side.ticks)], labels=side.ticks)
 
 
 def _labelled(policy: Policy, name: str, drawn: set[str]) -> str:
     rest = [one for one in policy.spec.features if one not in drawn]
-    return f"{name} (in the middle of {', '.join(rest)})" if rest else name
+    return f"{name} (of people in the middle of {', '.join(rest)})" if rest else name
 
 
 def _legend(axis: Any, policy: Policy, best: NDArray[np.int64], tries: bool) -> None:

@@ -1,16 +1,17 @@
 """Pictures with one call: ``lab.plot.policy``, ``regret``, ``effects`` and ``privacy``; each returns a `Picture`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
-from privateer.certificate import Certificate, certify, read_certificate
+from privateer.certificate import Certificate, Claim, certify, read_certificate
 from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
 from privateer.spec import Spec
 from privateer_lab.notebook.attack import true_positives
+from privateer_lab.notebook.columns import Array
 from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.experiments import Found
 from privateer_lab.notebook.experiments import result as result_of
@@ -22,6 +23,7 @@ from privateer_lab.notebook.policies import policy as policy_of
 from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
+from privateer_lab.notebook.tables import library
 from privateer_lab.rest import ask
 from privateer_lab.style import SAFE, in_thousands
 
@@ -114,10 +116,13 @@ def _draw_regret(axis: Any, path: Mapping[str, Any], colour: str, dashes: str, l
 
 def _finish_regret(axis: Any, label: str | None = None) -> None:
     axis.set_xscale("log")
+    ticker = library("matplotlib.ticker")
+    axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_minor_formatter(ticker.NullFormatter())
     in_thousands(axis)
     axis.set_ylim(bottom=0)
     axis.set_xlabel("choices so far")
-    axis.set_ylabel("reward lost per choice" if label is None else label)
+    axis.set_ylabel("reward lost per choice, in its units" if label is None else label)
 
 
 def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
@@ -220,19 +225,30 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     if not claims:
         raise SpecError("promises nothing", field="privacy.model", remedy="choose a trust model that promises something")
     title = f"{certificate.experiment}: what the best attack on one person achieves"
-    with drawing(title, height=4.2) as (picture, (axis,)):
+    with drawing(title, height=5.0, width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=_GREY, linestyle=":", label="guessing without seeing anything")
-        for place, claim in enumerate(claims):
-            said = f"{claim.against}: epsilon {claim.epsilon:g}, delta {claim.delta:g}"
+        for place, (said, true) in enumerate(_attackers(claims, false)):
             look = {"color": SAFE[(0, 3, 2, 4)[place % 4]], "linestyle": _DASHES[place % len(_DASHES)]}
-            axis.plot(false, true_positives(claim, false), label=said, **look)
+            axis.plot(false, true, label=said, **look)
         axis.set_aspect("equal")
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1)
         axis.set_xlabel("false positives: share of other records taken for this one")
         axis.set_ylabel("true positives: share of hits")
-        axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1.0))
+        axis.legend(fontsize=7.5, loc="lower right")
     return picture
+
+
+def _attackers(claims: Sequence[Claim], false: Array) -> list[tuple[str, Array]]:
+    """Return who is curious, with their curve; those who achieve the same are together."""
+    found: list[tuple[str, Array]] = []
+    for claim in claims:
+        true, said = true_positives(claim, false), f"epsilon {claim.epsilon:.3g}, delta {claim.delta:g}"
+        if found and np.array_equal(found[-1][1], true):
+            found[-1] = (f"{claim.against.partition(',')[0]}:\n{said}", true)
+        else:
+            found.append((f"{claim.against}:\n{said}", true))
+    return found
 
 
 def _certificate(what: Any) -> Certificate:
