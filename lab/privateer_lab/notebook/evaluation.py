@@ -166,7 +166,7 @@ def evaluate(
     >>> found.ips.value, found.effective
     (0.75, 4.0)
     >>> lab.evaluate(log, lambda c: {"a": c["hour"] / 10, "b": 1 - c["hour"] / 10}, context=["hour"]).ips.value
-    0.5
+    0.625
     """
     level = wanted(level, "level", 0.0, 1.0)
     if not (isinstance(folds, int) and 2 <= folds <= _FOLDS_MAX):

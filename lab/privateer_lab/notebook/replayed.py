@@ -136,7 +136,7 @@ def replay(
     _check_uniform(log, raw, action, propensity)
     run = _Replay(parsed, seed, np.column_stack([raw, log.chosen, log.rewards]))
     run.play_all()
-    if not run.rounds:
+    if not run.closed:
         detail = f"has too few rows: the first round of {run.step.batch:,} people was not filled"
         raise InputError(detail, field="frame", remedy="log more, or lower experiment.round_size")
     return _told(parsed, run, log)
@@ -184,7 +184,7 @@ class _Replay(Simulation):
         self.judgement = None  # nobody knows the truth
         self._rows, self.used = rows, 0
         self.rewards: list[Array] = []
-        self.rounds: list[dict[str, Any]] = []
+        self.closed: list[dict[str, Any]] = []
         self.has_ended = False
 
     def play_all(self) -> None:
@@ -198,8 +198,8 @@ class _Replay(Simulation):
                 self.used, self.has_ended = start, True
                 return
             told = np.concatenate(self.rewards[before:])
-            row = {"round": self.rounds[-1]["round"] + 1 if self.rounds else 1, "people": len(told)}
-            self.rounds.append({**row, "rows": self.used - start, "reward": float(told.mean())})
+            row = {"round": len(self.closed) + 1, "people": len(told)}
+            self.closed.append({**row, "rows": self.used - start, "reward": float(told.mean())})
 
     def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
         """Have the next rows take part whose arm the policy chooses."""
@@ -227,7 +227,7 @@ class _Replay(Simulation):
 
 
 def _told(spec: ArmsSpec, run: _Replay, log: Log) -> Replayed:
-    result, people = run.schedule.result(run.step), sum(one["people"] for one in run.rounds)
+    result, people = run.schedule.result(run.step), sum(one["people"] for one in run.closed)
     short = (
         f"the log ended after {people:,} of {spec.experiment.horizon:,} people who count: set users={people}, or log more",
     )
@@ -239,7 +239,7 @@ def _told(spec: ArmsSpec, run: _Replay, log: Log) -> Replayed:
         mean_of("the log", log.rewards, 0.95),
         people,
         run.used,
-        tuple(run.rounds),
+        tuple(run.closed),
         short if run.has_ended else (),
     )
 

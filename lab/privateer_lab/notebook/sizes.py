@@ -67,8 +67,8 @@ def detectable(
     >>> import privateer_lab as lab
     >>> for row in lab.detectable(people=40000, trust=["none", "central"], epsilon=1).rows():
     ...     print(row["model"], row["epsilon"], row["least effect"])
-    none None 0.01413
-    central 1.0 0.01413
+    none None 0.01435
+    central 1.0 0.0144
     """
     found = _over(_planned(spec, people, None, plan), trust, epsilon, _least)
     return _compared("the smallest effects that are found", found, _LEAST)
@@ -101,8 +101,8 @@ def sample_size(
     >>> import privateer_lab as lab
     >>> for row in lab.sample_size(0.02, trust=["none", "local"], epsilon=2).rows():
     ...     print(row["model"], row["people"])
-    none 19969
-    local 34401
+    none 20601
+    local 35516
     """
     found = _over(_planned(spec, None, effect, plan), trust, epsilon, _enough)
     return _compared(f"people for an effect of {effect:g}", found, "people")

@@ -47,6 +47,10 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
         ...
     privateer.errors.SpecError: algorithm.name: must be one of ... (choose one)
     """
+    for key in changes or {}:
+        if "." not in key:
+            remedy = "name a key of a section, as in {'privacy.epsilon': 2}"
+            raise SpecError("is no key of a section", field=f"changes.{key}", remedy=remedy)
     settings = [f"{key}={'' if value is None else toml(value)}" for key, value in (changes or {}).items()]
     if isinstance(source, PathLike) or (isinstance(source, str) and "\n" not in source and "=" not in source):
         return load_spec(Path(source), settings, users)
