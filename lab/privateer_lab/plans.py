@@ -47,9 +47,9 @@ class Variant:
 def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
     """Return the spec under each trust model at each epsilon; sources keep their own promises.
 
-    A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many choices. Where reports are shuffled, rounds of a fixed size become as
-    large as ``min_batch``. Where delta is needed and the
-    spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
+    A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many
+    choices. Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed
+    and the spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
 
     Raises
     ------

@@ -90,9 +90,7 @@ class Run:
 class Simulation:
     """A run under way; ``step`` is the open round, or the end. By default its people are the spec's population."""
 
-    def __init__(
-        self, spec: Spec, seed: int, one_by_one: bool = False, environment: Environment | None = None
-    ) -> None:
+    def __init__(self, spec: Spec, seed: int, one_by_one: bool = False, environment: Environment | None = None) -> None:
         self.spec, self.seed = spec, seed
         self.environment = environment or environment_for(spec, seed)
         self.sources = {one.name: (one, environment_for(spec, seed, one.population)) for one in spec.sources}

@@ -13,7 +13,16 @@ from privateer_lab.returning import ReturningSimulation
 from privateer_lab.run import FIGURES, SENT, Run, Simulation
 from privateer_server.schedule import Schedule, Step
 
-__all__ = ["Run", "Simulation", "figures_of", "simulate", "simulate_in_short", "simulate_once", "simulation", "to_the_end"]
+__all__ = [
+    "Run",
+    "Simulation",
+    "figures_of",
+    "simulate",
+    "simulate_in_short",
+    "simulate_once",
+    "simulation",
+    "to_the_end",
+]
 
 _FEW: Final = 20
 """Runs that ask a few thousand people each take less time than a second process takes to start."""

@@ -197,7 +197,7 @@ def _run(cell: Cell) -> tuple[Cell, Run]:
 
 
 def read_journal(journal: Path) -> Any:
-    """Return the table of a journal as a ``pyarrow.Table``; what looks like a number becomes one, except for digests."""
+    """Return the table of a journal as a ``pyarrow.Table``; what looks like a number is one, except for digests."""
     from pyarrow import csv as tables
     from pyarrow import string
 

@@ -30,7 +30,9 @@ def test_the_cells_give_the_outputs_that_are_stored() -> None:
 
 def test_its_figures_are_there_and_small() -> None:
     cells = notebook.cells(notebook.PATH.read_text())
-    pictures = [one["data"]["image/png"] for cell in cells for one in cell["outputs"] if "image/png" in one.get("data", {})]
+    pictures = [
+        one["data"]["image/png"] for cell in cells for one in cell["outputs"] if "image/png" in one.get("data", {})
+    ]
     assert len(pictures) == sum("lab.plot." in "".join(cell["source"]) for cell in cells) >= 4
     decoded = [base64.b64decode(one) for one in pictures]
     assert all(one.startswith(b"\x89PNG") for one in decoded)

@@ -26,7 +26,9 @@ def test_an_experiment_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyP
             lab.result("trial")
         load = [sys.executable, "-m", "privateer_lab", "load", "trial", "--users", "2000", "--url", at.server]
         load += ["--population", "examples/trial.toml", "--shuffler", at.shuffler]
-        done = subprocess.run(load, env=os.environ | {"PRIVATEER_LEDGER": str(tmp_path / "l")}, capture_output=True, text=True)
+        done = subprocess.run(
+            load, env=os.environ | {"PRIVATEER_LEDGER": str(tmp_path / "l")}, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         page = f"{at.server}/experiments/trial"
         found, rounds, policy = lab.result("trial"), lab.history(page), lab.policy(page)
@@ -35,8 +37,8 @@ def test_an_experiment_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert policy.arms == spec.options
         assert policy.shares({"group": ["a", "b"]}).shape == (2, 3)
         assert lab.policy("trial", version=1).decoded.version == 1
-        assert [lab.plot.effects("trial").title, lab.plot.policy(policy).title][1].startswith("trial")
-        assert lab.plot.privacy("trial").title.startswith("trial")
+        pictures = lab.plot.effects("trial"), lab.plot.policy(policy), lab.plot.privacy("trial")
+        assert all(picture.title.startswith("trial: ") for picture in pictures)
         export = httpx.get(f"{at.admin}/experiments/trial/export", headers=headers, timeout=60)
         (tmp_path / "trial.json").write_bytes(export.content)
         kept = lab.policy(tmp_path / "trial.json")

@@ -54,6 +54,8 @@ class World:
 def world() -> World:
     """A world in which the logging policy prefers other arms than the judged one, by context."""
     hour, plan = np.meshgrid(np.arange(LEVELS) / (LEVELS - 1), [0.0, 1.0], indexing="ij")
-    means = np.stack([0.2 + 0.5 * hour * plan, 0.5 - 0.3 * np.sin(3 * hour), 0.3 + 0.3 * (1 - plan) * (1 - hour)], axis=2)
+    means = np.stack(
+        [0.2 + 0.5 * hour * plan, 0.5 - 0.3 * np.sin(3 * hour), 0.3 + 0.3 * (1 - plan) * (1 - hour)], axis=2
+    )
     logging, target = np.exp(np.stack([hour, 1 - hour, plan], axis=2)), np.exp(4 * means)
     return World(means, *(one / one.sum(axis=2, keepdims=True) for one in (logging, target)))

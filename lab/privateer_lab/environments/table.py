@@ -80,7 +80,9 @@ class Table:
         SpecError
             Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
-        counts = [parquet.rows_in(path) if parquet.is_one(path) else sum(1 for _ in self._rows(path)) for path in self.paths]
+        counts = [
+            parquet.rows_in(path) if parquet.is_one(path) else sum(1 for _ in self._rows(path)) for path in self.paths
+        ]
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
         names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
         _check_fits(sum(counts) * width, available_memory())

@@ -56,7 +56,9 @@ def _read(path: str) -> Any:
     try:
         return reader.read_table(path) if kind == "parquet" else reader.read_csv(path)
     except (OSError, pa.ArrowInvalid):
-        raise InputError(f"cannot read {path}", field="frame", remedy="give the path of a CSV or Parquet file") from None
+        raise InputError(
+            f"cannot read {path}", field="frame", remedy="give the path of a CSV or Parquet file"
+        ) from None
 
 
 def _values(column: Any) -> NDArray[Any]:

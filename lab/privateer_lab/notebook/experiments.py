@@ -44,8 +44,10 @@ class Found(Tabular):
         """A row for each estimate, as the experiment's first table of estimates has them; else the plain ones."""
         now = (one for one in self.tables.values() if set(one.columns) >= INTERVAL and not _over_time(one))
         found = next(now, None)
-        return Table(f"{self.experiment}: estimates", found.columns) if found else table_of(
-            f"{self.experiment}: estimates", self.estimates
+        return (
+            Table(f"{self.experiment}: estimates", found.columns)
+            if found
+            else table_of(f"{self.experiment}: estimates", self.estimates)
         )
 
     @property
@@ -122,6 +124,8 @@ def _over_time(table: Table) -> bool:
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a round as one row: the epsilon of a mechanism is that of one report by itself, and not the promise."""
-    mechanism = {f"mechanism_{key}": value for key, value in row["mechanism"].items() if not isinstance(value, list | dict)}
+    mechanism = {
+        f"mechanism_{key}": value for key, value in row["mechanism"].items() if not isinstance(value, list | dict)
+    }
     rest = {key: value for key, value in row.items() if key not in ("mechanism", "figures")}
     return {**rest, **mechanism, **row["figures"]}

@@ -83,7 +83,12 @@ def read_log(
         column_of(columns, name)
     chosen = numbered(columns, action, names)
     return Log(
-        columns, tuple(context), names, chosen, numbers(columns, reward), _propensities(columns, propensity, len(chosen))
+        columns,
+        tuple(context),
+        names,
+        chosen,
+        numbers(columns, reward),
+        _propensities(columns, propensity, len(chosen)),
     )
 
 
@@ -150,9 +155,13 @@ def _returned(answer: Any, log: Log) -> Array:
     """Read what a function returned."""
     if isinstance(answer, Mapping):
         if unknown := sorted(set(map(str, answer)) - set(log.arms)):
-            raise SpecError(f"gives arms that the log does not have: {', '.join(unknown)}", field="policy", remedy=_FUNCTION)
+            raise SpecError(
+                f"gives arms that the log does not have: {', '.join(unknown)}", field="policy", remedy=_FUNCTION
+            )
         try:
-            given = {str(name): np.broadcast_to(np.asarray(share, np.float64), len(log)) for name, share in answer.items()}
+            given = {
+                str(name): np.broadcast_to(np.asarray(share, np.float64), len(log)) for name, share in answer.items()
+            }
         except (TypeError, ValueError):
             raise SpecError("gives something else than probabilities", field="policy", remedy=_FUNCTION) from None
         found = np.stack([given.get(name, np.zeros(len(log))) for name in log.arms], axis=1)

@@ -85,7 +85,7 @@ def _side(name: str, feature: Feature) -> Side:
         return Side(name, np.arange(len(levels), dtype=np.float64), np.arange(len(levels) + 1) - 0.5, levels)
     assert isinstance(feature, Numeric | Ranked)
     low, high = float(feature.value_at(0.0)), float(feature.value_at(1.0))
-    edges = np.linspace(low, high, _STEPS + 1)
+    edges: Array = np.linspace(low, high, _STEPS + 1)
     return Side(name, (edges[1:] + edges[:-1]) / 2, edges)
 
 

@@ -39,7 +39,9 @@ class Picture:
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
         with _styled():
-            self.figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None}, pil_kwargs={"optimize": True})
+            self.figure.savefig(
+                file, format="png", dpi=_DPI, metadata={"Software": None}, pil_kwargs={"optimize": True}
+            )
         return file.getvalue()
 
     def __repr__(self) -> str:

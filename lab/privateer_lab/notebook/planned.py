@@ -55,7 +55,9 @@ class Planned(Tabular):
     def path(self) -> Table:
         """Regret a choice after so many choices, for each promise: the mean of all seeds, and the worst."""
         rows = (
-            {"model": one["model"], "epsilon": one["epsilon"], **point} for one in self.outcomes for point in one["path"]
+            {"model": one["model"], "epsilon": one["epsilon"], **point}
+            for one in self.outcomes
+            for point in one["path"]
         )
         return table_of(f"{self.spec.name}: regret a choice", rows)
 

@@ -111,7 +111,9 @@ def _planned(made: Planned) -> Picture:
 def _draw_regret(axis: Any, path: Mapping[str, Any], colour: str, dashes: str, label: str, worst: str = "") -> None:
     axis.plot(path["people"], path["regret_mean"], color=colour, linestyle=dashes, label=label)
     if worst:
-        axis.fill_between(path["people"], path["regret_mean"], path["regret_worst"], color=colour, alpha=0.18, label=worst)
+        axis.fill_between(
+            path["people"], path["regret_mean"], path["regret_worst"], color=colour, alpha=0.18, label=worst
+        )
 
 
 def _finish_regret(axis: Any, label: str | None = None) -> None:
@@ -189,7 +191,9 @@ def _forest(title: str, rows: list[tuple[str, float, float, float, bool]], label
             axis.axvline(zero, color=_GREY, linewidth=1)
             axis.plot([], [], "o", color=SAFE[0], label="its interval leaves 0 out")
             axis.plot([], [], "o", color=SAFE[0], markerfacecolor="white", label="its interval has 0 in it")
-            axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.55 / (0.9 + 0.27 * len(shown))), ncols=2)
+            axis.legend(
+                fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.55 / (0.9 + 0.27 * len(shown))), ncols=2
+            )
         axis.set_yticks(range(len(shown)), [name for name, *_ in shown])
         axis.set_ylim(len(shown) - 0.4, -0.6)
         axis.grid(visible=False, axis="y")
@@ -223,7 +227,9 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     false = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 400)])
     claims = [one for one in certificate.claims if one.epsilon is not None]
     if not claims:
-        raise SpecError("promises nothing", field="privacy.model", remedy="choose a trust model that promises something")
+        raise SpecError(
+            "promises nothing", field="privacy.model", remedy="choose a trust model that promises something"
+        )
     title = f"{certificate.experiment}: what the best attack on one person achieves"
     with drawing(title, height=5.0, width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=_GREY, linestyle=":", label="guessing without seeing anything")

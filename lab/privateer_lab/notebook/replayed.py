@@ -75,7 +75,9 @@ class Replayed(Tabular):
     def notes(self) -> Sequence[str]:
         """Mean rewards, and warnings."""
         one, all_of = self.reward, self.logged
-        said = f"The learner earned {one.value:.4g} ({one.low:.4g} to {one.high:.4g}), arms at random {all_of.value:.4g}."
+        said = (
+            f"The learner earned {one.value:.4g} ({one.low:.4g} to {one.high:.4g}), arms at random {all_of.value:.4g}."
+        )
         return said, *(f"Warning: {one}" for one in self.warnings)
 
 
@@ -129,9 +131,7 @@ def replay(
     (2000, True)
     """
     parsed = _replayable(read(spec, users=users))
-    log = read_log(
-        frame, context=(), action=action, reward=reward, propensity=propensity or 1.0, arms=parsed.options
-    )
+    log = read_log(frame, context=(), action=action, reward=reward, propensity=propensity or 1.0, arms=parsed.options)
     raw = contexts_of(columns_of(frame), parsed)
     _check_uniform(log, raw, action, propensity)
     run = _Replay(parsed, seed, np.column_stack([raw, log.chosen, log.rewards]))
@@ -228,9 +228,8 @@ class _Replay(Simulation):
 
 def _told(spec: ArmsSpec, run: _Replay, log: Log) -> Replayed:
     result, people = run.schedule.result(run.step), sum(one["people"] for one in run.closed)
-    short = (
-        f"the log ended after {people:,} of {spec.experiment.horizon:,} people who count: set users={people}, or log more",
-    )
+    planned = spec.experiment.horizon
+    short = f"the log ended after {people:,} of {planned:,} people who count: set users={people}, or log more"
     return Replayed(
         spec,
         Policy(spec, run.step.policy),
@@ -240,7 +239,7 @@ def _told(spec: ArmsSpec, run: _Replay, log: Log) -> Replayed:
         people,
         run.used,
         tuple(run.closed),
-        short if run.has_ended else (),
+        (short,) if run.has_ended else (),
     )
 
 
@@ -260,7 +259,10 @@ def _check_uniform(log: Log, raw: Array, action: str, propensity: str | None) ->
         np.add.at(counts, (part, log.chosen), 1)
         expected = counts.sum(axis=1, keepdims=True) / arms
         counts, expected = counts[expected[:, 0] >= 5], expected[expected[:, 0] >= 5]
-        if counts.size and chdtrc(counts.shape[0] * (arms - 1), float((np.square(counts - expected) / expected).sum())) < limit:
+        if (
+            counts.size
+            and chdtrc(counts.shape[0] * (arms - 1), float((np.square(counts - expected) / expected).sum())) < limit
+        ):
             detail = "has arms that were not chosen uniformly at random: some are too frequent for some people"
             raise InputError(detail, field=action, remedy=remedy)
 

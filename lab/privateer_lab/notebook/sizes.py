@@ -22,7 +22,6 @@ _LEAST, _NEEDED = "least effect", "people for the effect wanted"
 _FIRST: Final = 20_000
 _STEPS: Final = 40
 _CLOSE: Final = 1e-3
-_FEWEST: Final = 100
 _MOST: Final = 10_000_000_000
 _EACH: Final = 20
 """People of each arm at the first look of a plain test, at least."""
@@ -143,7 +142,12 @@ def _plain(
     if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX):
         raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX}", field="arms", remedy="say how many arms there are")
     tables = {
-        "experiment": {"name": "plain", "arms": [f"arm {k}" for k in range(arms)], "horizon": _FIRST, "round_size": _EACH * arms},
+        "experiment": {
+            "name": "plain",
+            "arms": [f"arm {k}" for k in range(arms)],
+            "horizon": _FIRST,
+            "round_size": _EACH * arms,
+        },
         "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
         "privacy": promise | {"delta": delta},
         "algorithm": {"name": _with_effects(), "rate": rate, "power": power, "level": level, "looks": looks},
@@ -207,18 +211,17 @@ def _enough(spec: Spec) -> list[dict[str, Any]]:
     def needed(people: int) -> list[dict[str, Any]]:
         return _foreseen(_sized(spec, people))
 
-    return [
-        {**_place(row), "people": _settled(lambda people, place=place: int(needed(people)[place][_NEEDED]), _fewest(spec))}
-        for place, row in enumerate(needed(max(_FIRST, _fewest(spec))))
-    ]
+    least = _fewest(spec)
+    first = needed(max(_FIRST, least))
+    return [{**_place(row), "people": _settled(needed, place, least)} for place, row in enumerate(first)]
 
 
-def _fewest(spec: Spec) -> int:
-    return max(_FEWEST, spec.privacy.min_batch if spec.privacy.trust.batched else 0)
+def _fewest(spec: Any) -> int:
+    return max(spec.experiment.round_size, spec.privacy.min_batch if spec.privacy.trust.batched else 0)
 
 
-def _settled(needed: Callable[[int], int], fewest: int) -> int:
-    """Return the number of people whose own plan needs as many: noise depends on how many there are.
+def _settled(needed: Callable[[int], list[dict[str, Any]]], place: int, fewest: int) -> int:
+    """Return the number of people whose own plan needs as many for one effect: noise depends on how many there are.
 
     Raises
     ------
@@ -227,7 +230,7 @@ def _settled(needed: Callable[[int], int], fewest: int) -> int:
     """
     people = max(_FIRST, fewest)
     for _ in range(_STEPS):
-        after = max(needed(people), fewest)
+        after = max(int(needed(people)[place][_NEEDED]), fewest)
         if after > _MOST:
             raise SpecError("is too small for any plan", field="effect", remedy="raise it, or epsilon")
         if abs(after - people) <= _CLOSE * people:

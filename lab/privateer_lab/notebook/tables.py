@@ -71,7 +71,8 @@ class Tabular(ABC):
             If pandas is not installed.
         """
         library("pandas")
-        return self.to_arrow().to_pandas()
+        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> "polars.DataFrame":
         """Return the rows as a polars data frame.
@@ -81,7 +82,8 @@ class Tabular(ABC):
         SpecError
             If polars is not installed.
         """
-        return library("polars").from_arrow(self.to_arrow())
+        frame: polars.DataFrame = library("polars").from_arrow(self.to_arrow())
+        return frame
 
     def to_parquet(self, path: "str | PathLike[str]") -> None:
         """Write the rows to a Parquet file."""

@@ -41,5 +41,5 @@ def test_a_parquet_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no numbers or texts"):
         people(file)
     file.write_bytes(b"no Parquet")
-    with pytest.raises(SpecError, match="cannot read .*give the path of a CSV or Parquet file"):
+    with pytest.raises(SpecError, match=r"cannot read .*give the path of a CSV or Parquet file"):
         people(file)

@@ -13,7 +13,7 @@ CONTEXT = ["hour", "plan"]
 PEOPLE = 1500
 RUNS = pytest.mark.parametrize("runs", [120, pytest.param(400, marks=pytest.mark.nightly)])
 FALSE_ALARM = 1e-4
-"""Chance, over the choice of seeds, that one of a test's shares of intervals is out of its bounds though all are right."""
+"""Chance, over the choice of seeds, that a share of intervals is out of its bounds though all of them are right."""
 
 
 def judge(log: dict[str, Any], here: World, **more: Any) -> lab.Evaluation:
@@ -95,7 +95,9 @@ def plainly(log: dict[str, Any], here: World, folds: int = 5, seed: int = 0) -> 
         for i in (i for i in range(n) if fold[i] == one):
             said = {arm: mean + float(np.dot(rows[i], models[arm])) for arm in ARMS}
             weight = shares[log["arm"][i]][i] / log["p"][i]
-            robust[i] = sum(shares[arm][i] * said[arm] for arm in ARMS) + weight * (log["reward"][i] - said[log["arm"][i]])
+            robust[i] = sum(shares[arm][i] * said[arm] for arm in ARMS) + weight * (
+                log["reward"][i] - said[log["arm"][i]]
+            )
     return {"ips": sum(weighted) / n, "snips": sum(weighted) / totals, "dr": sum(robust) / n}
 
 

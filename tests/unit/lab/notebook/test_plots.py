@@ -62,7 +62,9 @@ def test_the_map_has_the_policys_arms(peaks: lab.Simulated) -> None:
     shares = peaks.policy.shares({"x1": middles, "x2": np.full(160, middles[30])})
     for place in np.flatnonzero(shares.max(axis=1) > 0.999):
         wanted = SAFE[int(shares[place].argmax())]
-        assert tuple(int(round(255 * part)) for part in drawn[30, place]) == tuple(int(wanted[k : k + 2], 16) for k in (1, 3, 5))
+        assert tuple(round(255 * float(part)) for part in drawn[30, place]) == tuple(
+            int(wanted[k : k + 2], 16) for k in (1, 3, 5)
+        )
 
 
 @pytest.mark.parametrize("name", ["bandit", "linear", "levels-shuffle", "miss-shuffle", "num10-shuffle"])

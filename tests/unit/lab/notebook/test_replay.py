@@ -61,7 +61,9 @@ def effects(seed: int) -> list[bool]:
     rng, rows = np.random.default_rng([3, seed]), 9000
     made = {"group": rng.choice(list("abcd"), rows), "arm": rng.choice(["control", "gentle", "bold"], rows)}
     made["reward"] = (rng.random(rows) < 0.3 + 0.3 * (made["arm"] == "bold")).astype(float)
-    found = lab.replay(made, lab.spec("examples/trial.toml", {"experiment.round_size": 2500}, users=2500), seed=seed).found
+    found = lab.replay(
+        made, lab.spec("examples/trial.toml", {"experiment.round_size": 2500}, users=2500), seed=seed
+    ).found
     assert found is not None
     rows_of = [row for row in found.rows() if row["effect"] is not None]
     return [row["low"] <= 0.3 * (row["arm"] == "bold") <= row["high"] for row in rows_of]

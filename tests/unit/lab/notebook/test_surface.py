@@ -44,7 +44,8 @@ def test_importing_it_is_fast() -> None:
 
 
 def test_data_frames_are_imported_when_they_are_asked_for() -> None:
-    code = "import sys, privateer_lab as lab; lab.evaluate; lab.simulate; lab.plan; print({'pandas', 'polars'} & set(sys.modules))"
+    code = "import sys, privateer_lab as lab; lab.evaluate; lab.simulate; lab.plan; print({'pandas', 'polars'} & "
+    code += "set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
@@ -139,7 +140,9 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("frame", "arguments", "said"), BAD)
-def test_a_frame_that_cannot_be_used_is_refused_in_one_sentence(frame: Any, arguments: dict[str, Any], said: str) -> None:
+def test_a_frame_that_cannot_be_used_is_refused_in_one_sentence(
+    frame: Any, arguments: dict[str, Any], said: str
+) -> None:
     with pytest.raises(PrivateerError, match=said) as caught:
         lab.evaluate(frame, **{"policy": "b", **arguments})
     assert isinstance(caught.value, InputError | SpecError)
@@ -174,7 +177,11 @@ def test_specs_from_everything() -> None:
     data = made.model_dump(exclude_none=True)
     assert lab.spec(data, {"context.features.x2": None}, users=900).experiment.horizon == 900
     assert "x2" in data["context"]["features"]
-    for wrong, said in ((3, "spec: is no spec"), ({"privacy": 2}, "algorithm.name: missing"), ("nowhere.toml", "cannot read")):
+    for wrong, said in (
+        (3, "spec: is no spec"),
+        ({"privacy": 2}, "algorithm.name: missing"),
+        ("nowhere.toml", "cannot read"),
+    ):
         with pytest.raises(SpecError, match=said):
             lab.spec(wrong)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"changes\.privacy: is no key"):
@@ -190,7 +197,10 @@ def test_a_draft_of_a_log() -> None:
     assert made.spec.options == ("new", "old")
     assert any("arms are from the data" in one for one in made.confirm)
     assert "<pre>" in made._repr_html_()
-    assert lab.spec_from(log, reward="spent", bounds={"spent": (0, 50), "age": (0, 99)}, ignore=["arm"]).spec.reward.high == 50
+    assert (
+        lab.spec_from(log, reward="spent", bounds={"spent": (0, 50), "age": (0, 99)}, ignore=["arm"]).spec.reward.high
+        == 50
+    )
     with pytest.raises(SpecError, match="won: no column has this name"):
         lab.spec_from(log, reward="won")
     with pytest.raises(SpecError, match="arm: must be numbers"):
