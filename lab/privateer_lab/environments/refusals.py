@@ -10,4 +10,4 @@ def refused(message: str, remedy: str) -> SpecError:
 
 def missing_pyarrow() -> SpecError:
     """Make the error of a machine that cannot read files of people."""
-    return refused("pyarrow, which reads CSV and Parquet files, is missing", "pip install 'privateer-lab[workbench]'")
+    return refused("pyarrow, which reads CSV and Parquet files, is missing", "install privateer-lab[workbench]")

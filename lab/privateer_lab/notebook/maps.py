@@ -82,11 +82,12 @@ def _sides(policy: Policy, x: str | None, y: str | None) -> list[Side]:
 def _side(name: str, feature: Feature) -> Side:
     levels = _levels(feature)
     if levels is not None:
-        return Side(name, np.arange(len(levels), dtype=np.float64), np.arange(len(levels) + 1) - 0.5, levels)
+        places = np.arange(len(levels) + 1, dtype=np.float64)
+        return Side(name, places[:-1], np.asarray(places - 0.5), levels)
     assert isinstance(feature, Numeric | Ranked)
     low, high = float(feature.value_at(0.0)), float(feature.value_at(1.0))
-    edges: Array = np.linspace(low, high, _STEPS + 1)
-    return Side(name, (edges[1:] + edges[:-1]) / 2, edges)
+    edges = np.asarray(np.linspace(low, high, _STEPS + 1), np.float64)
+    return Side(name, np.asarray((edges[1:] + edges[:-1]) / 2), edges)
 
 
 def _levels(feature: Feature) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from privateer.errors import SpecError
 from privateer.spec import Spec
+from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
@@ -95,7 +96,7 @@ def plan(
     >>> made.to_arrow().select(["model", "epsilon", "people"]).to_pylist()[0]
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
-    parsed = read(spec, users=users)
+    parsed, seeds = read(spec, users=users), count_of(seeds)
     wanted = variants(parsed, chosen(trust), epsilons(epsilon))
     found = Found(wanted)
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms import parse_spec
-from privateer.decisions import Plays
+from privateer.decisions import Plays, Points
 from privateer.errors import PrivateerError, SpecError
 from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
@@ -103,8 +103,8 @@ class Policy(Tabular):
         rng, found = np.random.default_rng(seed), np.zeros((len(columns), len(self.arms)))
         for _ in range(_DRAWS):
             decided = policy.decide(columns, rng.integers(0, 2**32, len(columns), dtype=np.uint32))
-            if isinstance(decided, Plays):
-                detail = "chooses for everybody, and not an arm for each person"
+            if isinstance(decided, Plays | Points):
+                detail = "chooses something else than an arm for each person"
                 raise SpecError(detail, field="policy", remedy="use the policy of an experiment that chooses arms")
             found[np.arange(len(columns)), decided.arms] += 1 / _DRAWS
         return found

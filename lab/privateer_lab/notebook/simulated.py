@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from privateer.errors import SpecError
 from privateer.result import Result
 from privateer.spec import Spec
 from privateer_lab.notebook.experiments import Found, found_in
@@ -101,7 +102,7 @@ def simulate(
     True
     """
     parsed, started = read(spec, users=users), time.perf_counter()
-    ended = each(_ended, [(parsed, seed) for seed in range(_count(seeds))], jobs, backend)
+    ended = each(_ended, [(parsed, seed) for seed in range(count_of(seeds))], jobs, backend)
     runs = sorted(ended, key=lambda one: one[0].seed)
     first = runs[0]
     return Simulated(
@@ -113,9 +114,14 @@ def simulate(
     )
 
 
-def _count(seeds: int) -> int:
-    from privateer.errors import SpecError
+def count_of(seeds: int) -> int:
+    """Return a number of seeds.
 
+    Raises
+    ------
+    SpecError
+        If it is none.
+    """
     if not (isinstance(seeds, int) and seeds >= 1):
         raise SpecError("must be a whole number of at least 1", field="seeds", remedy="4 is usual")
     return seeds

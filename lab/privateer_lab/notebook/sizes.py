@@ -217,7 +217,7 @@ def _enough(spec: Spec) -> list[dict[str, Any]]:
 
 
 def _fewest(spec: Any) -> int:
-    return max(spec.experiment.round_size, spec.privacy.min_batch if spec.privacy.trust.batched else 0)
+    return max(int(spec.experiment.round_size), int(spec.privacy.min_batch) if spec.privacy.trust.batched else 0)
 
 
 def _settled(needed: Callable[[int], list[dict[str, Any]]], place: int, fewest: int) -> int:

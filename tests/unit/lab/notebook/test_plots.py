@@ -112,5 +112,9 @@ def test_what_cannot_be_drawn_is_said(peaks: lab.Simulated) -> None:
         lab.plot.effects(peaks)
     with pytest.raises(SpecError, match="has no regret"):
         lab.plot.regret(peaks.policy)  # type: ignore[arg-type]
+    for name in ("convex-one-point", "stations"):
+        made = lab.simulate(f"examples/{name}.toml", seeds=1)
+        with pytest.raises(SpecError, match="chooses something else than an arm for each person"):
+            lab.plot.policy(made)
     with pytest.raises(SpecError, match="promises nothing"):
         lab.plot.privacy(lab.spec("examples/peaks-local.toml", {"privacy.model": "none", "privacy.epsilon": None}))
