@@ -54,10 +54,11 @@ class Table:
                 raise _unreadable(file)
         self._headless, self._remark = header is not None, remark
         headers = [_header_of(file) if header is None or parquet.is_one(file) else header for file in self.paths]
-        self.header = tuple(headers[0])
+        self.header = tuple(header or headers[0])
         for other, file in zip(headers, self.paths, strict=True):
             if tuple(other) != self.header:
-                raise refused(f"{file} has other columns than {self.paths[0]}", "make them alike")
+                others = "are expected" if header else f"{self.paths[0]} has"
+                raise refused(f"{file} has other columns than {others}", "make them alike")
 
     def fill(
         self, columns: Sequence[Column], features: int, *, complete: Sequence[str] = (), drop: bool = False
