@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler server lab
 
-.PHONY: install test coverage check demo nightly bench benchmark browser data documents sdk lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser data documents site sdk lock format clean
 
 install: $(STAMP)
 
@@ -60,6 +60,11 @@ browser: $(STAMP)
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents
 
+# The documentation as a site, in site/. A dead link, a missing anchor or a page that is nowhere listed fails.
+site: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 # The SDK for JavaScript: its tests on the vectors of docs/wire, and what it reports to real services; and the modules
 # of the dashboard that need no browser. Needs Node.
 sdk: $(STAMP)
@@ -70,7 +75,7 @@ sdk: $(STAMP)
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser load server shuffler; do \
+	for role in dev benchmark browser docs load server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

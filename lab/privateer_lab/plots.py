@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from privateer_lab.style import COLOURS, STYLE, in_thousands
 
@@ -39,9 +40,19 @@ def from_zero(axes: Iterable[Any], label: str) -> None:
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write ``stem.png`` and ``stem.svg``, which differ from run to run only as their figures do; close the figure."""
     stem.parent.mkdir(parents=True, exist_ok=True)
+    _without_formulas(figure)
     figure.tight_layout()
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     for path in paths:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
     return paths
+
+
+def _without_formulas(figure: Figure) -> None:
+    """Write the ticks of logarithmic axes as numbers: matplotlib's own are formulas, which are not parsed here."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+                axis.set_minor_formatter(NullFormatter())
