@@ -32,7 +32,7 @@ def spec_from(
     out: Annotated[Path | None, typer.Option(help="File to write the spec to.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a spec from the columns of a CSV or Parquet file, and say what of it comes from the data and would become public."""
+    """Draft a spec from the columns of a CSV or Parquet file; say what comes from the data and would become public."""
     given = dict(_bounds(one) for one in bounds)
     made = draft(
         data,
