@@ -31,16 +31,16 @@ def test_every_name_is_there_and_documented() -> None:
 
 
 def test_importing_it_is_fast() -> None:
-    """It imports nothing of ours or of others: so 50 ms are ten times what it takes."""
+    """It imports nothing but itself, which takes 2 to 7 ms; 100 ms of processor time would be another package."""
     code = (
-        "import sys, time; import os, typing, importlib; before = set(sys.modules); start = time.perf_counter();"
-        "import privateer_lab; took = time.perf_counter() - start;"
+        "import sys, time; import os, typing, importlib; before = set(sys.modules); start = time.process_time();"
+        "import privateer_lab; took = time.process_time() - start;"
         "print(took, *(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     took, *names = done.stdout.split()
     assert names == ["privateer_lab"]
-    assert float(took) < 0.05
+    assert float(took) < 0.1
 
 
 def test_data_frames_are_imported_when_they_are_asked_for() -> None:
