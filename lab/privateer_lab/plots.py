@@ -12,24 +12,16 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-COLOURS: Final = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555")
+from privateer_lab.style import COLOURS, STYLE, in_thousands
+
+__all__ = ["COLOURS", "from_zero", "in_thousands", "panels", "save"]
+
 _IN_A_ROW: Final = 4
-_STYLE: Final[Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "svg.hashsalt": "privateer",
-    "text.parse_math": False,  # a dollar in a name is a dollar
-}
 
 
 def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
     """Return a figure and its axes, shape (count or more,), in as many rows of equal length as they need."""
-    plt.rcParams.update(_STYLE)
+    plt.rcParams.update(STYLE)
     rows = math.ceil(count / _IN_A_ROW)
     columns = math.ceil(count / rows)
     figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.6 * columns, height * rows), squeeze=False)
@@ -43,11 +35,6 @@ def from_zero(axes: Iterable[Any], label: str) -> None:
         axis.set_xlabel(label)
         axis.set_ylim(bottom=0)
         in_thousands(axis)
-
-
-def in_thousands(axis: Any) -> None:
-    """Write large ticks of a horizontal axis as 20k."""
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
