@@ -23,6 +23,7 @@ from privateer_lab.commands import (
     planning,
     records,
     reproductions,
+    review,
     running,
     sweeps,
 )
@@ -49,6 +50,7 @@ for module in (
     account,
     records,
     audit,
+    review,
 ):
     module.register(app)
 
