@@ -1,6 +1,8 @@
 """Pages as one HTML file each: nothing of them is fetched, and text of strangers stays text."""
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -9,9 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from privateer.text import printable
-from privateer_lab.output import readable
+from privateer_lab.output import percent, readable
 
 _FOLDER: Final = "pages"
+_SHORT: Final = re.compile(r"e([+-])0*(?=\d)")
+"""An exponent with zeros that say nothing."""
 
 
 @cache
@@ -24,7 +28,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {"exact": exact, "figure": readable, "lines": lines}
+    filters: dict[str, Callable[..., Any]] = {
+        "exact": exact,
+        "figure": readable,
+        "lines": lines,
+        "moment": moment,
+        "percent": percent,
+    }
     made.filters |= filters
     style = (files("privateer_lab") / _FOLDER / "style.css").read_text(encoding="utf-8")
     made.globals["style"] = Markup(style)  # noqa: S704 - it is ours
@@ -43,7 +53,12 @@ def _inert(value: Any) -> Any:
 
 def exact(value: float | None) -> str:
     """Write a figure with all the digits that matter to whoever checks it."""
-    return "none" if value is None else f"{value:.12g}"
+    return "none" if value is None else _SHORT.sub(r"e\1", f"{value:.12g}")
+
+
+def moment(text: str) -> str:
+    """Write a time as people do, to the minute."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def lines(text: str) -> Markup:

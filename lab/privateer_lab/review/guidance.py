@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from privateer_lab.output import percent
 from privateer_lab.review.evidence import Evidence
 from privateer_lab.review.facts import Facts
-from privateer_lab.review.promises import Claim, percent
+from privateer_lab.review.promises import Claim
 from privateer_lab.review.subject import Subject
+from privateer_lab.templates import moment
 
 _TO_SAY = "Unknown."
 
@@ -85,7 +87,7 @@ def _of_the_audit(evidence: Evidence | None) -> tuple[str, str, bool]:
     if evidence is None:
         return "No audit was run for this document.", "whoever makes it: privateer review without --no-audit", False
     count = len(evidence.attacks)
-    when = f"on {evidence.at}, Privateer {evidence.privateer}"
+    when = f"on {moment(evidence.at)}, Privateer {evidence.privateer}"
     found = f"{evidence.broken} of {count} attacks and checks broke a claim, {when}."
     return found, f"audit, {evidence.origin}", count > 0
 

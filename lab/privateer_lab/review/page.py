@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from privateer.trust import trust_of
-from privateer_lab.output import open_folder, readable
+from privateer_lab.output import open_folder, percent, readable
 from privateer_lab.review.document import Review
 from privateer_lab.review.registry import as_yaml
 from privateer_lab.review.subject import plain
@@ -44,7 +44,7 @@ def html(review: Review) -> str:
                 f"{one.against}{f' ({one.cohort})' if one.cohort else ''}",
                 exact(one.epsilon),
                 exact(one.delta),
-                exact(one.found),
+                f"{one.found:.3g}",
                 readable(one.exact),
                 "yes" if one.holds else "NO",
                 one.proof,
@@ -66,7 +66,11 @@ def html(review: Review) -> str:
         kept=[
             (one.where, one.what, one.until, one.how, "software" if one.decided else "people") for one in review.kept
         ],
-        points=[(one.topic, one.question, one.answer, one.source) for one in review.points],
+        guesses=[
+            [(one.candidates, percent(one.blind), percent(one.at_most)) for one in claim.guesses]
+            for claim in review.claims
+        ],
+        crowd=_crowd(review),
         registry=None if review.registry is None else as_yaml(review.registry),
         unknown=_rows(review.unknown),
         said=[
@@ -113,6 +117,15 @@ def _rows(structs: Iterable[msgspec.Struct]) -> list[tuple[Any, ...]]:
 
 def _proved(bound: float | None) -> str:
     return "" if bound is None else f"{bound:.3f}"
+
+
+def _crowd(review: Review) -> str:
+    """Say on how many honest people the promise counts, where it does: in the smallest round."""
+    rows = [row for row in (*review.record.rounds, review.record.planned) if row is not None and row.honest]
+    if not rows:
+        return ""
+    least = min(rows, key=lambda row: row.honest)
+    return f"{least.honest:,} honest reports in a batch of {least.batch:,}, the smallest"
 
 
 def _names(names: Sequence[str]) -> str:

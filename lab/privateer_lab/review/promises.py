@@ -9,6 +9,7 @@ import msgspec
 from privateer.certificate import Certificate, Verdict, recompute
 from privateer.certificate import Claim as Certified
 from privateer.risk import reconstruction, risks
+from privateer_lab.output import percent
 
 CANDIDATES: Final = (2, 10, 100)
 """Numbers of records among which an attacker guesses."""
@@ -93,22 +94,16 @@ def _claims(cohort: str, certificate: Certificate) -> Iterator[Claim]:
 def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> str:
     if claim.epsilon is None:
         return f"{_capital(claim.proof)}. Somebody in this place may know everything about the person's record."
-    times = f"{_up(math.exp(claim.epsilon))} times"
     but = f", but for a probability of {claim.delta:.12g}" if claim.delta else ""
+    times = f"{_up(math.exp(claim.epsilon))} times"
     likely = f"What they see is at most {times} as probable with a person's own record as with any other{but}."
-    told = [
-        f"Somebody who knows everything else, and for whom {one.candidates} records are equally likely, names the "
-        f"right one at most {percent(one.at_most)} of the time; a blind guess does {percent(one.blind)} of the time."
-        for one in guesses[:1]
-    ]
-    told += [f"Of {one.candidates} records: {percent(one.at_most)}; blind {percent(one.blind)}." for one in guesses[1:]]
+    first = guesses[0]
+    told = (
+        f"Somebody who knows everything else, and for whom {first.candidates} records are equally likely, names the "
+        f"right one in at most {percent(first.at_most)} of all cases; a blind guess does in {percent(first.blind)}."
+    )
     fails = [] if verdict.holds else ["THE CLAIM DOES NOT HOLD: what was recomputed is above it."]
-    return " ".join([likely, *told, *fails])
-
-
-def percent(share: float) -> str:
-    """Write a share in percent, rounded up to a tenth so that it stays a bound."""
-    return f"{math.ceil(share * 1000 - 1e-9) / 10:g} %"
+    return " ".join([likely, told, *fails])
 
 
 def _up(value: float) -> str:

@@ -20,7 +20,6 @@ _HEAD: Final = f"""\
 # {MISSING}, and the date {_NO_DATE}, stand where people have to say something.
 """
 _UNIT: Final = "person (user level)"
-_TIMING: Final = "Timing of processor and network is not measured."
 
 
 def registry(subject: Subject, claims: tuple[Claim, ...], facts: Facts) -> dict[str, Any] | None:
@@ -43,9 +42,20 @@ def registry(subject: Subject, claims: tuple[Claim, ...], facts: Facts) -> dict[
     return {"url_slug": subject.spec.name, "status": "Draft", "tier": 3, "deployment": deployment}
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
 def as_yaml(entry: dict[str, Any]) -> str:
     """Write an entry as the registry keeps it."""
-    return _HEAD + str(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=110))
+    return _HEAD + str(yaml.dump(entry, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 def _basic(subject: Subject, facts: Facts) -> dict[str, Any]:
@@ -131,8 +141,9 @@ def _implementation(subject: Subject, facts: Facts) -> dict[str, Any]:
     kinds = sorted({str(row.mechanism.get("type")) for row in rows if row is not None})
     return {
         "preprocessing_and_hyperparameter_tuning": "Contexts and rewards are clipped to public bounds on the device. "
-        "Settings are public and were chosen without the people's data, as far as the spec says.",
-        "mechanisms": f"{', '.join(kinds)}, by Privateer. Noise comes from the operating system, and from distributions "
-        f"that are exact or whose error is in delta. {_TIMING} Reports are sealed (HPKE); a round's key is erased with it.",
+        f"Whether settings were tuned on data of people: {MISSING}.",
+        "mechanisms": f"{', '.join(kinds)}, by Privateer. Noise comes from the operating system, and from "
+        "distributions that are exact or whose error is in delta. Timing of processor and network is not measured. "
+        "Reports are sealed (HPKE); a round's key is erased with it.",
         "justification": facts.choices or MISSING,
     }
