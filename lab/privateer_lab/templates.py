@@ -28,14 +28,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
-        "exact": exact,
-        "figure": readable,
-        "lines": lines,
-        "moment": moment,
-        "percent": percent,
-    }
-    made.filters |= filters
+    filters: tuple[Callable[..., Any], ...] = (exact, lines, moment, percent, readable)
+    made.filters |= {one.__name__: one for one in filters}
     style = (files("privateer_lab") / _FOLDER / "style.css").read_text(encoding="utf-8")
     made.globals["style"] = Markup(style)  # noqa: S704 - it is ours
     return made

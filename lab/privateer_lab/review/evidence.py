@@ -68,6 +68,8 @@ class Evidence(msgspec.Struct, frozen=True):
         As in the audit.
     wanted
         Mechanisms and algorithm of which the experiment is made: attacks on others say nothing about it.
+    unattacked
+        Those of ``wanted`` on which the audit has no attack.
     attacks
         Those on ``wanted`` under the experiment's trust model and calibration, and the checks of channels.
     broken
@@ -79,6 +81,7 @@ class Evidence(msgspec.Struct, frozen=True):
     at: str
     false_alarm: float
     wanted: tuple[str, ...]
+    unattacked: tuple[str, ...]
     attacks: tuple[Attack, ...]
     broken: int
 
@@ -155,6 +158,7 @@ def _about(audit: Audit, spec: Spec, wanted: tuple[str, ...], origin: str) -> Ev
         if (one.mechanism == CHANNELS and is_about(one.attack, privacy.model))
         or (one.mechanism in wanted and (one.model, one.calibration) == (privacy.model, privacy.calibration))
     )
+    unattacked = tuple(sorted(set(wanted) - {one.mechanism for one in found}))
     broken = sum(one.verdict == "broken" and not one.unsafe for one in found)
     at = audit.at.isoformat(timespec="seconds")
-    return Evidence(origin, audit.privateer, at, audit.false_alarm, wanted, found, broken)
+    return Evidence(origin, audit.privateer, at, audit.false_alarm, wanted, unattacked, found, broken)

@@ -12,7 +12,7 @@ from privateer_lab.review.evidence import Evidence
 from privateer_lab.review.facts import Facts
 from privateer_lab.review.promises import Claim
 from privateer_lab.review.subject import Subject
-from privateer_lab.templates import moment
+from privateer_lab.templates import exact, moment
 
 _TO_SAY = "Unknown."
 
@@ -52,10 +52,9 @@ def _guarantee(subject: Subject, claims: tuple[Claim, ...]) -> Iterator[Point]:
         answer = "No epsilon is promised: this is no differential privacy."
     else:
         worst = claims[0]
-        answer = (
-            f"Epsilon {privacy.epsilon:.12g}, delta {privacy.delta:.12g}, against {privacy.trust.reader}. The best attack "
-            f"tells two records apart {percent(worst.guesses[0].at_most)} of the time at most."
-        )
+        apart = f"The best attack tells two records apart {percent(worst.guesses[0].at_most)} of the time at most."
+        promised = f"Epsilon {exact(privacy.epsilon)}, delta {exact(privacy.delta)}, against {privacy.trust.reader}"
+        answer = f"{promised}. {apart}"
     yield Point("privacy parameters", "How large are epsilon and delta, and what do they mean?", answer, "certificate")
     times = record.reports_per_person
     reports = "one report" if times == 1 else f"{times} reports, which share the promise"
@@ -98,15 +97,17 @@ def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
     yield Point("query model", "Who may ask what, and how often?", query, "docs/wire-format.md")
     assumed = f"The server sees {row.sees}. Assumed: " + "; ".join(subject.certificates[""].assumes) + "."
     yield Point("trust model", "Who must be trusted with what?", assumed, "certificate; docs/threat-model.md")
-    exact = "Noise is drawn from exact distributions, or its error counts in delta, with random words of the operating system."
-    yield Point(
-        "mechanism implementation", "Do floating point and random numbers keep the proof?", exact, "docs/privacy.md"
+    noise = "Noise has exact distributions, or its error counts in delta; random words come from the operating system."
+    asked = "Do floating point and random numbers keep the proof?"
+    yield Point("mechanism implementation", asked, noise, "docs/privacy.md")
+    sides = (
+        "privateer audit checks sizes, retries, errors and logs; the evidence above lists the checks that were run. "
+        "Timing of processor and network is not measured."
     )
-    sides = "Sizes, retries, errors and logs are checked by the audit; timing of processor and network is not measured."
     yield Point("side channels", "What else tells something?", sides, "docs/audit.md")
     access = (
-        "Changes need the admin token at the private listener. Keys, sums and batches are readable by the services' users "
-        "alone. Who holds the token, and who may read the disks, is unknown."
+        "Changes need the admin token at the private listener. Keys, sums and batches are readable by the services' "
+        "users alone. Who holds the token, and who may read the disks, is unknown."
     )
     yield Point(
         "data security and access control", "Who can reach raw data?", access, "docs/operations.md; the operator", False

@@ -64,9 +64,14 @@ def _parties(row: Trust) -> Iterator[Party]:
     )
     yield Party("an operator with the admin token", "pause, stop, change, delete, export", "what is published", changes)
     seen = "that a device fetched a policy, once or more, and sent one report of fixed size"
-    yield Party("a reader of the network", "", seen, "infer values from sizes")
+    yield Party("a reader of the network", "nothing", seen, "infer values from sizes")
     public = "the policy, the result, the numbers of reports, the privacy record"
-    yield Party("everybody", "", public, "learn more of a person than the promise allows" if row.promises else "")
+    yield Party(
+        "everybody",
+        "nothing",
+        public,
+        "learn more of a person than the promise allows" if row.promises else "nothing is promised",
+    )
 
 
 def _kept_from(row: Trust) -> str:

@@ -10,6 +10,7 @@ from privateer.certificate import Certificate, Verdict, recompute
 from privateer.certificate import Claim as Certified
 from privateer.risk import reconstruction, risks
 from privateer_lab.output import percent
+from privateer_lab.templates import exact
 
 CANDIDATES: Final = (2, 10, 100)
 """Numbers of records among which an attacker guesses."""
@@ -94,7 +95,7 @@ def _claims(cohort: str, certificate: Certificate) -> Iterator[Claim]:
 def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> str:
     if claim.epsilon is None:
         return f"{_capital(claim.proof)}. Somebody in this place may know everything about the person's record."
-    but = f", but for a probability of {claim.delta:.12g}" if claim.delta else ""
+    but = f", but for a probability of {exact(claim.delta)}" if claim.delta else ""
     times = f"{_up(math.exp(claim.epsilon))} times"
     likely = f"What they see is at most {times} as probable with a person's own record as with any other{but}."
     first = guesses[0]
