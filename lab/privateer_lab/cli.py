@@ -22,6 +22,7 @@ from privateer_lab.commands import (
     people,
     planning,
     records,
+    report,
     reproductions,
     review,
     running,
@@ -51,6 +52,7 @@ for module in (
     records,
     audit,
     review,
+    report,
 ):
     module.register(app)
 

@@ -71,7 +71,7 @@ def subject_of(named: str, url: str) -> Subject:
     PrivateerError
         If the server does not answer, or has no such experiment.
     """
-    return _planned(Path(named)) if named.endswith(".toml") else _running(named, url)
+    return _planned(Path(named)) if named.endswith(".toml") else running(named, url)
 
 
 def _planned(path: Path) -> Subject:
@@ -80,7 +80,8 @@ def _planned(path: Path) -> Subject:
     return Subject(spec, record, read_certificates(plain(record)), path.name, None)
 
 
-def _running(name: str, url: str) -> Subject:
+def running(name: str, url: str) -> Subject:
+    """Return a running experiment; raises what `subject_of` does."""
     page = f"{url.rstrip('/')}/experiments/{quote(name, safe='')}"
     facts, record = ask("GET", page), ask("GET", f"{page}/privacy")
     certificates = read_certificates(record)
