@@ -21,6 +21,8 @@ from privateer_lab.templates import page
 _ROWS: Final = 60
 """Rows of a table; the commands have the others."""
 _NAMES: Final = 40
+_ABOVE: Final = {"algorithm", "version", "columns"}
+"""What a policy says of itself that is told above it."""
 _LOCAL: Final = "http://127.0.0.1:8000"
 
 
@@ -35,7 +37,7 @@ class Shown(NamedTuple):
 
 def html(found: Findings, url: str) -> str:
     """Return the page; ``url`` is the server's address, for the commands."""
-    drawn, tables = list(_pictures(found)), [table for table in _result_tables(found) if table.rows]
+    drawn, tables = list(_pictures(found)), [table for table in _tables(found) if table.rows]
     return page(
         "report.html",
         found=found,
@@ -93,7 +95,10 @@ def _all(arms: list[str], rows: Sequence[dict[str, float]]) -> list[str]:
     return list(dict.fromkeys([*arms, *(name for row in rows for name in row)]))
 
 
-def _result_tables(found: Findings) -> Iterator[Shown]:
+def _tables(found: Findings) -> Iterator[Shown]:
+    columns = [str(name) for name in found.policy.get("columns", [])]
+    title = "Estimates by bin, with intervals of about 95 %; features run from 0 to 1"
+    yield _shown(title, shapes.box_estimates(found.state, columns))
     for table in msgspec.to_builtins(found.result.tables) if found.result else ():
         if not is_over_time(table):
             rows = rows_of(table)
@@ -113,7 +118,8 @@ def _document_tables(document: dict[str, Any]) -> Iterator[Shown]:
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a document says in single figures and short lists."""
     tables = {table.title for table in _document_tables(document)}
-    return [(key.replace("_", " "), readable(value)) for key, value in document.items() if key not in tables]
+    told = [(key, value) for key, value in document.items() if key not in tables | _ABOVE]
+    return [(key.replace("_", " "), readable(value)) for key, value in told]
 
 
 def _shown(title: str, rows: Sequence[dict[str, Any]]) -> Shown:

@@ -76,6 +76,23 @@ def estimates(state: Mapping[str, Any]) -> list[Estimated]:
     ]
 
 
+def box_estimates(state: Mapping[str, Any], columns: list[str]) -> list[dict[str, str]]:
+    """Return the means of a state's boxes with intervals of about 95 %, a row for each box; empty if it has none."""
+    rows = state.get("bins")
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("arms"), dict) for row in rows
+    ):
+        return []
+    found = []
+    for row in rows:
+        corners = zip(columns, row.get("lower", []), row.get("upper", []), strict=False)
+        place = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, low, high in corners) or "everybody"
+        told = {one.name: f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})" for one in estimates(row)}
+        if told:
+            found.append({"bin": place, **told})
+    return found
+
+
 def leading(arms: Shares) -> str:
     """Return the arm with the largest share, the first of several."""
     return max(arms, key=lambda name: arms[name])

@@ -32,7 +32,8 @@ def meaning(found: Findings) -> str:
 def _meaning(found: Findings) -> Iterator[str]:
     standing = found.standing
     people = f"{standing.accepted:,} of at most {standing.planned:,} reports count"
-    yield f"{people}, and {found.rounds:,} round{'' if found.rounds == 1 else 's'} of them were learned from."
+    learned = "1 round was" if found.rounds == 1 else f"{found.rounds:,} rounds were"
+    yield f"{people}, and {learned} learned from."
     yield _STATUS[standing.status]
     if not found.rounds:
         yield "No round is complete yet, so nothing has been learned: the policy is the one it began with."
@@ -43,10 +44,13 @@ def _meaning(found: Findings) -> Iterator[str]:
 def _of_the_result(result: Result) -> Iterator[str]:
     if result.recommended is not None:
         yield f"It recommends {result.recommended}."
+    elif advised := [one for table in result.tables for one in _advised(table)]:
+        more = "" if len(advised) <= _TOLD else f", and so on for {len(advised) - _TOLD:,} more"
+        yield f"So far it prefers {'; '.join(advised[:_TOLD])}{more}."
     decided = [row for table in result.tables for row in _decided(table)]
     if decided:
         more = "" if len(decided) <= _TOLD else f", and {len(decided) - _TOLD:,} more"
-        yield f"Decided is: {'; '.join(decided[:_TOLD])}{more}."
+        yield f"These effects are decided: {'; '.join(decided[:_TOLD])}{more}."
     elif any(set(table.columns) >= INTERVAL for table in result.tables):
         yield "No effect is decided yet: every interval leaves both directions open."
     else:
@@ -61,6 +65,14 @@ def _decided(table: Table) -> Iterator[str]:
         cells = dict(zip(table.columns, row, strict=True))
         if cells["decided"]:
             yield _effect(cells)
+
+
+def _advised(table: Table) -> Iterator[str]:
+    """Say which arm a table recommends to whom."""
+    if set(table.columns) == {"segment", "arm", "decided"}:
+        for row in table.rows:
+            cells = dict(zip(table.columns, row, strict=True))
+            yield f"{cells['arm']} for {cells['segment']}{'' if cells['decided'] else ' (not decided)'}"
 
 
 def _effect(cells: dict[str, Any]) -> str:
