@@ -1,8 +1,9 @@
 """The demo: an experiment from the first person to the policy, with a line for each step."""
 
+import time
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from privateer.algorithms import read_spec
 from privateer.spec import Spec
@@ -13,6 +14,9 @@ from privateer_lab.load.driver import LoadResult
 from privateer_lab.output import open_folder, print_table, screen
 from privateer_lab.rest import ask, create
 from privateer_lab.services import Services
+
+_LEARNING_SECONDS: Final = 30.0
+"""The most that the last round may take."""
 
 
 def demo_spec(users: int, **experiment: Any) -> Spec:
@@ -33,6 +37,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     say(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
     where = (spec.name, services.server, services.shuffler)
     result = run_load(*where, users=users, seed=1, sender_key=services.sender_key, each=_Milestones(users).tell)
+    _wait_for_the_end(page)
     say("\n[bold]4[/] the policy, which everybody may read; the best arm changes from left to right at .375 and .625")
     say(coloured(draw(ask("GET", f"{page}/policy")["policy"]["bins"], list(spec.options))))
     compared = {
@@ -48,6 +53,13 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     say("[bold]5[/] the same as a page with a picture, for a browser:")
     write(spec.name, services.server, picture)
     return page
+
+
+def _wait_for_the_end(page: str) -> None:
+    """Wait until the server has learned from the last round, which it does after it has taken the reports."""
+    deadline = time.monotonic() + _LEARNING_SECONDS
+    while ask("GET", page)["status"] == "open" and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 class _Milestones:

@@ -46,7 +46,7 @@ _PLAIN: list[Any] = [
 def exported(spec: Spec, publication: bytes) -> Export:
     """The export of an experiment with this publication."""
     step = Schedule(spec).open(7, 4)
-    followed = Participation(publication, spec.name, vectors.LIMITS)
+    followed = Participation(publication, spec.name, vectors.LIMITS, is_paused=True)
     terms = followed.terms
     row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(planned_of(terms)))
     return make_export(

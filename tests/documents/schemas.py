@@ -13,4 +13,5 @@ FILE = Path("docs/review.schema.json")
 def documents() -> dict[Path, str]:
     """The text of the file."""
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Review)}
-    return {FILE: json.dumps(made, indent=1) + "\n"}
+    # Python's end of a text is $ in the regular expressions of JSON schemas.
+    return {FILE: json.dumps(made, indent=1).replace(r"\\Z", "$") + "\n"}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
@@ -49,8 +48,8 @@ def findings(name: str, url: str) -> Findings:
     PrivateerError
         If the server does not answer, or has no such experiment, or answers with something else.
     """
-    page = f"{url.rstrip('/')}/experiments/{quote(name, safe='')}"
     subject = running(name, url)
+    page = subject.origin
     assert subject.standing
     policy, state = ask("GET", f"{page}/policy").get("policy"), ask("GET", f"{page}/state").get("state")
     if not isinstance(policy, dict) or not isinstance(state, dict):

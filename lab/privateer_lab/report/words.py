@@ -115,7 +115,8 @@ def _of_the_policy(policy: dict[str, Any]) -> Iterator[str]:
         return
     told = ", ".join(f"{arm} in {count:,}" for arm, count in sorted(led.items(), key=lambda one: -one[1]))
     yield f"The policy parts people into {len(rows):,} {kind}; the arm that is played most is {told}."
-    yield f"In {single:,} of them one arm is left; in the others several are still tried."
+    left = "each of them" if single == len(rows) else f"{single:,} of them"
+    yield f"In {left} one arm is left{'' if single == len(rows) else '; in the others several are still tried'}."
 
 
 def warnings(found: Findings) -> list[str]:

@@ -1,8 +1,8 @@
 """What is reviewed: a running experiment, as its server answers, or a spec that nobody has started."""
 
+import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -12,7 +12,7 @@ from privateer.errors import SpecError, Unavailable
 from privateer.export import Status
 from privateer.record import Record, make_record
 from privateer.record_verification import read_certificates
-from privateer.spec import Spec
+from privateer.spec import NAME, Spec
 from privateer_lab.rest import ask
 from privateer_lab.specs import load_spec
 
@@ -82,7 +82,9 @@ def _planned(path: Path) -> Subject:
 
 def running(name: str, url: str) -> Subject:
     """Return a running experiment; raises what `subject_of` does."""
-    page = f"{url.rstrip('/')}/experiments/{quote(name, safe='')}"
+    if not re.fullmatch(NAME, name):
+        raise SpecError("is not the name of an experiment, nor a spec (.toml)", field="NAME", remedy="privateer list")
+    page = f"{url.rstrip('/')}/experiments/{name}"
     facts, record = ask("GET", page), ask("GET", f"{page}/privacy")
     certificates = read_certificates(record)
     try:
