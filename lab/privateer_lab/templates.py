@@ -47,7 +47,7 @@ def _inert(value: Any) -> Any:
 
 def exact(value: float | None) -> str:
     """Write a figure with all the digits that matter to whoever checks it."""
-    return "none" if value is None else _SHORT.sub(r"e\1", f"{value:.12g}")
+    return "nothing" if value is None else _SHORT.sub(r"e\1", f"{value:.12g}")
 
 
 def moment(text: str) -> str:

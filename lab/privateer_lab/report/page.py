@@ -46,7 +46,7 @@ def html(found: Findings, url: str) -> str:
         meaning=meaning(found),
         warnings=warnings(found),
         options=_listed(found.spec.options),
-        features=_listed(list(found.spec.features)) or "none",
+        features=_listed(list(found.spec.features)) or "no features",
         policy=[one for kind, one in drawn if kind == "policy"],
         estimates=[one for kind, one in drawn if kind == "estimates"],
         confidence="" if found.result is None else f"{100 * found.result.confidence:g} %",

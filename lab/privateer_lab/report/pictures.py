@@ -63,7 +63,7 @@ def _draw_box(axis: Any, one: Box, columns: Sequence[str], colours: dict[str, st
     arm = leading(one.arms)
     alpha = 0.25 + 0.75 * max(0.0, one.arms[arm] * 1.5 - 0.5)
     axis.add_patch(
-        Rectangle((left, bottom), right - left, top - bottom, facecolor=colours[arm], alpha=alpha, edgecolor="none")
+        Rectangle((left, bottom), right - left, top - bottom, facecolor=colours[arm], alpha=alpha, linewidth=0)
     )
     axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, edgecolor="#fff", linewidth=0.6))
     if right - left >= _ROOM * span[0] and top - bottom >= _ROOM * span[1]:

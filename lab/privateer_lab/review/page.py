@@ -55,9 +55,9 @@ def html(review: Review) -> str:
             (
                 one.attack,
                 one.mechanism,
-                exact(one.epsilon),
-                exact(one.delta),
-                _proved(one.lower_bound),
+                "" if one.epsilon is None else exact(one.epsilon),
+                "" if one.delta is None else exact(one.delta),
+                "" if one.lower_bound is None else f"{one.lower_bound:.3f}",
                 one.samples,
                 one.verdict,
             )
@@ -79,7 +79,7 @@ def html(review: Review) -> str:
             if value
         ],
         chosen=_names(review.asked.options),
-        features=_names(review.asked.features) or "none",
+        features=_names(review.asked.features) or "no features",
     )
 
 
@@ -113,10 +113,6 @@ def _summary(review: Review) -> str:
 
 def _rows(structs: Iterable[msgspec.Struct]) -> list[tuple[Any, ...]]:
     return [msgspec.structs.astuple(one) for one in structs]
-
-
-def _proved(bound: float | None) -> str:
-    return "" if bound is None else f"{bound:.3f}"
 
 
 def _crowd(review: Review) -> str:

@@ -75,7 +75,7 @@ def _basic(subject: Subject, facts: Facts) -> dict[str, Any]:
 
 def _variant(subject: Subject) -> dict[str, Any]:
     spec = subject.spec
-    named = ", ".join(spec.features) or "none"
+    named = ", ".join(spec.features) or "no features"
     return {
         "variant_name": "Approximate DP" if spec.privacy.delta else "Pure DP",
         "data_domain": f"One record a report: the person's features ({named}), what was chosen for them, and a reward "
