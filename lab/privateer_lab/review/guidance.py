@@ -1,6 +1,6 @@
 """The points of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025), answered.
 
-They are the parts of its evaluation pyramid, each with where the answer comes from.
+They follow its evaluation pyramid, from the parameters to the collection of data, each with where the answer comes from.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,9 @@ def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Fac
         "verification", "Is the guarantee checked?", words, "this document's own computation; privateer account verify"
     )
     yield Point("testing", "Was the implementation attacked?", *_of_the_audit(evidence))
-    utility = "Intervals of estimates include the noise. What it costs is simulated before anybody is asked."
+    utility = (
+        "Intervals of estimates include the noise; privateer plan simulates what it costs before anybody is asked."
+    )
     yield Point("utility", "Are results accurate enough?", utility, "privateer plan SPEC.toml; privateer report NAME")
     yield _said(
         "bias", "Who may be treated worse, by the data, the noise or the policy?", facts.bias, "the product team"
@@ -88,7 +90,8 @@ def _of_the_audit(evidence: Evidence | None) -> tuple[str, str, bool]:
     count = len(evidence.attacks)
     when = f"on {moment(evidence.at)}, Privateer {evidence.privateer}"
     found = f"{evidence.broken} of {count} attacks and checks broke a claim, {when}."
-    return found, f"audit, {evidence.origin}", count > 0
+    missing = f" Not attacked: {', '.join(evidence.unattacked)}." if evidence.unattacked else ""
+    return f"{found}{missing}", f"audit, {evidence.origin}", not evidence.unattacked
 
 
 def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
@@ -110,10 +113,14 @@ def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
         "users alone. Who holds the token, and who may read the disks, is unknown."
     )
     yield Point(
-        "data security and access control", "Who can reach raw data?", access, "docs/operations.md; the operator", False
+        "data security and access control",
+        "Who can reach raw data?",
+        access,
+        "docs/operations.md; the operator has to say the rest",
+        False,
     )
-    raw = "as records, to the server" if row.curated else "nowhere: reports are randomized on the device"
-    exposure = f"Raw values leave the device {raw}. Reports are sealed to a key that is erased when the round closes."
+    raw = "go to the server, as records" if row.curated else "never leave the device: it randomizes its report"
+    exposure = f"Raw values {raw}. Reports are sealed to a key that is erased when the round closes."
     yield Point("data collection exposure", "Where do raw data exist?", exposure, "docs/threat-model.md")
     yield _said("data collection", "On what basis are people asked?", facts.legal_basis, "the data controller's lawyer")
     yield _said("information of people", "How are people told?", facts.information, "the data controller's lawyer")
@@ -126,4 +133,4 @@ def _said(topic: str, question: str, answer: str, who: str) -> Point:
     """Return a point that people alone can answer."""
     if answer:
         return Point(topic, question, answer, "the file of --facts")
-    return Point(topic, question, _TO_SAY, f"to be answered by {who}", answered=False)
+    return Point(topic, question, _TO_SAY, f"{who} has to say it", answered=False)
