@@ -1,6 +1,6 @@
 """The points of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025), answered.
 
-They follow its evaluation pyramid, from the parameters to the collection of data, each with where the answer comes from.
+They follow its evaluation pyramid, from the parameters to the collection of data, each with where its answer is from.
 """
 
 from collections.abc import Iterator

@@ -222,6 +222,10 @@ def test_a_stored_audit_counts_for_what_it_attacked_alone(tmp_path: Path) -> Non
     text = check(html(make_review(subject, found, Facts()))).text
     assert "partition: the audit has no attack on it" in text
     assert "2026-11-20 10:00 UTC" in text
+    assert (
+        "0 of 1 attacks and checks broke a claim, on 2026-11-20 10:00 UTC, Privateer 0.1.0. Not attacked: partition."
+        in text
+    )
     central = subject_of("central")
     nothing = read_audit(file, central.spec, central.record)
     assert nothing.attacks == ()
