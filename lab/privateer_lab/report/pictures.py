@@ -20,7 +20,7 @@ _ARMS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
 _BARS: Final = 30
 """Rows of a picture with bars or intervals."""
 _VECTOR: Final = 400
-"""Bins up to which a map is drawn as vectors."""
+"""Bins up to which a map is drawn as vectors, and with outlines and names."""
 _LABEL: Final = 28
 """Characters of a label."""
 _ROOM: Final = 0.12
@@ -46,7 +46,7 @@ def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) 
     low = np.min([_corners(one, columns)[0] for one in boxes], axis=0)
     high = np.max([_corners(one, columns)[1] for one in boxes], axis=0)
     for one in boxes:
-        _draw_box(axis, one, columns, colours, high - low)
+        _draw_box(axis, one, columns, colours, high - low, outlined=len(boxes) <= _VECTOR)
     axis.set_xlim(low[0], high[0])
     axis.set_ylim(low[1], high[1])
     axis.set_xlabel(_label(columns[0]))
@@ -58,13 +58,17 @@ def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) 
     return _picture(figure, alt, "The arm played most in each bin; paler where several are still tried.", len(boxes))
 
 
-def _draw_box(axis: Any, one: Box, columns: Sequence[str], colours: dict[str, str], span: Any) -> None:
+def _draw_box(
+    axis: Any, one: Box, columns: Sequence[str], colours: dict[str, str], span: Any, *, outlined: bool
+) -> None:
     (left, bottom), (right, top) = _corners(one, columns)
     arm = leading(one.arms)
     alpha = 0.25 + 0.75 * max(0.0, one.arms[arm] * 1.5 - 0.5)
     axis.add_patch(
         Rectangle((left, bottom), right - left, top - bottom, facecolor=colours[arm], alpha=alpha, linewidth=0)
     )
+    if not outlined:
+        return
     axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, edgecolor="#fff", linewidth=0.6))
     if right - left >= _ROOM * span[0] and top - bottom >= _ROOM * span[1]:
         axis.text((left + right) / 2, (bottom + top) / 2, _label(arm), ha="center", va="center", fontsize=8)
