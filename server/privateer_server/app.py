@@ -14,7 +14,6 @@ from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
-from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
@@ -27,6 +26,7 @@ from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
 from privateer_server.api.pages import READING, pages
+from privateer_server.api.policies import Policies
 from privateer_server.api.problems import answer_problems
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
@@ -60,30 +60,34 @@ class Server:
     def __init__(
         self,
         endpoints: dict[str, ASGIApp],
+        policies: Policies,
         control: ASGIApp,
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
     ) -> None:
-        self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
-        self._timed = Timed(self._answer, self._route, answered)
+        self._endpoints, self._policies, self._control, self.end_waits = endpoints, policies, control, end_waits
+        self._timed = Timed(self._answer, _route, answered)
         self.public = PublicPages(self, _is_public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
-        await self._timed(scope, receive, send)
+        endpoint = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
+        if endpoint:
+            await endpoint(scope, receive, send)
+        elif scope["type"] != "http" or not await self._policies.answer(scope, send):
+            await self._timed(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._endpoints.get(scope["path"], self._control) if scope["type"] == "http" else self._control
+        app = _PAGES.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
 
-    def _route(self, scope: Scope) -> str:
-        """Return the template of a page, as the router has found it."""
-        if scope["path"] in _PAGES:
-            return "/"
-        if scope["path"] in self._endpoints:
-            return str(scope["path"])
-        template = str(getattr(scope.get("route"), "path", ""))
-        return f"{template}?wait" if b"wait=" in scope.get("query_string", b"") and template else template
+
+def _route(scope: Scope) -> str:
+    """Return the template of a page, as the router has found it."""
+    if scope["path"] in _PAGES:
+        return "/"
+    template = str(getattr(scope.get("route"), "path", ""))
+    return f"{template}?wait" if b"wait=" in scope.get("query_string", b"") and template else template
 
 
 def _is_public(method: str, path: str) -> bool:
@@ -146,7 +150,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
-    return Server(endpoints, control, experiments.end_waits, answered)
+    return Server(endpoints, Policies(experiments, metrics.answer), control, experiments.end_waits, answered)
 
 
 def _endpoints(
@@ -154,8 +158,8 @@ def _endpoints(
 ) -> dict[str, ASGIApp]:
     senders = TrustedKeys(settings.sender_keys)
     return {
-        "/reports": FaultGuard(ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)),
-        "/batches": FaultGuard(BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
+        "/reports": ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders),
+        "/batches": BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers),
     }
 
 

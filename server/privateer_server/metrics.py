@@ -39,6 +39,7 @@ class Metrics:
             buckets=BUCKETS,
             registry=self.registry,
         )
+        self._timed: dict[tuple[str, str, str], Histogram] = {}
         self._stages = Histogram(
             "privateer_stage_seconds",
             "A group of reports opened, added or committed; a round learned from.",
@@ -70,7 +71,11 @@ class Metrics:
 
     def answer(self, answered: Answered) -> None:
         """Count an answer by how long it took."""
-        self._requests.labels(answered.method, answered.route, answered.status_class).observe(answered.seconds)
+        labels = (answered.method, answered.route, answered.status_class)
+        timed = self._timed.get(labels)
+        if timed is None:  # finding it by its labels costs as much as a tenth of a report
+            timed = self._timed[labels] = self._requests.labels(*labels)
+        timed.observe(answered.seconds)
 
     def stage(self, name: str) -> AbstractContextManager[object]:
         """Time what is done in the context: ``open``, ``add``, ``commit`` or ``learn``."""

@@ -184,9 +184,9 @@ Accumulator.take = telling_ids
 
 from privateer.serving.endpoint import UploadEndpoint
 announced = UploadEndpoint._announced
-def telling_addresses(self, request):
-    logging.getLogger("privateer.serving").error("from %s", request.client)
-    return announced(self, request)
+def telling_addresses(self, incoming):
+    logging.getLogger("privateer.serving").error("from %s", incoming.scope["client"])
+    return announced(self, incoming)
 UploadEndpoint._announced = telling_addresses
 
 from privateer_server.gauges import Gauges

@@ -119,13 +119,14 @@ def _report(server: str, url: str, names: list[str], rounds: list[Sealed]) -> No
     statuses = send_all(url, requests)
     if set(statuses) != {_ACCEPTED}:
         raise Unavailable(f"the services answered {dict(statuses)}", remedy="see their log above")
-    for name in names:
-        _wait(server, name)
+    with httpx.Client() as asking:
+        for name in names:
+            _wait(asking, server, name)
 
 
-def _wait(server: str, name: str) -> None:
+def _wait(asking: httpx.Client, server: str, name: str) -> None:
     deadline, page = time.monotonic() + _PATIENCE, f"{server}/experiments/{name}"
-    while httpx.get(page).raise_for_status().json()["version"] < 2:
+    while asking.get(page).raise_for_status().json()["version"] < 2:
         if time.monotonic() > deadline:
             raise Unavailable(f"{name} did not learn from its round", remedy="see the services' log above")
         time.sleep(0.02)

@@ -30,4 +30,5 @@ class PublicPages:
             missing = NotFound("no such page", remedy="some pages are at the private listener only")
             await problem_response(missing)(scope, receive, send)
         else:
-            await self._app({**scope, IS_PUBLIC: True}, receive, send)
+            scope[IS_PUBLIC] = True
+            await self._app(scope, receive, send)
