@@ -1,7 +1,6 @@
 """The reports held for one round: every message in a random place, durable before it is acknowledged."""
 
 import asyncio
-import secrets
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from privateer.clock import Clock, SystemClock
 from privateer.errors import DuplicateReport, PrivateerError, Unavailable
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
-from privateer_shuffler.shuffle import Places
+from privateer_shuffler.shuffle import Places, RandomBelow
 from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
@@ -45,7 +44,7 @@ class Pool:
     store
         The round's database. Reports that it holds already count as held.
     below
-        Source of randomness of the permutation. Only tests pass another one.
+        Source of randomness of the permutation. Only tests pass one.
     clock
         Says when the round is due.
 
@@ -60,14 +59,14 @@ class Pool:
     """
 
     def __init__(
-        self, store: RoundStore, below: Callable[[int], int] = secrets.randbelow, clock: Clock | None = None
+        self, store: RoundStore, below: Callable[[int], int] | None = None, clock: Clock | None = None
     ) -> None:
         self._store = store
-        self._below = below
+        self._below = below or RandomBelow()
         self._clock = clock or SystemClock()
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
-        self._places = Places(self._recover(), below)
+        self._places = Places(self._recover(), self._below)
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None

@@ -40,7 +40,7 @@ class Policies:
         if answer is None:
             return False
         self._tell(Answered("GET", ROUTE, answer.status, time.perf_counter() - began))
-        await answer.send(send)
+        await answer.send(scope, send)
         return True
 
     def _found(self, scope: Scope) -> Answer | None:

@@ -1,11 +1,13 @@
-"""Answers of the routes that are asked most: two plain ASGI messages."""
+"""Answers of the routes that are asked most."""
 
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from starlette.types import Send
+from starlette.types import Scope, Send
 
 Headers = tuple[tuple[bytes, bytes], ...]
+WHOLE: Final = "privateer.whole"
+"""The ASGI extension of a connection that takes a whole `Answer`: one write, where two messages take two."""
 _JSON: Final = b"application/json"
 
 
@@ -22,8 +24,11 @@ class Answer(NamedTuple):
     headers: Headers
     body: bytes = b""
 
-    async def send(self, send: Send) -> None:
-        """Send it."""
+    async def send(self, scope: Scope, send: Send) -> None:
+        """Send it as the answer to the request with this scope."""
+        extensions = scope.get("extensions")
+        if extensions and WHOLE in extensions and extensions[WHOLE](self):
+            return
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
 

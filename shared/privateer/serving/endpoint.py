@@ -100,7 +100,7 @@ class Endpoint(ABC):
             answer = defect(error)
         seconds = time.perf_counter() - incoming.arrived
         self._tell(scope, Answered(known_method(scope), self.route, answer.status, seconds))
-        await answer.send(send)
+        await answer.send(scope, send)
 
     async def _answer(self, incoming: Incoming) -> Answer:
         if incoming.scope["method"] != "POST":

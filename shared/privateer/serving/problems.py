@@ -79,7 +79,7 @@ class FaultGuard:
                 raise
             answer = defect(error)
             if not started:
-                await answer.send(send)
+                await answer.send(scope, send)
 
 
 def answer_problems(app: Starlette) -> None:

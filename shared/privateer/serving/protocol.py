@@ -4,9 +4,10 @@ import asyncio
 import math
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from privateer.errors import BadRequest, HeadersTooLarge, PrivateerError
+from privateer.serving.answer import WHOLE, Answer
 from privateer.serving.connections import Connections, Stage
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
@@ -44,6 +45,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers = True
         self._piece = self._unparsed = 0  # bytes parsed: last, and since the request or its body began
         self._began, self._body_bytes = 0.0, 0
+        self._working: RequestResponseCycle
+        self._extensions: dict[str, Any] = {WHOLE: self._write_whole}
         self._refusal: PrivateerError = BadRequest("this is not an HTTP request", remedy="send HTTP/1.1")
 
     def is_overdue(self, now: float) -> bool:
@@ -85,6 +88,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start the time of the next request's headers."""
         super().on_message_begin()
+        self.scope["extensions"] = self._extensions
         self._unparsed = self._piece
         if self.cycle is not None and self.cycle.response_complete:
             self._due = self.loop.time() + _HEADER_SECONDS
@@ -129,6 +133,30 @@ class GuardedProtocol(HttpToolsProtocol):
         seconds = _HEADER_SECONDS if self._in_headers else _LINGER_SECONDS
         self._due = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
         self._connections.move(self, Stage.WAITING)
+
+    def _write_whole(self, answer: Answer) -> bool:
+        """Answer the request that is being worked on in one write; False if that must wait for the peer."""
+        cycle = self._working
+        if self.flow.write_paused:
+            return False
+        if cycle.disconnected:
+            return True
+        head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]
+        if not cycle.keep_alive:
+            head.append(b"connection: close\r\n")
+        body = b"" if cycle.scope["method"] == "HEAD" else answer.body
+        self.transport.write(b"".join((*head, b"\r\n", body)))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin to work on a request: on one at a time."""
+        self._working = cycle
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         """Start the peer's deadline, since it takes its answer more slowly than we send it."""

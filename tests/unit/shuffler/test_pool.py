@@ -1,5 +1,4 @@
 import asyncio
-import secrets
 import sqlite3
 import threading
 
@@ -10,6 +9,7 @@ from privateer.errors import DuplicateReport, Unavailable
 from privateer.wire.batch import decode_batch
 from privateer.wire.envelope import decode_envelope, pieces
 from privateer_shuffler.pool import Pool
+from privateer_shuffler.shuffle import RandomBelow
 from privateer_shuffler.store import RoundStore
 from tests.support.statistics import FALSE_ALARM
 from tests.unit.shuffler.fake_server import SIZE
@@ -270,5 +270,8 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
     assert stats.binomtest(sum(last_places), 60).pvalue > FALSE_ALARM
 
 
-def test_the_default_source_is_the_operating_system():
-    assert Pool.__init__.__defaults__ == (secrets.randbelow, None)
+async def test_the_default_source_is_the_operating_system(new_store):
+    assert Pool.__init__.__defaults__ == (None, None)
+    pool = Pool(new_store(5))
+    assert isinstance(pool._below, RandomBelow)
+    await pool.close()
