@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.clock import Clock, SystemClock
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.endpoint import Reply
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
@@ -59,13 +60,15 @@ class Server:
 
     def __init__(
         self,
-        endpoints: dict[str, ASGIApp],
+        uploads: ReportsEndpoint,
+        batches: BatchesEndpoint,
         policies: Policies,
         control: ASGIApp,
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
     ) -> None:
-        self._endpoints, self._policies, self._control, self.end_waits = endpoints, policies, control, end_waits
+        self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
+        self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
         self._timed = Timed(self._answer, _route, answered)
         self.public = PublicPages(self, _is_public)
 
@@ -76,6 +79,12 @@ class Server:
             await endpoint(scope, receive, send)
         elif scope["type"] != "http" or not await self._policies.answer(scope, send):
             await self._timed(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Answer an upload that is there as a whole, or a device that asks for the policy; False: ``__call__`` does."""
+        if scope["path"] == self._uploads.route:
+            return self._uploads.at_once(scope, body, reply)
+        return self._policies.at_once(scope, reply)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = _PAGES.get(scope["path"], self._control) if scope["type"] == "http" else self._control
@@ -143,24 +152,17 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     describe(control)
-    endpoints = _endpoints(settings, intake, metrics, budget, shufflers)
+    senders = TrustedKeys(settings.sender_keys)
+    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)
+    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
+    policies = Policies(experiments, metrics.answer)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
-    return Server(endpoints, Policies(experiments, metrics.answer), control, experiments.end_waits, answered)
-
-
-def _endpoints(
-    settings: Settings, intake: Intake, metrics: Metrics, budget: Budget, shufflers: TrustedKeys
-) -> dict[str, ASGIApp]:
-    senders = TrustedKeys(settings.sender_keys)
-    return {
-        "/reports": ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders),
-        "/batches": BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers),
-    }
+    return Server(uploads, batches, policies, control, experiments.end_waits, answered)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -108,8 +108,8 @@ class Intake:
                     return
             await asyncio.wait([closing])  # other experiments are counted meanwhile
 
-    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Receipt:
-        """Have reports from devices counted; return when what was accepted is durable.
+    def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> asyncio.Future[Receipt]:
+        """Have reports from devices counted; the receipt comes when what was accepted is durable.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Intake:
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(Request(name, lambda into, opened: into.take(envelope, opened), envelope), sender)
+        return self._do(Request(name, lambda into, opened: into.take(envelope, opened), envelope), sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
         """Have a shuffler's batch counted; return when that is durable.
@@ -179,16 +179,15 @@ class Intake:
         """
         await self._do(Request(name, lambda into, _: into.expire()), "")
 
-    async def _do(self, request: Request, sender: str) -> Receipt:
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+    def _do(self, request: Request, sender: str) -> asyncio.Future[Receipt]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Receipt] = loop.create_future()
         if not self.running or not self._queue.put(sender, _Waiting(request, answer)):
             raise _busy()
         self._called.set()
-        self._since[answer] = asyncio.get_running_loop().time()
-        try:
-            return await answer
-        finally:
-            del self._since[answer]
+        self._since[answer] = loop.time()
+        answer.add_done_callback(self._since.pop)
+        return answer
 
     async def _run(self) -> None:
         """Open a group while the one before is counted; end once nothing waits and no round closes."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import PrivateerError, Unavailable
 from privateer.serving.budget import Budget
-from privateer.serving.endpoint import answer
+from privateer.serving.endpoint import Reply, answer
 from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
@@ -92,7 +92,7 @@ class Shuffler:
     The router of the pages would cost as much as holding a report does.
     """
 
-    def __init__(self, endpoint: ASGIApp, pages: ASGIApp) -> None:
+    def __init__(self, endpoint: Endpoint, pages: ASGIApp) -> None:
         self._endpoint, self._pages = endpoint, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,6 +103,14 @@ class Shuffler:
             await self._endpoint(scope, receive, send)
         else:
             await self._pages(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Take an upload that is there as a whole; False if ``__call__`` must answer the request."""
+        name = _reported(scope["path"])
+        if not name:
+            return False
+        scope[EXPERIMENT] = name
+        return self._endpoint.at_once(scope, body, reply)
 
 
 def _reported(path: str) -> str:

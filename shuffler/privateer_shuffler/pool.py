@@ -25,7 +25,7 @@ class Receipt(NamedTuple):
 
     accepted: int
     refused: dict[str, int]
-    reason: PrivateerError | None
+    problem: PrivateerError | None
 
 
 class _Waiting(NamedTuple):
@@ -117,12 +117,12 @@ class Pool:
             except TimeoutError:
                 self._wake()
 
-    async def hold(self, sealed: list[bytes]) -> Receipt:
-        """Take people's reports into the pool, and return when those accepted are durable.
+    def hold(self, sealed: list[bytes]) -> asyncio.Future[Receipt]:
+        """Take people's reports into the pool; the receipt comes when those accepted are durable.
 
         Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Reports
         beyond the batch are refused for now: the server may ask for another batch. All messages of a person are held,
-        or none. A duplicate is as durable as an accepted report when this returns.
+        or none. A duplicate is as durable as an accepted report when the receipt comes.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Pool:
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(sealed, receipt))
         self._wake()
-        return await receipt
+        return receipt
 
     async def batch(self) -> bytes:
         """Return the batch of a ``filled`` pool as an encoded envelope, the same bytes every time."""

@@ -1,22 +1,21 @@
 """The endpoints for reports and batches."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Final
 
 from starlette.types import Scope
 
-from privateer.serving.answer import Answer, with_body, with_json
+from privateer.serving.answer import Answer, with_body
 from privateer.serving.bodies import Body, unchanged
 from privateer.serving.budget import Budget, Reservation
 from privateer.serving.endpoint import Endpoint, Incoming, UploadEndpoint
 from privateer.serving.logs import log_answer
-from privateer.serving.problems import problem_answer
 from privateer.serving.timing import Answered
 from privateer.wire.batch import BATCH, decode_batch
 from privateer.wire.envelope import Envelope
 from privateer.wire.keys import TrustedKeys
-from privateer.wire.upload import UploadAnswer
-from privateer_server.accumulator import Delivery
+from privateer_server.accumulator import Delivery, Receipt
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 
@@ -37,11 +36,11 @@ class ReportsEndpoint(UploadEndpoint):
     def _tell(self, scope: Scope, answered: Answered) -> None:  # noqa: ARG002
         self._metrics.answer(answered)
 
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> Answer:  # noqa: ARG002
-        receipt = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
-        if receipt.problem and not receipt.accepted:
-            return problem_answer(receipt.problem, accepted=0, refused=receipt.refused)
-        return with_json(_ACCEPTED, UploadAnswer(receipt.accepted, receipt.refused))
+    def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt]:  # noqa: ARG002
+        return self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
+
+    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
+        return await self._take(scope, envelope, body)
 
 
 class BatchesEndpoint(Endpoint):
@@ -61,8 +60,8 @@ class BatchesEndpoint(Endpoint):
         signature = incoming.headers.get(_SIGNATURE, b"").decode("latin-1")
         return Body.signed(BATCH.check(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
 
-    async def _read(self, incoming: Incoming, body: Body, room: Reservation) -> Envelope:
-        whole = await room.read(unchanged(incoming.chunks(), body.digest or b"", BATCH.changed()))
+    async def _read(self, chunks: AsyncIterator[bytes], body: Body, room: Reservation) -> Envelope:
+        whole = await room.read(unchanged(chunks, body.digest or b"", BATCH.changed()))
         # A batch may be large: parsing it must not keep the event loop from others.
         return await asyncio.to_thread(decode_batch, whole)
 

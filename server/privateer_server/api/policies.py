@@ -8,6 +8,7 @@ from starlette.types import Scope, Send
 
 from privateer.errors import PrivateerError
 from privateer.serving.answer import Answer, Headers, with_body
+from privateer.serving.endpoint import Reply
 from privateer.serving.timing import Answered
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED
@@ -35,13 +36,24 @@ class Policies:
 
     async def answer(self, scope: Scope, send: Send) -> bool:
         """Answer a request, or return False: the control route answers everything else."""
+        answer = self._timed(scope)
+        if answer:
+            await answer.send(scope, send)
+        return answer is not None
+
+    def at_once(self, scope: Scope, reply: Reply) -> bool:
+        """Answer a request without a task of its own, as `answer` does."""
+        answer = self._timed(scope)
+        if answer:
+            reply(answer)
+        return answer is not None
+
+    def _timed(self, scope: Scope) -> Answer | None:
         began = time.perf_counter()
         answer = self._found(scope)
-        if answer is None:
-            return False
-        self._tell(Answered("GET", ROUTE, answer.status, time.perf_counter() - began))
-        await answer.send(scope, send)
-        return True
+        if answer:
+            self._tell(Answered("GET", ROUTE, answer.status, time.perf_counter() - began))
+        return answer
 
     def _found(self, scope: Scope) -> Answer | None:
         path: str = scope["path"]

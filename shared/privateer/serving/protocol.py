@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -46,6 +47,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._piece = self._unparsed = 0  # bytes parsed: last, and since the request or its body began
         self._began, self._body_bytes = 0.0, 0
         self._working: RequestResponseCycle
+        self._begun: Any = None
+        self._at_once: Callable[[Any, bytearray, Callable[[Answer], None]], bool] = getattr(
+            self.app, "at_once", lambda *_: False
+        )
         self._extensions: dict[str, Any] = {WHOLE: self._write_whole}
         self._refusal: PrivateerError = BadRequest("this is not an HTTP request", remedy="send HTTP/1.1")
 
@@ -75,6 +80,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
+        self._start_begun()
         if self._in_headers:
             if self._unparsed > HEADER_BYTES_MAX:
                 self._refusal = _too_large()
@@ -119,6 +125,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Note that the request is complete: from now on the service takes the time."""
         self._in_headers, self._unparsed = True, 0
         super().on_message_complete()
+        self._start_begun()
         if self.cycle.response_complete:
             self._due = self.loop.time() + _HEADER_SECONDS
         else:
@@ -134,13 +141,34 @@ class GuardedProtocol(HttpToolsProtocol):
         self._due = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
         self._connections.move(self, Stage.WAITING)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin to work on a request: on one at a time, and best when it is there as a whole."""
+        self._working = cycle
+        if cycle.more_body:
+            self._begun = app  # the rest may come with the same data
+        elif self.flow.write_paused or not self._at_once(cycle.scope, cycle.body, self._write):
+            super()._start_asgi_task(cycle, app)
+
+    def _start_begun(self) -> None:
+        """Work on the request that has begun, if there is one."""
+        if self._begun is not None:
+            app, self._begun = self._begun, None
+            if self._working.more_body:
+                super()._start_asgi_task(self._working, app)
+            else:
+                self._start_asgi_task(self._working, app)
+
     def _write_whole(self, answer: Answer) -> bool:
         """Answer the request that is being worked on in one write; False if that must wait for the peer."""
-        cycle = self._working
         if self.flow.write_paused:
             return False
+        self._write(answer)
+        return True
+
+    def _write(self, answer: Answer) -> None:
+        cycle = self._working
         if cycle.disconnected:
-            return True
+            return
         head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]
         if not cycle.keep_alive:
             head.append(b"connection: close\r\n")
@@ -151,12 +179,6 @@ class GuardedProtocol(HttpToolsProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
-        return True
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Begin to work on a request: on one at a time."""
-        self._working = cycle
-        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         """Start the peer's deadline, since it takes its answer more slowly than we send it."""

@@ -54,8 +54,8 @@ async def test_nothing_is_acknowledged_before_it_is_durable(new_store, monkeypat
     commit = store.commit
     monkeypatch.setattr(store, "commit", lambda: (disk.wait(5), commit()))
     pool, (report,) = Pool(store), sealed_reports(1)
-    first = asyncio.create_task(pool.hold([report]))
-    again = asyncio.create_task(pool.hold([report]))
+    first = asyncio.ensure_future(pool.hold([report]))
+    again = asyncio.ensure_future(pool.hold([report]))
     await asyncio.sleep(0.2)
     assert not first.done()
     assert not again.done()  # "held already" is a promise, too
@@ -81,7 +81,7 @@ async def test_the_batch_is_exact(new_store):
     await pool.hold(reports[:3])
     receipt = await pool.hold(reports[3:])
     assert (receipt.accepted, receipt.refused) == (2, {"unavailable": 4})
-    assert isinstance(receipt.reason, Unavailable)
+    assert isinstance(receipt.problem, Unavailable)
     assert pool.full
     await pool.filled.wait()
     envelope = decode_batch(await pool.batch())
@@ -94,7 +94,7 @@ async def test_the_same_bytes_are_held_once(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(2)
     receipt = await pool.hold([reports[0], reports[0], reports[1]])
     assert (receipt.accepted, receipt.refused) == (2, {"duplicate-report": 1})
-    assert isinstance(receipt.reason, DuplicateReport)
+    assert isinstance(receipt.problem, DuplicateReport)
     assert (await pool.hold(reports)).refused == {"duplicate-report": 2}
     assert pool.held == 2
     await pool.close()
@@ -180,7 +180,7 @@ async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_pat
 
 async def test_a_sender_that_hangs_up_harms_nobody(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(3)
-    tasks = [asyncio.create_task(pool.hold([report])) for report in reports]
+    tasks = [asyncio.ensure_future(pool.hold([report])) for report in reports]
     await asyncio.sleep(0)
     tasks[1].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
