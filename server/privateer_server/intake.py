@@ -29,6 +29,9 @@ _log = logging.getLogger("privateer.server")
 _QUEUE_MAX: Final = 4096
 """Requests that may wait, of one sender half as many; further ones are refused until there is room. As many may be held
 for rounds that close."""
+_MANY: Final = 8
+_GATHER_SECONDS: Final = 0.005
+"""If so many requests were opened together, the next ones wait so long, so that more of them share what a group costs."""
 _GROUP_BYTES: Final = 64 * 1024
 """Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
 _CLOSERS: Final = 4
@@ -201,6 +204,8 @@ class Intake:
                     await counting
                 counting = asyncio.create_task(self._count(self._free(group)))
                 counting.add_done_callback(lambda _: self._called.set())
+                if len(group) >= _MANY and not self._stopping:
+                    await asyncio.sleep(_GATHER_SECONDS)
             elif (
                 self._stopping
                 and not (self._queue or self._held or self._closing)

@@ -15,6 +15,9 @@ from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
 """The write-ahead log is emptied if nothing arrives for so long; under load it is overwritten all the time."""
+_MANY: Final = 8
+_GATHER_SECONDS: Final = 0.005
+"""If so many requests shared a commit, the next ones wait so long, so that more of them share theirs."""
 _FULL_DISK_SECONDS: Final = 1.0
 """Pause after a failed attempt to empty the log."""
 _Result = TypeVar("_Result")
@@ -200,6 +203,8 @@ class Pool:
             while self._waiting:
                 group, self._waiting = self._waiting, []
                 await self._commit(group)
+                if len(group) >= _MANY and not self.full:
+                    await asyncio.sleep(_GATHER_SECONDS)
             self._end_when_due()
         finally:
             self._writer = None
