@@ -31,7 +31,7 @@ _QUEUE_MAX: Final = 4096
 for rounds that close."""
 _MANY: Final = 8
 _GATHER_SECONDS: Final = 0.005
-"""If so many requests were opened together, the next ones wait so long, so that more of them share what a group costs."""
+"""If so many requests were opened together, the next wait so long, so that more of them share the costs of a group."""
 _GROUP_BYTES: Final = 64 * 1024
 """Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
 _CLOSERS: Final = 4
@@ -69,6 +69,7 @@ class Intake:
         self._held: list[_Waiting] = []
         self._since: dict[asyncio.Future[Receipt], float] = {}  # the oldest first
         self._running: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
@@ -89,12 +90,14 @@ class Intake:
     def start(self) -> None:
         """Begin to count."""
         self._running = asyncio.create_task(self._run())
+        self._starting = asyncio.create_task(self._openers.start())
 
     async def stop(self) -> None:
         """Count what is queued, close the rounds that end, and end."""
         self._stopping = True
         self._called.set()
-        if self._running:
+        if self._running and self._starting:
+            await self._starting
             await self._running
         for threads in (self._writer, self._closers):
             threads.shutdown()
@@ -189,7 +192,6 @@ class Intake:
             raise _busy()
         self._called.set()
         self._since[answer] = loop.time()
-        answer.add_done_callback(self._since.pop)
         return answer
 
     async def _run(self) -> None:
@@ -226,7 +228,7 @@ class Intake:
             elif len(self._held) < _QUEUE_MAX:
                 self._held.append(one)
             else:
-                _resolve(one.answer, _busy())
+                self._resolve(one.answer, _busy())
         return free
 
     async def _open(self, group: list[_Waiting]) -> None:
@@ -272,9 +274,18 @@ class Intake:
             # Whoever ends a round hears of it once the next one is there.
             closing = self._closing.get(waiting.request.experiment)
             if closing:
-                closing.add_done_callback(partial(_resolve, waiting.answer, answer))
+                closing.add_done_callback(partial(self._resolve, waiting.answer, answer))
             else:
-                _resolve(waiting.answer, answer)
+                self._resolve(waiting.answer, answer)
+
+    def _resolve(self, future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
+        del self._since[future]
+        if future.done():  # the sender has hung up
+            return
+        if isinstance(answer, Receipt):
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)
 
     async def _close(self, experiment: Experiment) -> None:
         try:
@@ -306,12 +317,3 @@ class Intake:
 
 def _busy() -> Unavailable:
     return Unavailable("the server takes no reports now", remedy="send the same bytes again later")
-
-
-def _resolve(future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
-    if future.done():
-        return
-    if isinstance(answer, Receipt):
-        future.set_result(answer)
-    else:
-        future.set_exception(answer)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-_CONNECTIONS: Final = 256
+_CONNECTIONS: Final = 128
 _END_OF_HEADERS: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length:"
 _STATUS: Final = slice(9, 12)

@@ -5,7 +5,7 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from privateer.serving.budget import Budget, Reservation, too_large
 from privateer.serving.peer import peer
 from privateer.serving.problems import MethodNotAllowed, defect, problem_answer
 from privateer.serving.timing import Answered, known_method
-from privateer.wire.envelope import Envelope, decode_envelope
+from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.upload import UPLOAD, UploadAnswer
 
@@ -259,6 +259,8 @@ class UploadEndpoint(Endpoint):
         """Return the answer to an upload whose reports are durable or refused."""
         if receipt.problem and not receipt.accepted:
             return problem_answer(receipt.problem, accepted=0, refused=receipt.refused)
+        if not receipt.refused:
+            return _all_accepted(receipt.accepted)
         return with_json(_ACCEPTED, UploadAnswer(receipt.accepted, dict(receipt.refused)))
 
     def _failed(self, error: PrivateerError) -> Answer:
@@ -272,6 +274,11 @@ class UploadEndpoint(Endpoint):
     @abstractmethod
     async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
         """Have the reports counted, and return once those accepted are durable."""
+
+
+@lru_cache(maxsize=REPORTS_PER_BODY_MAX)
+def _all_accepted(reports: int) -> Answer:
+    return with_json(_ACCEPTED, UploadAnswer(reports, {}))
 
 
 def answer(content: Any, status: int) -> Response:

@@ -15,6 +15,7 @@ from privateer.wire.problem import MEDIA_TYPE, problem_body
 HEADER_BYTES_MAX: Final = 16 << 10
 """Limits the request line with all headers, and what the framing of chunks may add to a body."""
 _HEADER_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 5.0
 _BODY_SECONDS: Final = 30.0
 _BYTES_PER_SECOND: Final = 64 << 10
 """A body or an answer may take longer if it advances at this rate."""
@@ -28,7 +29,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection.
 
     Headers may take ten seconds. A body may take thirty, and a second more for every 64 KiB that arrived; an answer has
-    as much time. Between two requests uvicorn's own keep-alive limit holds.
+    as much time. Between two requests a connection may be idle for five.
 
     Parameters
     ----------
@@ -127,17 +128,23 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._start_begun()
         if self.cycle.response_complete:
-            self._due = self.loop.time() + _HEADER_SECONDS
+            self._due = self.loop.time() + _IDLE_SECONDS
         else:
             self._due = math.inf
             self._connections.move(self, Stage.WORKING)
 
     def on_response_complete(self) -> None:
         """Wait for the peer to take the answer, and for its next request."""
-        super().on_response_complete()
-        if not self.cycle.response_complete:  # a pipelined request is next
+        # Uvicorn would start a timer for each answer, which the table of connections does without.
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
             return
-        seconds = _HEADER_SECONDS if self._in_headers else _LINGER_SECONDS
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            self._start_begun()
+            return
+        seconds = _IDLE_SECONDS if self._in_headers else _LINGER_SECONDS
         self._due = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
         self._connections.move(self, Stage.WAITING)
 
