@@ -13,7 +13,7 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
-from privateer.wire.envelope import Envelope, binding, header_of
+from privateer.wire.envelope import Envelope, binding
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Delivery, Receipt
 from privateer_server.counting import Answer, Counted, Counting, Request
@@ -245,7 +245,7 @@ class Intake:
     async def _open_round(self, current: OpenRound, requests: list[Request]) -> None:
         facts, opener = current.round, self._keys.find(current.round.public_key)
         sealed = [request.envelope.sealed for request in requests if request.envelope]
-        info, size = binding(header_of(facts, current.digest), facts.model), facts.sealed_size
+        info, size = binding(current.header, facts.model), facts.sealed_size
         with self._metrics.stage("open"):
             opened = await self._openers.open(opener, b"".join(sealed), size, info) if opener else None
         if opened is not None:
