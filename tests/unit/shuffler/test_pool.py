@@ -76,6 +76,22 @@ async def test_requests_share_commits(new_store, monkeypatch):
     await pool.close()
 
 
+async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch):
+    """Each sender sends its next report when the one before is held: one commit for nearly all of them, every time."""
+    store, commits = new_store(1000), []
+    commit = store.commit
+    monkeypatch.setattr(store, "commit", lambda: (commits.append(1), commit()))
+    pool = Pool(store)
+
+    async def sender():
+        for report in sealed_reports(10):
+            assert (await pool.hold([report])).accepted == 1
+
+    await asyncio.gather(*(sender() for _ in range(32)))
+    assert len(commits) <= 20
+    await pool.close()
+
+
 async def test_the_batch_is_exact(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(9)
     await pool.hold(reports[:3])
