@@ -37,8 +37,8 @@ class Settings:
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
     openers
-        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has one
-        less than there are cores, unless it is told otherwise.
+        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
+        many as there are cores, unless it is told otherwise.
     """
 
     data: Path

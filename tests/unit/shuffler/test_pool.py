@@ -76,20 +76,30 @@ async def test_requests_share_commits(new_store, monkeypatch):
     await pool.close()
 
 
-async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch):
-    """Each sender sends its next report when the one before is held: one commit for nearly all of them, every time."""
-    store, commits = new_store(1000), []
-    commit = store.commit
-    monkeypatch.setattr(store, "commit", lambda: (commits.append(1), commit()))
-    pool = Pool(store)
+async def commits_of(store, monkeypatch, many):
+    """Commits for 24 senders, each of whom reports ten times, out of step with the others."""
+    commits, commit = [], store.commit
+    with monkeypatch.context() as patch:
+        patch.setattr("privateer_shuffler.pool._MANY", many)
+        patch.setattr("privateer_shuffler.pool._GATHER_SECONDS", 0.05)
+        patch.setattr(store, "commit", lambda: (commits.append(1), commit()))
+        pool = Pool(store)
 
-    async def sender():
-        for report in sealed_reports(10):
-            assert (await pool.hold([report])).accepted == 1
+        async def sender(number):
+            for report in sealed_reports(10):
+                await asyncio.sleep(0.001 * (number % 12))
+                assert (await pool.hold([report])).accepted == 1
 
-    await asyncio.gather(*(sender() for _ in range(32)))
-    assert len(commits) <= 20
-    await pool.close()
+        await asyncio.gather(*map(sender, range(24)))
+        await pool.close()
+    return len(commits)
+
+
+async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch, tmp_path):
+    """If many shared a commit, the next ones wait, so that more of them share theirs."""
+    (tmp_path / "apart").mkdir()
+    together = await commits_of(new_store(1000), monkeypatch, 8)
+    assert together < await commits_of(new_store(1000, tmp_path / "apart"), monkeypatch, 1000) / 2
 
 
 async def test_the_batch_is_exact(new_store):
