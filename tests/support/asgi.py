@@ -19,6 +19,9 @@ class AtOnce:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if any(name == b"transfer-encoding" for name, _ in scope.get("headers", ())):
+            await self._app(scope, receive, send)  # it comes piece by piece
+            return
         first = await receive()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         is_whole = first["type"] == "http.request" and not first.get("more_body")
