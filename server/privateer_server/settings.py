@@ -37,8 +37,8 @@ class Settings:
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
     openers
-        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has one
-        less than there are cores, unless it is told otherwise.
+        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
+        many as there are cores, unless it is told otherwise.
     """
 
     data: Path
@@ -79,7 +79,7 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    given = {_variable("openers"): str(_cores() - 1), **environment, **flags}
+    given = {_variable("openers"): str(_cores()), **environment, **flags}
     required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]

@@ -1,8 +1,30 @@
 """The permutation, from the operating system's randomness."""
 
-import secrets
+import os
 from array import array
 from collections.abc import Callable, Iterable
+from typing import Final
+
+_WORD: Final = 1 << 64
+_WORDS: Final = 256
+"""Words of 64 bits that are fetched at once: a call of the system for each would cost as much as storing a report."""
+
+
+class RandomBelow:
+    """Uniform integers from the operating system's randomness; each is used once."""
+
+    def __init__(self) -> None:
+        self._words = array("Q")
+
+    def __call__(self, count: int) -> int:
+        """Return one of [0, count), each with exactly the same probability."""
+        whole = _WORD - _WORD % count
+        while True:
+            if not self._words:
+                self._words.frombytes(os.urandom(8 * _WORDS))
+            word = self._words.pop()
+            if word < whole:  # the rest would make the small ones likelier
+                return word % count
 
 
 class Places:
@@ -16,10 +38,10 @@ class Places:
     free
         The places that no report holds yet.
     below
-        Source of randomness: returns a uniform integer in [0, n). Only tests pass another one.
+        Source of randomness: returns a uniform integer in [0, n).
     """
 
-    def __init__(self, free: Iterable[int], below: Callable[[int], int] = secrets.randbelow) -> None:
+    def __init__(self, free: Iterable[int], below: Callable[[int], int]) -> None:
         self._free = array("Q", free)
         self._below = below
 

@@ -125,12 +125,20 @@ def _stay(services: Services, page: str, is_watched: bool) -> None:
 
 def bench(
     users: Annotated[int, typer.Option(min=4000, help="Number of people in each run.")] = 40_000,
+    memory: Annotated[
+        int, typer.Option(min=0, help="Instead: send so many reports, and show every process's MiB on the way.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
-    from privateer_lab.bench import bench_accountant, bench_path
+    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path
 
-    result = {"report path": bench_path(users), "accountant": bench_accountant()}
+    if memory:
+        for row in bench_memory(memory):
+            figures = {name: round(value) for name, value in row.items()}
+            print_json(figures) if as_json else screen.print(figures)
+        return
+    result = {"report path": bench_path(users) | bench_answers(users), "accountant": bench_accountant()}
     if as_json:
         print_json(result)
         return

@@ -3,16 +3,26 @@
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer.errors import SpecError
 
 _ID_DIGITS: Final = 16
+_TICK: Final = 1_000_000_000
+"""Nanoseconds in which a file that changes twice may look as if it had changed once."""
 _log = logging.getLogger("privateer.keys")
+
+
+class _Mark(NamedTuple):
+    """By what a file is known to be the same: its number, and when it changed, in nanoseconds since 1970."""
+
+    number: int
+    changed: int
 
 
 def signing_key_id(key: Ed25519PublicKey) -> str:
@@ -96,7 +106,9 @@ def public_key_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 class TrustedKeys:
-    """Public keys (hexadecimal) in files. They are read anew every time, so that files may change while a service runs.
+    """Public keys (hexadecimal) in files, which may change while a service runs.
+
+    They are read anew when a file or a directory has changed since, since every signed request asks for them.
 
     Parameters
     ----------
@@ -107,20 +119,44 @@ class TrustedKeys:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
         self._warned: set[Path] = set()
+        self._read: list[Path] = []
+        self._marks: list[_Mark | None] | None = None
+        self._known: dict[str, Ed25519PublicKey] = {}
 
     def by_id(self) -> Mapping[str, Ed25519PublicKey]:
         """Return the keys that are there now. A file without a key is left out, with one warning."""
-        found = {}
-        for path in public_key_files(self._paths):
+        if self._marks is None or self._marks != _marks([*self._paths, *self._read]):
+            self._read_again()
+        return self._known
+
+    def _read_again(self) -> None:
+        self._read = list(public_key_files(self._paths))
+        marks = _marks([*self._paths, *self._read])
+        self._known = {}
+        for path in self._read:
             try:
                 key = read_public_key(path)
             except (OSError, ValueError):
                 self._warn(path)
             else:
-                found[signing_key_id(key)] = key
-        return found
+                self._known[signing_key_id(key)] = key
+        # What has just changed may change again within one tick of the clock of files, and look the same.
+        settled = time.time_ns() - _TICK
+        self._marks = marks if all(mark is None or mark.changed < settled for mark in marks) else None
 
     def _warn(self, path: Path) -> None:
         if path not in self._warned:
             _log.warning("%s does not hold a public key (64 hex digits)", path.name)
         self._warned.add(path)
+
+
+def _marks(paths: Sequence[Path]) -> list[_Mark | None]:
+    return [_mark(path) for path in paths]
+
+
+def _mark(path: Path) -> _Mark | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return _Mark(found.st_ino, found.st_ctime_ns)

@@ -7,6 +7,7 @@ nor promise a batch to the devices and ask the shuffler for a smaller one.
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -16,6 +17,8 @@ from privateer.errors import Malformed
 DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
+_KEYS_MAX: Final = 1024
+"""Keys whose ids are kept, since every report is compared with one."""
 _NUMBERS: Final = 1 << 63
 """Versions and deadlines are smaller, since databases keep them."""
 ASKS_HEADER: Final = "Privateer-Asks"
@@ -93,7 +96,12 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def key_id(self) -> bytes:
         """First 8 bytes of the SHA-256 of the public key. It is derived, so that one id never names two keys."""
-        return hashlib.sha256(self.public_key).digest()[:KEY_ID_SIZE]
+        return _key_id(self.public_key)
+
+
+@lru_cache(maxsize=_KEYS_MAX)
+def _key_id(public_key: bytes) -> bytes:
+    return hashlib.sha256(public_key).digest()[:KEY_ID_SIZE]
 
 
 class Drain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
