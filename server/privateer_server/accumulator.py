@@ -18,7 +18,7 @@ from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
-from privateer_server.store import Change
+from privateer_server.store import Change, ShufflerKey
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
@@ -38,13 +38,13 @@ class Delivery:
         Its reports.
     digest
         SHA-256 of its bytes, by which the server knows it when it comes again.
-    shuffler, signed_at
-        Id of the key that signed it, and when that was, in seconds since 1970.
+    closer, signed_at
+        Who signed it, and when that was, in seconds since 1970.
     """
 
     envelope: Envelope
     digest: bytes
-    shuffler: str
+    closer: ShufflerKey
     signed_at: float
 
 
@@ -127,6 +127,7 @@ class Accumulator:
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
         self._closed, self._given_up, self._asked, self._sound = current.taken, False, False, False
+        self._closer: ShufflerKey | None = None
 
     @property
     def accepted(self) -> int:
@@ -192,7 +193,7 @@ class Accumulator:
         self._count(sealed, len(sealed), envelope, opened, receipt)
         receipt.closed = self._closed = self._received >= self._current.enough or self._current.schedule.learner.repeats
         self.refused.update(receipt.refused)
-        self._answers[delivery.digest] = receipt.answer
+        self._answers[delivery.digest], self._closer = receipt.answer, delivery.closer
         return receipt
 
     def _check_size(self, envelope: Envelope) -> None:
@@ -307,5 +308,6 @@ class Accumulator:
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
+            closer=self._closer,
         )
         return filled, change

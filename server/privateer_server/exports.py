@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final, Literal
 
@@ -21,7 +22,7 @@ from privateer_server.experiment import Experiment, Status
 from privateer_server.experiments import Start
 from privateer_server.rounds import read_decider
 from privateer_server.schedule import Schedule
-from privateer_server.store import RoundRecord
+from privateer_server.store import RoundRecord, ShufflerKey
 
 FORMAT: Final = "privateer/export/1"
 _FIELD: Final = "warm_start"
@@ -57,8 +58,8 @@ class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publication: str
 
 
-def exported(experiment: Experiment, rounds: list[RoundRecord]) -> Export:
-    """Return the document of an experiment with these rounds."""
+def exported(experiment: Experiment, rounds: list[RoundRecord], closers: Mapping[int, ShufflerKey]) -> Export:
+    """Return the document of an experiment with these rounds, and whose batches they took."""
     current, spec = experiment.current, experiment.spec
     published = decode_publication(current.publication)
     return Export(
@@ -69,7 +70,7 @@ def exported(experiment: Experiment, rounds: list[RoundRecord]) -> Export:
         spec=spec.model_dump(mode="json", exclude_none=True),
         policy=read_decider(spec, published).describe(spec),
         result=decode_result(published.result) if published.result else None,
-        record=promises.privacy(spec, rounds),
+        record=promises.privacy(spec, rounds, closers),
         state=base64.b64encode(encode(current.step.state)).decode(),
         publication=base64.b64encode(current.publication).decode(),
     )

@@ -17,6 +17,7 @@ from privateer.wire.upload import UploadAnswer
 from privateer_server.accumulator import Delivery
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
+from privateer_server.store import ShufflerKey
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
@@ -53,7 +54,8 @@ class BatchesEndpoint(Endpoint):
         return await asyncio.to_thread(decode_batch, whole)
 
     async def _counted(self, request: Request, envelope: Envelope, body: Body) -> Response:  # noqa: ARG002
-        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender, body.signed_at))
+        closer = ShufflerKey(body.sender, self._keys.organisation(body.sender))
+        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", closer, body.signed_at))
         if not receipt.again:
             self._metrics.take_batch()
         return Response(receipt.answer, _OK if receipt.again else _ACCEPTED, media_type="application/json")

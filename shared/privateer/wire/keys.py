@@ -75,15 +75,18 @@ def _write(path: Path, text: str, mode: int) -> None:
     draft.replace(path)
 
 
-def read_public_key(path: Path) -> Ed25519PublicKey:
-    """Return the public key in a file.
+def read_public_keys(path: Path) -> list[Ed25519PublicKey]:
+    """Return the public keys in a file, a line for each.
 
     Raises
     ------
     OSError, ValueError
-        If the file cannot be read or holds no key.
+        If the file cannot be read, holds no key, or something else.
     """
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(path.read_text("ascii")))
+    keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(line)) for line in path.read_text("ascii").split()]
+    if not keys:
+        raise ValueError("no key")
+    return keys
 
 
 def public_key_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -96,7 +99,9 @@ def public_key_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 class TrustedKeys:
-    """Public keys (hexadecimal) in files. They are read anew every time, so that files may change while a service runs.
+    """Public keys (hexadecimal) in files, those of an organisation in a file of its name.
+
+    They are read anew every time, so that files may change while a service runs.
 
     Parameters
     ----------
@@ -110,17 +115,22 @@ class TrustedKeys:
 
     def by_id(self) -> Mapping[str, Ed25519PublicKey]:
         """Return the keys that are there now. A file without a key is left out, with one warning."""
-        found = {}
+        return {signing_key_id(key): key for _, key in self._read()}
+
+    def organisation(self, key_id: str) -> str:
+        """Return whose key that is: the name of its file without the suffix, or nothing if it is not there."""
+        return next((path.stem for path, key in self._read() if signing_key_id(key) == key_id), "")
+
+    def _read(self) -> Iterator[tuple[Path, Ed25519PublicKey]]:
         for path in public_key_files(self._paths):
             try:
-                key = read_public_key(path)
+                keys = read_public_keys(path)
             except (OSError, ValueError):
                 self._warn(path)
             else:
-                found[signing_key_id(key)] = key
-        return found
+                yield from ((path, key) for key in keys)
 
     def _warn(self, path: Path) -> None:
         if path not in self._warned:
-            _log.warning("%s does not hold a public key (64 hex digits)", path.name)
+            _log.warning("%s does not hold public keys (64 hex digits each)", path.name)
         self._warned.add(path)
