@@ -10,6 +10,7 @@ from privateer.errors import (
     Deleted,
     DuplicateReport,
     HeadersTooLarge,
+    KeyChanged,
     Malformed,
     NotFound,
     OutOfRange,
@@ -17,6 +18,7 @@ from privateer.errors import (
     RoundClosed,
     RoundUnknown,
     SenderRefused,
+    SignatureInvalid,
     SpecError,
     TooLarge,
     Unauthorized,
@@ -50,6 +52,8 @@ _PROBLEMS: Final[tuple[type[PrivateerError], ...]] = (
     Conflict,
     SpecError,
     Unauthorized,
+    SignatureInvalid,
+    KeyChanged,
 )
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 _SEALED: Final = {"type": "string", "format": "binary", "description": "Sealed messages, one after another."}

@@ -92,7 +92,8 @@ def key_changed() -> KeyChanged:
     return KeyChanged(
         "the server signs with another key than the known one",
         field="server_key",
-        remedy="ask its operator in another way: if the key was replaced, name the new one (server_key)",
+        remedy="ask its operator in another way: if the key was replaced, name the new one, "
+        "as server_key or for a shuffler as PRIVATEER_SERVER_KEY",
     )
 
 

@@ -58,8 +58,13 @@ def public_hex(key: Ed25519PrivateKey) -> str:
 
 def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
     """Write the public half of a key where services look for keys to trust."""
+    write_public_key(key.public_key().public_bytes_raw(), path)
+
+
+def write_public_key(key: bytes, path: Path) -> None:
+    """Write a public key, if the file has not got it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = public_hex(key) + "\n"
+    text = key.hex() + "\n"
     if not path.exists() or path.read_text() != text:
         _write(path, text, 0o644)
 
