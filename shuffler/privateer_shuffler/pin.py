@@ -1,15 +1,14 @@
 """The key of the learning server: the one that the operator names, or the first that the shuffler has met."""
 
-import logging
 from pathlib import Path
 from typing import Final
 
 from privateer.errors import SpecError, Unavailable
-from privateer.wire.identity import check_signed, fingerprint
+from privateer.wire.identity import check_signed
 from privateer.wire.keys import read_public_keys, write_public_key
 
-PIN_FILE: Final = "server.pub"
-_log = logging.getLogger(__name__)
+PIN_FILE: Final = "server.pin"
+"""Not ``*.pub``: nobody shall take it for a shuffler's key."""
 
 
 class Pin:
@@ -54,9 +53,8 @@ class Pin:
         if self._known:
             return
         try:
-            write_public_key(key, self._path)
+            write_public_key(key, self._path, 0o600)
         except OSError:
             detail = "the shuffler cannot keep the server's key"
             raise Unavailable(detail, remedy="its operator must check its disk") from None
         self._known = frozenset({key})
-        _log.info("the learning server's key is %s (SHA-256 %s)", key.hex(), fingerprint(key))

@@ -61,12 +61,12 @@ def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
     write_public_key(key.public_key().public_bytes_raw(), path)
 
 
-def write_public_key(key: bytes, path: Path) -> None:
+def write_public_key(key: bytes, path: Path, mode: int = 0o644) -> None:
     """Write a public key, if the file has not got it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = key.hex() + "\n"
     if not path.exists() or path.read_text() != text:
-        _write(path, text, 0o644)
+        _write(path, text, mode)
 
 
 def _write(path: Path, text: str, mode: int) -> None:
