@@ -25,7 +25,7 @@ _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the po
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
 _REFUSALS: Final = (_UNOPENABLE, _OUT_OF_RANGE, _DUPLICATE, _OUT_OF_RANGE, _CLOSED)
-"""Why messages do not open, are of another kind, are not fresh, do not parse, or do not fit: in the order of sifting."""
+"""Why messages do not open, are of another kind, are not fresh, do not parse, or do not fit, as they are sifted."""
 
 
 @dataclass(frozen=True)
