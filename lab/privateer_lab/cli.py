@@ -25,6 +25,7 @@ from privateer_lab.commands import (
     reproductions,
     running,
     sweeps,
+    transparency,
 )
 
 app = typer.Typer(
@@ -40,6 +41,7 @@ for module in (
     effects,
     changes,
     backups,
+    transparency,
     doctor,
     people,
     planning,
