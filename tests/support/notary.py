@@ -72,7 +72,7 @@ class Notary:
         """A way to a scripted server that signs what is a publication, and proves it."""
 
         def handle(request: httpx.Request) -> httpx.Response:
-            if request.url.path == "/log/proof":
+            if request.url.path.endswith("/log/proof"):
                 return self.answer(request)
             response = handler(request)
             if request.method == "GET" and response.status_code == httpx.codes.OK:
