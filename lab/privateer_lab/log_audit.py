@@ -149,25 +149,24 @@ def _followed(
     source: Source, key: bytes, head: Head, last: Head | None, before: State | None
 ) -> tuple[State, Findings]:
     peaks = Peaks(last.size, before.peaks) if last and before else Peaks(0, [])
-    versions, start = dict(before.versions) if before else {}, peaks.size
-    read = unserved = 0
+    versions = dict(before.versions) if before else {}
+    entries = list[Entry]()
     while peaks.size < head.size:
-        entries = _entries(source, peaks.size, head.size)
-        for entry in entries:
-            _check_version(entry, versions)
+        new = _entries(source, peaks.size, head.size)
+        for entry in new:
             peaks.add(entry.leaf)
-            if _is_served(source, entry, key):
-                read += 1
-            else:
-                unserved += 1
+        entries += new
     if peaks.root != head.root:
         if last and not consistent(
             last.size, last.root, head.size, head.root, source.consistency(last.size, head.size)
         ):
             raise forked()
         raise ProofInvalid("the entries of the log are not those of its head", field="entries", remedy=_REMEDY)
+    for entry in entries:
+        _check_version(entry, versions)
+    read = sum(_is_served(source, entry, key) for entry in entries)
     state = State(key.hex(), head.signed, peaks.hashes, versions)
-    return state, Findings(head.size, head.size - start, read, unserved)
+    return state, Findings(head.size, len(entries), read, len(entries) - read)
 
 
 def _entries(source: Source, start: int, end: int) -> list[Entry]:

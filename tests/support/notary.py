@@ -1,5 +1,6 @@
 """What scripted servers publish, signed by one key and proved by one log."""
 
+import base64
 from collections.abc import Callable
 
 import httpx
@@ -59,6 +60,9 @@ class Notary:
         named = [(one.experiment, one.version) for one in self.entries]
         last = len(named) - 1 - named[::-1].index((experiment, version))
         return prove(self._tree, self.head(), last, block)
+
+    def consistency(self, first: int, second: int) -> list[str]:
+        return [base64.b64encode(one).decode() for one in self._tree.consistency(first, second)]
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         """Answer a question for a proof."""
