@@ -33,6 +33,7 @@ class Notary:
         self.entries: list[Entry] = []
         self.proofs = 0
         self._tree = Tree()
+        self._places: dict[tuple[str, int], int] = {}
 
     @property
     def key(self) -> str:
@@ -40,8 +41,9 @@ class Notary:
 
     def enter(self, entry: Entry) -> None:
         """Add to the log what is not its last word on a version."""
-        same = [one for one in self.entries if (one.experiment, one.version) == (entry.experiment, entry.version)]
-        if not same or same[-1] != entry:
+        place = self._places.get((entry.experiment, entry.version))
+        if place is None or self.entries[place] != entry:
+            self._places[entry.experiment, entry.version] = len(self.entries)
             self.entries.append(entry)
             self._tree.append(entry.leaf)
 
@@ -57,9 +59,7 @@ class Notary:
 
     def proof(self, experiment: str, version: int, block: int | None = None) -> Proof:
         """The proof of what was entered last of a version."""
-        named = [(one.experiment, one.version) for one in self.entries]
-        last = len(named) - 1 - named[::-1].index((experiment, version))
-        return prove(self._tree, self.head(), last, block)
+        return prove(self._tree, self.head(), self._places[experiment, version], block)
 
     def consistency(self, first: int, second: int) -> list[str]:
         return [base64.b64encode(one).decode() for one in self._tree.consistency(first, second)]
