@@ -26,6 +26,7 @@ from privateer_server.api.claims import claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
+from privateer_server.api.log import log_router
 from privateer_server.api.news import News
 from privateer_server.api.operations import operations_router
 from privateer_server.api.pages import OPERATOR, READING, pages
@@ -110,7 +111,7 @@ def _is_public(method: str, path: str) -> bool:
         return False
     if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
         return method in READING
-    return path in _PUBLIC_PAGES
+    return path in _PUBLIC_PAGES or (path.startswith("/log/") and method in READING)
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
@@ -152,7 +153,9 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(backup_router(data.store, settings.token_digest))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    control.include_router(experiments_router(experiments, data.store, settings.token_digest, budget))
+    log, digest = data.log, settings.token_digest
+    control.include_router(experiments_router(experiments, data.store, log.identity, digest, budget))
+    control.include_router(log_router(log))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
     news = News(experiments)
@@ -162,7 +165,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     senders = TrustedKeys(settings.sender_keys)
     uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)
     batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
-    policies = Policies(experiments, metrics.answer)
+    policies = Policies(experiments, log.identity, metrics.answer)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)

@@ -161,17 +161,17 @@ class Intake:
             self._metrics.refuse({error.slug: 1})
             raise
         request = Request(name, lambda into, opened: into.take_batch(delivery, opened), delivery.envelope)
-        return await self._do(request, delivery.shuffler)
+        return await self._do(request, delivery.closer.shuffler)
 
     async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
         """See that the experiment is the shuffler's; it becomes that with its first batch."""
         if delivery.envelope.header.version < experiment.current.round.version:
             return  # nobody owns rounds that are over
         try:
-            await self._experiments.claim(experiment.name, delivery.shuffler, delivery.signed_at)
+            await self._experiments.claim(experiment.name, delivery.closer, delivery.signed_at)
         except Conflict:
             raise BatchRefused(
-                "another shuffler claimed the experiment, or this one's claim was released",
+                "another shuffler claimed the experiment, it is for another's, or this one's claim was released",
                 remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
             ) from None
 

@@ -260,6 +260,7 @@ def _published(
         messages=terms.messages,
         least=step.least,
         deadline=int(now) + step.seconds if step.seconds else 0,
+        groups=terms.mechanism.groups,
     )
     result = schedule.result(step)
     encoded = encode_result(result) if result else b""

@@ -36,6 +36,8 @@ class Settings:
         Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
+    identity
+        File with the key that signs publications; by default ``identity.key`` in the data directory, made if missing.
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
         many as there are cores, unless it is told otherwise.
@@ -54,6 +56,7 @@ class Settings:
     body_budget: int = 256 * _MIB
     journal: Path | None = None
     openers: int = 0
+    identity: Path | None = None
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
@@ -106,7 +109,7 @@ def _read(given: Mapping[str, str], name: str) -> Any:
     if name.endswith(("port", "_max", "_budget")):
         return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
     text = given[_variable(name)]
-    return Path(text) if name in ("data", "journal") else text
+    return Path(text) if name in ("data", "journal", "identity") else text
 
 
 def _variable(name: str) -> str:

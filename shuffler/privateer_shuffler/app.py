@@ -30,6 +30,7 @@ from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.history import History
 from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.pin import Pin
 from privateer_shuffler.requirements import Requirements
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
@@ -149,7 +150,8 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     key = own_key(settings.data / KEY_FILE, "PRIVATEER_DATA")
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
-    upstream = Upstream(settings.server_url, transport, settings.server_ca)
+    pin = Pin(settings.data, settings.server_key)
+    upstream = Upstream(settings.server_url, transport, settings.server_ca, pin.check)
     forwarding = Forwarding(upstream, key, metrics)
     rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics)
     _watch(metrics, rounds, settings.data)

@@ -10,7 +10,7 @@ from privateer.clock import Clock, SystemClock
 from privateer.errors import DuplicateReport, PrivateerError, Unavailable
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
-from privateer_shuffler.shuffle import Places, RandomBelow
+from privateer_shuffler.shuffle import Groups, RandomBelow
 from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
@@ -69,7 +69,8 @@ class Pool:
         self._clock = clock or SystemClock()
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
-        self._places = Places(self._recover(), self._below)
+        facts = self.round
+        self._places = Groups(self._recover(), facts.batch * facts.messages_of_kind, facts.groups, self._below)
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
@@ -108,7 +109,7 @@ class Pool:
     @property
     def full(self) -> bool:
         """Whether it takes no more reports, though the disk may not have all of them yet."""
-        return len(self._places) == 0 or self._ended
+        return self._places.full or self._ended
 
     async def complete(self) -> None:
         """Wait until the pool is ``filled``: by the whole batch, or from the deadline on by enough people."""
@@ -276,7 +277,8 @@ class Pool:
             else:
                 accepted += 1
                 self._held |= fingerprints
-                placed += [(message, self._places.draw()) for message in messages]
+                each = self.round.messages_of_kind
+                placed += [(message, self._places.draw(index // each)) for index, message in enumerate(messages)]
         return _receipt(accepted, refusals)
 
     def _knows(self, fingerprints: set[bytes]) -> bool:

@@ -58,3 +58,39 @@ class Places:
     def give_back(self, place: int) -> None:
         """Make a place free again, because the report that it was drawn for could not be stored."""
         self._free.append(place)
+
+
+class Groups:
+    """The free places of a batch in which every kind of message has places of its own, one kind after another.
+
+    Parameters
+    ----------
+    free
+        The places that no message holds yet.
+    size
+        Places of one kind.
+    count
+        Kinds.
+    below
+        As for `Places`.
+    """
+
+    def __init__(self, free: Iterable[int], size: int, count: int, below: Callable[[int], int]) -> None:
+        self._size = size
+        by_kind: list[list[int]] = [[] for _ in range(count)]
+        for place in free:
+            by_kind[place // size].append(place)
+        self._kinds = [Places(places, below) for places in by_kind]
+
+    @property
+    def full(self) -> bool:
+        """Whether no place is free; every person takes as many of each kind."""
+        return len(self._kinds[0]) == 0
+
+    def draw(self, kind: int) -> int:
+        """Take one of the free places of a kind, each with equal probability."""
+        return self._kinds[kind].draw()
+
+    def give_back(self, place: int) -> None:
+        """Make a place free again."""
+        self._kinds[place // self._size].give_back(place)

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 
+from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.services import Services, free_port, running
 
@@ -76,6 +78,8 @@ def up(
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         screen.print(f"dashboard {services.server}/")
+        with httpx.Client() as http:
+            screen.print(f"its key   {Source(services.server, http).key().hex()}")
         shown = "..." if token else services.token  # the operator knows the token that they gave
         line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)

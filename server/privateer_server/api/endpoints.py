@@ -18,6 +18,7 @@ from privateer.wire.keys import TrustedKeys
 from privateer_server.accumulator import Delivery, Receipt
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
+from privateer_server.store import ShufflerKey
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
@@ -66,7 +67,8 @@ class BatchesEndpoint(Endpoint):
         return await asyncio.to_thread(decode_batch, whole)
 
     async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> Answer:  # noqa: ARG002
-        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", body.sender, body.signed_at))
+        closer = ShufflerKey(body.sender, self._keys.organisation(body.sender))
+        receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", closer, body.signed_at))
         if not receipt.again:
             self._metrics.take_batch()
         return with_body(_OK if receipt.again else _ACCEPTED, receipt.answer)

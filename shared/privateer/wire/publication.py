@@ -52,6 +52,9 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         Fewest people with whose reports the round may close at its deadline.
     deadline
         In seconds since 1970. 0: the round waits for the whole batch.
+    groups
+        Kinds of messages. A person sends equally many of each, kind after kind. The shuffler permutes those of a kind
+        among themselves, so that nobody can send more of one than their share.
     """
 
     experiment: str
@@ -63,6 +66,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     messages: int = 1
     least: int = 0
     deadline: int = 0
+    groups: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.version < _NUMBERS or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
@@ -71,6 +75,8 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBERS and (self.least > 0 or self.deadline == 0)
         ):
             raise ValueError("a deadline needs a least number of people, which is at most the batch")
+        if self.groups < 1 or self.messages % self.groups:
+            raise ValueError("a person sends equally many messages of each kind")
         if not _MODEL.fullmatch(self.model) or len(self.public_key) != PUBLIC_KEY_SIZE:
             raise ValueError("the trust model is not a short lower-case word, or the public key has a wrong size")
 
@@ -83,6 +89,11 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     def fewest(self) -> int:
         """The fewest people whose reports the round may release."""
         return self.least if self.deadline else self.batch
+
+    @property
+    def messages_of_kind(self) -> int:
+        """Messages of each kind that one person sends."""
+        return self.messages // self.groups
 
     @property
     def report_size(self) -> int:

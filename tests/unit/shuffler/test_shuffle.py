@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from privateer_shuffler.shuffle import Places, RandomBelow
+from privateer_shuffler.shuffle import Groups, Places, RandomBelow
 from tests.support.statistics import fits
 
 ORDERS = list(itertools.permutations(range(4)))
@@ -68,3 +68,17 @@ def test_every_place_is_given_once():
     assert len(places) == 3
     assert sorted(places.draw() for _ in range(3)) == [3, 7, 9]
     assert len(places) == 0
+
+
+def test_kinds_have_places_of_their_own_and_are_uniform_there():
+    seen = Counter()
+    for _ in range(DRAWS):
+        groups = Groups(range(12), 4, 3, RandomBelow())
+        orders = [tuple(groups.draw(kind) - 4 * kind for _ in range(4)) for kind in range(3)]
+        assert groups.full
+        seen[orders[1]] += 1
+    assert fits([seen[order] for order in ORDERS], [DRAWS / len(ORDERS)] * len(ORDERS))
+    groups = Groups([0, 5, 9], 4, 3, RandomBelow())
+    assert [groups.draw(kind) for kind in (2, 0, 1)] == [9, 0, 5]
+    groups.give_back(5)
+    assert groups.draw(1) == 5
