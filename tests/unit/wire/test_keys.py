@@ -3,7 +3,7 @@ import time
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.keys import TrustedKeys, _Mark, read_public_key, signing_key_id
+from privateer.wire.keys import TrustedKeys, _Mark, read_public_keys, signing_key_id
 
 
 def test_trusted_keys_of_files_and_directories(tmp_path):
@@ -27,7 +27,7 @@ def test_keys_are_read_again_when_a_file_has_changed(tmp_path, monkeypatch):
     monkeypatch.setattr("privateer.wire.keys._TICK", -(10**12))
     read = []
     monkeypatch.setattr(
-        "privateer.wire.keys.read_public_key", lambda path: (read.append(path), read_public_key(path))[1]
+        "privateer.wire.keys.read_public_keys", lambda path: (read.append(path), read_public_keys(path))[1]
     )
     trusted, one = TrustedKeys([tmp_path]), tmp_path / "one.pub"
     assert trusted.by_id() == {}
