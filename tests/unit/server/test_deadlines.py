@@ -297,7 +297,7 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
         publication, facts = await opened(api)
         reports = sealed_reports(publication, facts.batch)
         reports[3] = bytes(facts.sealed_size) + reports[3][facts.sealed_size :]
-        batch = body_of(publication, reports)
+        batch = body_of(publication, permuted(publication, reports, random.Random(0)))
         answer = await api.client.post(
             "/batches", content=batch, headers={SIGNATURE_HEADER: BATCH.sign(batch, shuffler_key)}
         )

@@ -96,10 +96,10 @@ async def test_heads_are_consistent(api: Api) -> None:
         ("inclusion", {"experiment": "test", "version": 1, "size": 2}, 404, "not-found"),
         ("consistency", {"first": 2, "second": 1}, 404, "not-found"),
         ("consistency", {"first": 1, "second": 2}, 404, "not-found"),
-        ("consistency", {"first": 0, "second": 1}, 422, "spec-invalid"),
-        ("proof", {"experiment": "test"}, 422, "spec-invalid"),
-        ("proof", {"experiment": "test", "version": 1, "block": -1}, 422, "spec-invalid"),
-        ("entries", {"start": 1 << 60}, 422, "spec-invalid"),
+        ("consistency", {"first": 0, "second": 1}, 422, "parameter-invalid"),
+        ("proof", {"experiment": "test"}, 422, "parameter-invalid"),
+        ("proof", {"experiment": "test", "version": 1, "block": -1}, 422, "parameter-invalid"),
+        ("entries", {"start": 1 << 60}, 422, "parameter-invalid"),
     ],
 )
 async def test_questions_without_an_answer(api: Api, page: str, asked: dict[str, Any], status: int, slug: str) -> None:
