@@ -3,52 +3,17 @@
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync } from "node:fs";
-import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { Client, FileLedger, MemoryLedger, PrivateerError } from "../src/node.js";
+import { Client, FileLedger, MemoryLedger } from "../src/node.js";
+import { rejects, serving } from "./support/served.js";
 
 const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
 const LOCAL = Buffer.from(told[0].publication, "hex");
 const SHUFFLED = Buffer.from(told[1].publication, "hex");
 const CONTEXT = { x1: 0.3, x2: 0.9 };
-
-/**
- * A server that publishes, keeps what it gets, and answers what it is told.
- * @param {Buffer} publication @param {(at: Served) => Promise<void>} use
- */
-async function serving(publication, use) {
-  /** @type {Served} */
-  const at = { url: "", bodies: [], answers: [], asks: "published" };
-  const server = createServer((request, response) => {
-    if (request.method === "GET") {
-      response.writeHead(200, { "content-type": "application/msgpack", "privateer-asks": at.asks }).end(publication);
-      return;
-    }
-    /** @type {Buffer[]} */
-    const chunks = [];
-    request.on("data", (chunk) => chunks.push(chunk)).on("end", () => {
-      at.bodies.push(Buffer.concat(chunks).toString("hex"));
-      const [status, slug] = at.answers.shift() ?? [202, ""];
-      response.writeHead(status).end(JSON.stringify(slug ? { type: `urn:privateer:problem:${slug}` } : { accepted: 1 }));
-    });
-  });
-  await new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(null)));
-  at.url = `http://127.0.0.1:${/** @type {import("node:net").AddressInfo} */ (server.address()).port}`;
-  try {
-    await use(at);
-  } finally {
-    server.close();
-  }
-}
-
-/** @typedef {{url: string, bodies: string[], answers: [number, string][], asks: string}} Served */
-
-/** @param {Promise<any>} promise @param {string} type */
-const rejects = (promise, type) =>
-  assert.rejects(promise, (error) => error instanceof PrivateerError && error.type === type);
 
 test("one report, of the same bytes until somebody decides", () =>
   serving(LOCAL, async (at) => {
