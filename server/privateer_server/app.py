@@ -14,6 +14,7 @@ from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
+from privateer.serving.origins import Origins
 from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
@@ -63,10 +64,11 @@ class Server:
         control: ASGIApp,
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
+        origins: tuple[str, ...],
     ) -> None:
         self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
         self._timed = Timed(self._answer, self._route, answered)
-        self.public = PublicPages(self, _is_public)
+        self.public = Origins(PublicPages(self, _is_public), origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -146,7 +148,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
-    return Server(endpoints, control, experiments.end_waits, answered)
+    return Server(endpoints, control, experiments.end_waits, answered, settings.origins)
 
 
 def _endpoints(
