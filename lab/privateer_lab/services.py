@@ -175,11 +175,12 @@ def running(
     private: tuple[int, int] | None = None,
     *,
     quiet: bool = False,
+    origins: str = "",
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
 
     ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
-    only warnings and errors.
+    only warnings and errors. ``origins`` are those whose pages may ask the services from a browser.
 
     Raises
     ------
@@ -197,6 +198,8 @@ def running(
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
     settings = environments(data, ports, token)
+    for one in settings.values():
+        one |= {"PRIVATEER_ORIGINS": origins} if origins else {}
     try:
         for name, url in (("server", at.server), ("shuffler", at.shuffler)):
             at.processes.start(name, (f"privateer_{name}.app", settings[name], url))
