@@ -178,6 +178,16 @@ class Session(Generic[Reported]):
         return self._run(self._reporting_past(context, arm, reward))
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that `choose` asks for."""
+        return tuple(self._participation.spec.features)
+
+    @property
+    def guardrails(self) -> tuple[str, ...]:
+        """Names of the answers of yes or no that `report` takes beside the reward; see docs/trial.md."""
+        return tuple(getattr(self._participation.spec.algorithm, "guardrails", ()))
+
+    @property
     def _reports_choices(self) -> bool:
         """Whether this person is asked for a report on what they choose."""
         return self.asked and not self._participation.cohort

@@ -197,9 +197,8 @@ def running(
     publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
-    settings = environments(data, ports, token)
-    for one in settings.values():
-        one |= {"PRIVATEER_ORIGINS": origins} if origins else {}
+    allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
+    settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
     try:
         for name, url in (("server", at.server), ("shuffler", at.shuffler)):
             at.processes.start(name, (f"privateer_{name}.app", settings[name], url))

@@ -204,7 +204,10 @@ def _start() -> Service:
     settings = read_settings(os.environ)
     app = create_app(settings)
     return Service(
-        Listener(Origins(PublicPages(app, _is_public), settings.origins), listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(
+            Origins(PublicPages(app, _is_public), settings.origins),
+            listen(settings.host, settings.port, "PRIVATEER_PORT"),
+        ),
         Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 

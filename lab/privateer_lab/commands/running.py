@@ -84,7 +84,9 @@ def up(
 def demo(
     users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the services running at the end.")] = False,
-    web: Annotated[bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device.")] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device.")
+    ] = False,
 ) -> None:
     """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned."""
     from privateer_lab.demo import run_demo

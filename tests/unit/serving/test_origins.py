@@ -21,7 +21,9 @@ async def _page(_: Request) -> Response:
 async def _answer(allowed: tuple[str, ...], method: str, **headers: str) -> httpx.Response:
     app = Origins(Starlette(routes=[Route("/reports", _page, methods=["GET", "POST"])]), allowed)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
-        return await client.request(method, "/reports", headers={key.replace("_", "-"): one for key, one in headers.items()})
+        return await client.request(
+            method, "/reports", headers={key.replace("_", "-"): one for key, one in headers.items()}
+        )
 
 
 async def test_by_default_no_page_reads_an_answer() -> None:
