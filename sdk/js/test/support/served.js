@@ -59,6 +59,7 @@ export function changed(body, experiment, version = 4) {
   const [round, spec, policy] = decode(new Uint8Array(body));
   const told = JSON.parse(Buffer.from(spec).toString());
   Object.assign(told.experiment, experiment);
+  round[0] = told.experiment.name;
   round[1] = version;
   // In the policy the version is a small number after its name.
   const at = Buffer.from(policy).indexOf("version") + "version".length;
