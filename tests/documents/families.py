@@ -17,6 +17,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from privateer.accounting.allotment import Allotment, allot
+from privateer.accounting.clones import clones_delta
+from privateer.accounting.gaussian import gaussian_delta
 from privateer.coins import mix
 from privateer.errors import PrivateerError
 from privateer.features import Feature
@@ -47,7 +50,11 @@ _SLOT, _OWN, _REWARD, _FACT, _NOISE = 100, 101, 102, 110, 120
 
 def documents() -> dict[Path, str]:
     """The text of each file."""
-    made = {"decisions": [_told(number, *case) for number, case in enumerate(cases())], "records": records()}
+    made = {
+        "decisions": [_told(number, *case) for number, case in enumerate(cases())],
+        "records": records(),
+        "curves": curves(),
+    }
     return {FOLDER / f"{name}.json": json.dumps(found, indent=1) + "\n" for name, found in made.items()}
 
 
@@ -178,6 +185,33 @@ def _facts(mechanism: Any, given: Any, noise: int) -> bytes:
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
     sent = [mechanism.randomize(given, vectors._Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
     return b"".join(sent) + struct.pack("<d", float(given.values[0]))
+
+
+def curves() -> dict[str, list[dict[str, float]]]:
+    """What messages of a batch, normal noise and allotments cost."""
+    names = ("epsilon", "local_epsilon", "honest")
+    facts = [(1.0, 4.0, 900), (0.5, 2.0, 10_000), (0.3, 1.0, 100_000), (1.0, 3.0, 1_000_000), (0.1, 1.5, 50)]
+    clones = [dict(zip(names, one, strict=True)) | {"delta": _digits(clones_delta(*one))} for one in facts]
+    names = ("epsilon", "standard_deviation", "sensitivity")
+    noises = [(1.0, 2.0, 1.0), (0.5, 3.0, 1.0), (8.0, 0.5, 1.0), (0.01, 100.0, 2.0), (0.0, 5.0, 3.0)]
+    normal = [dict(zip(names, one, strict=True)) | {"delta": _digits(gaussian_delta(*one))} for one in noises]
+    names = ("epsilon", "delta", "reports", "least")
+    shared = [(1.0, 1e-6, 4, 1e-15), (1.0, 1e-6, 30, 1e-8), (0.4, 1e-5, 300, 1e-15), (1.0, 0.0, 4, 0.0)]
+    allotments = [dict(zip(names, one, strict=True)) | _allotted(allot(*one)) for one in shared]
+    return {"messages": clones, "normal": normal, "allotments": allotments}
+
+
+def _allotted(share: Allotment) -> dict[str, float]:
+    """The first and a later point of the grid, of the most that a report may cost; of a pure one its epsilon."""
+    if share.pure:
+        return {"pure": share.pure}
+    (_, first), (at, later) = share.grid[0], share.grid[10]
+    return {"first": _digits(first), "at": _digits(at), "later": _digits(later)}
+
+
+def _digits(value: float) -> float:
+    # The last ones differ from one processor to another.
+    return float(f"{value:.8g}")
 
 
 def records() -> list[dict[str, Any]]:

@@ -82,11 +82,18 @@ export class Client {
 
   /** @param {Publications} publications @param {import("./publications.js").Published} published */
   async session(publications, published) {
-    const { isOpen, spec } = published.participation;
-    if (isOpen) publications.endpoint(published.participation);
-    const period = spec.periodOf(this.clock.now());
-    const isTime = spec.times === spec.reports || (await this.ledger.draw(publications.identity, spec.times, spec.period, period));
-    return new Session(publications, published, await this.ledger.entry(publications.identity), isTime);
+    const { participation } = published;
+    if (participation.isOpen) publications.endpoint(participation);
+    const entry = await this.ledger.entry(publications.identity);
+    return new Session(publications, published, entry, await this.isTime(publications.identity, participation, entry));
+  }
+
+  /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
+   * @param {string} identity @param {import("./participation.js").Participation} participation @param {import("./ledgers/ledger.js").Entry} entry */
+  async isTime(identity, { asks, spec }, { payment }) {
+    if (spec.times === spec.reports) return true;
+    if (!asks || payment !== null) return false;
+    return this.ledger.draw(identity, spec.times, spec.period, spec.periodOf(this.clock.now()));
   }
 
   /** Make the reports that are due. @param {number} end of the monotonic clock */

@@ -11,6 +11,7 @@ import { TRUST, drawsOne, hidesArms } from "./trust.js";
 const GRAINS = 100;
 const PERIOD_MIN = 3600;
 const REPORTS_MAX = 1000;
+const EPSILON_MAX = 16;
 
 export class Spec {
   /** @param {Uint8Array<ArrayBuffer>} body JSON */
@@ -34,6 +35,7 @@ export class Spec {
     this.privacy = /** @type {Privacy} */ (privacy);
     if (!Object.hasOwn(TRUST, privacy.model)) throw refused("this client does not know the trust model", "model");
     this.trust = TRUST[privacy.model];
+    this.checkPromise();
     this.tables = told.context?.features ?? {};
     this.features = features(this.tables);
     this.columns = [...this.features.values()].reduce((sum, one) => sum + one.columns, 0);
@@ -44,6 +46,16 @@ export class Spec {
     this.times = /** @type {number} */ (experiment.reports_per_person);
     this.period = /** @type {number} */ (experiment.report_period ?? 86_400);
     this.checkTimes();
+  }
+
+  /** Refuse a promise out of the range that is certified. */
+  checkPromise() {
+    const { epsilon, delta, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
+    const within = (/** @type {unknown} */ one, /** @type {number} */ most) => typeof one === "number" && one > 0 && one <= most;
+    const promised = this.trust.promises ? within(epsilon, EPSILON_MAX) : epsilon === null;
+    const small = typeof delta === "number" && delta >= 0 && delta < 0.5;
+    const crowd = within(honest_fraction, 1) && Number.isSafeInteger(min_batch) && within(local_epsilon_max, EPSILON_MAX);
+    if (!promised || !small || !crowd) throw malformed("not a promise that this client knows");
   }
 
   checkTimes() {

@@ -12,6 +12,8 @@ import { PrivateerError } from "../src/errors.js";
 import { VectorSymbol } from "../src/mechanisms/index.js";
 import { rounded } from "../src/numerics.js";
 import { Participation } from "../src/participation.js";
+import { allot } from "../src/privacy/allotment.js";
+import { clonesDelta, normalCurve } from "../src/privacy/curves.js";
 import { LIMITS } from "../src/verification.js";
 
 const MASK = (1n << 64n) - 1n;
@@ -103,6 +105,25 @@ test("10,000 people decide, and what they report is distributed, as in Python", 
     });
   }
   assert.equal(people, 10_000);
+});
+
+test("what messages, normal noise and allotments cost", () => {
+  /** @type {any} */
+  const { messages, normal, allotments } = vectors("curves");
+  const near = (/** @type {number} */ found, /** @type {number} */ wanted) => assert.ok(Math.abs(found - wanted) <= 1e-6 * wanted, `${found} is not ${wanted}`);
+  for (const one of messages) near(clonesDelta(one.epsilon, one.local_epsilon, one.honest), one.delta);
+  for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
+  for (const one of allotments) {
+    const grid = allot(one.epsilon, one.delta, one.reports, one.least);
+    if (one.pure) {
+      near(grid[0].at, one.pure);
+    } else {
+      assert.equal(grid.length, 65);
+      near(grid[0].most, one.first);
+      near(grid[10].at, one.at);
+      near(grid[10].most, one.later);
+    }
+  }
 });
 
 test("terms of records, vectors and several reports that a device accepts or refuses", async (t) => {

@@ -74,6 +74,9 @@ export declare class Client {
     resend(): Promise<Record<string, Outcome>>;
     /** @param {Publications} publications @param {import("./publications.js").Published} published */
     session(publications: Publications, published: import("./publications.js").Published): Promise<Session>;
+    /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
+     * @param {string} identity @param {import("./participation.js").Participation} participation @param {import("./ledgers/ledger.js").Entry} entry */
+    isTime(identity: string, { asks, spec }: import("./participation.js").Participation, { payment }: import("./ledgers/ledger.js").Entry): Promise<boolean>;
     /** Make the reports that are due. @param {number} end of the monotonic clock */
     settle(end: number): Promise<Record<string, "not-asked" | "pending">>;
     /** Reports for this client's endpoints that nobody has answered. */

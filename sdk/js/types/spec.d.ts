@@ -33,6 +33,8 @@ export declare class Spec {
     period: number;
     /** @param {Uint8Array<ArrayBuffer>} body JSON */
     constructor(body: Uint8Array<ArrayBuffer>);
+    /** Refuse a promise out of the range that is certified. */
+    checkPromise(): void;
     checkTimes(): void;
     /** Epsilon of the promise; infinite where nothing is promised. */
     get bound(): number;

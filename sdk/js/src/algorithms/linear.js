@@ -11,6 +11,7 @@ import { Design } from "./linear/design.js";
 import { classOf, link, SHORTEST, squares } from "./linear/reports.js";
 
 const LARGEST = 1e6;
+const COORDINATES_MAX = 1 << 16;
 const WORD = (1n << 64n) - 1n;
 const ARM = 0x9fb21c651e98df25n;
 const MATRIX = Math.sqrt(1 / 3);
@@ -74,7 +75,7 @@ export class LinearPolicy {
     const ranged = this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { norm, bound, coordinates } = told.terms.mechanism.ball ?? {};
-    const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && [1, classes].includes(this.classes);
+    const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     if (!(same && plays && ranged && favoured && asks)) throw malformed("not a linear policy");
   }
 
