@@ -110,7 +110,8 @@ test("10,000 people decide, and what they report is distributed, as in Python", 
 test("what messages, normal noise and allotments cost", () => {
   /** @type {any} */
   const { messages, normal, allotments } = vectors("curves");
-  const near = (/** @type {number} */ found, /** @type {number} */ wanted) => assert.ok(Math.abs(found - wanted) <= 1e-6 * wanted, `${found} is not ${wanted}`);
+  const near = (/** @type {number} */ found, /** @type {number} */ wanted, digits = 1e-6) =>
+    assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
   for (const one of messages) near(clonesDelta(one.epsilon, one.local_epsilon, one.honest), one.delta);
   for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
   for (const one of allotments) {
@@ -119,9 +120,11 @@ test("what messages, normal noise and allotments cost", () => {
       near(grid[0].at, one.pure);
     } else {
       assert.equal(grid.length, 65);
-      near(grid[0].most, one.first);
-      near(grid[10].at, one.at);
-      near(grid[10].most, one.later);
+      // Servers leave twice as much room for other machines' digits, so that a device never allows less.
+      for (const [found, wanted] of [[grid[0].most, one.first], [grid[10].at, one.at], [grid[10].most, one.later]]) {
+        near(found, wanted, 1e-3);
+        assert.ok(found >= wanted * (1 - 1e-6));
+      }
     }
   }
 });
