@@ -47,10 +47,10 @@ class _Flag:
             return self.arm
 
     def report(self, details: TrackingEventDetails | None) -> Outcome:
-        """Report the value of an event, 1 without one, and the answers to guardrails among its attributes."""
+        """Report the value of an event, 1 without one, and the answers of yes or no among its attributes."""
         value = 1.0 if details is None or details.value is None else details.value
         told = {} if details is None else details.attributes
-        answers = {name: told.get(name, False) for name in self.session.guardrails}
+        answers = {name: told.get(name, False) for name in self.session.answers}
         with self._lock:
             return self.session.report({"reward": value, **answers} if answers else value)
 

@@ -1,4 +1,4 @@
-"""``privateer demo --web`` as a person starts it: it says where the page is, serves it, and stops when it is told to."""
+"""``privateer demo --web`` as a person starts it: it says where the page is, serves it, and stops when told."""
 
 import re
 import signal

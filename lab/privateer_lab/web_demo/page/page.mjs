@@ -30,7 +30,7 @@ function note({ what, out, in: came, body }) {
   if (!body) return;
   $("sealed").hidden = false;
   $("bytes").textContent = Array.from(body, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  $("kept").textContent = "Where the slider stood, which place you saw and whether you liked it stayed here. The report has the same size whatever it says. (Sizes are without headers.)";
+  $("kept").textContent = "Where the slider stood, which place you saw and whether you liked it stayed here. The report hints at them, at random in part, and has the same size whatever it says. (Sizes are without headers.)";
 }
 
 /** @param {string} text */
