@@ -181,6 +181,18 @@ test("a ledger that cannot be written means no report, in words", () =>
     assert.deepEqual(at.bodies, []);
   }));
 
+test("a damaged ledger is left as it is, and not quoted", () =>
+  serving(LOCAL, async (at) => {
+    const path = join(folder(), "ledger.json");
+    writeFileSync(`${path}.3`, '{"choice": secret');
+    const joining = new Client(at.url, { ledger: new FileLedger(path) }).join("test");
+    await assert.rejects(joining, (error) => {
+      const { message, type } = /** @type {any} */ (error);
+      return type === "ledger-unwritable" && /damaged/.test(message) && !/secret/.test(message);
+    });
+    assert.equal(readFileSync(`${path}.3`, "utf8"), '{"choice": secret');
+  }));
+
 test("values without a place are named once, and never shown", () =>
   serving(LOCAL, async (at) => {
     /** @type {string[]} */

@@ -107,8 +107,9 @@ class FileStore {
       return use();
     } catch (error) {
       if (error instanceof PrivateerError) throw error;
-      const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
-      throw unwritable(`cannot use ${this.path} (${code ?? message}): nothing was paid or sent`);
+      // The message of a parser quotes what it read.
+      const why = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
+      throw unwritable(`cannot use ${this.path} (${why}): nothing was paid or sent`);
     }
   }
 }
