@@ -1,5 +1,6 @@
-"""Bins of one or two features as text: which arm each place plays."""
+"""Bins in words, and those of one or two features as a map of letters: which arm each place plays."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -38,3 +39,21 @@ def _letter(shares: dict[str, float], arms: list[str]) -> str:
     favourite = max(shares, key=lambda name: shares[name])
     letter = _LETTERS[arms.index(favourite)]
     return letter if len(shares) == 1 else letter.lower()
+
+
+def people_in(where: Mapping[str, Any]) -> str:
+    """Say which people are in a bin, by the values of the features that it restricts."""
+    return "; ".join(f"{name}: {_values(values)}" for name, values in where.items()) or "all"
+
+
+def _values(values: Any) -> str:
+    """Write the ends of a number's interval, or levels; null stands for people who have no value."""
+    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
+        return f"{values[0]:.4g} to {values[1]:.4g}"
+    return ", ".join("missing" if one is None else _written(one) for one in values or [None])
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.clock import Clock, SystemClock
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.heads import Heads
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.origins import Origins
@@ -26,9 +27,11 @@ from privateer_server.api.claims import claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
+from privateer_server.api.news import News
 from privateer_server.api.operations import operations_router
-from privateer_server.api.pages import READING, pages
+from privateer_server.api.pages import OPERATOR, READING, pages
 from privateer_server.api.problems import answer_problems
+from privateer_server.api.stream import stream_router
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
@@ -42,7 +45,7 @@ _ABOUT: Final = (
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
 )
 _UNLOGGED: Final = frozenset({OTHER, "/metrics"})
-_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
+_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/events", "/openapi.json"})
 _PAGES: Final = pages()
 """The dashboard's."""
 
@@ -55,7 +58,7 @@ class Server:
     public
         The same without what is private: for a listener that strangers reach.
     end_waits
-        Answers all long polls, before a stop.
+        Answers all long polls and ends all streams, before a stop.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Server:
         answered: Callable[[Answered], None],
         origins: tuple[str, ...],
     ) -> None:
-        self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
+        self._endpoints, self._control, self.end_waits = endpoints | _PAGES, Heads(control), end_waits
         self._timed = Timed(self._answer, self._route, answered)
         self.public = Origins(PublicPages(self, _is_public), origins)
 
@@ -91,6 +94,8 @@ class Server:
 def _is_public(method: str, path: str) -> bool:
     parts = path.split("/")
     if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
+        return False
+    if path.startswith(OPERATOR):
         return False
     if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
         return method in READING
@@ -139,6 +144,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(experiments_router(experiments, data.store, settings.token_digest, budget))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
+    news = News(experiments)
+    control.include_router(stream_router(experiments, news))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     describe(control)
     endpoints = _endpoints(settings, intake, metrics, budget, shufflers)
@@ -148,7 +155,11 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
-    return Server(endpoints, control, experiments.end_waits, answered, settings.origins)
+    def end_waits() -> None:
+        experiments.end_waits()
+        news.end()
+
+    return Server(endpoints, control, end_waits, answered, settings.origins)
 
 
 def _endpoints(

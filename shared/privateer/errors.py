@@ -173,6 +173,12 @@ class BadRequest(PrivateerError):
     slug, title, status = "bad-request", "Bad request", 400
 
 
+class ParameterInvalid(PrivateerError):
+    """A parameter of a request, or a field of its body, misses its constraint."""
+
+    slug, title, status = "parameter-invalid", "Invalid parameter", 422
+
+
 class TooLarge(PrivateerError):
     """The body is larger than the endpoint's limit."""
 

@@ -8,7 +8,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from privateer.algorithms import parse_spec
-from privateer.errors import Conflict, Deleted, NotFound, SpecError, TooLarge, Unauthorized, Unavailable
+from privateer.errors import (
+    Conflict,
+    Deleted,
+    NotFound,
+    ParameterInvalid,
+    SpecError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 from privateer.risk import risks
 from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
@@ -40,7 +49,7 @@ _POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
         "headers": _TAGS,
     },
     _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match", "headers": _TAGS},
-    **refusals(NotFound, Deleted, SpecError),
+    **refusals(NotFound, Deleted, ParameterInvalid),
 }
 _POLICY: Final = {
     status: answer | ({"headers": _TAGS | _ASKS} if status in (_OK, _NOT_MODIFIED) else {})

@@ -13,6 +13,7 @@ from privateer.errors import (
     Malformed,
     NotFound,
     OutOfRange,
+    ParameterInvalid,
     PrivateerError,
     RoundClosed,
     RoundUnknown,
@@ -48,6 +49,7 @@ _PROBLEMS: Final[tuple[type[PrivateerError], ...]] = (
     *UPLOAD_REFUSALS,
     BatchRefused,
     Conflict,
+    ParameterInvalid,
     SpecError,
     Unauthorized,
 )

@@ -96,4 +96,4 @@ def _methods(request: Request) -> list[str]:
         scope = dict(request.scope) | {"method": method}
         return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
 
-    return [method for method in ("GET", "HEAD", "POST", "DELETE") if takes(method)]
+    return [method for method in ("GET", "HEAD", "POST", "DELETE") if takes("GET" if method == "HEAD" else method)]

@@ -93,5 +93,5 @@ async def test_long_poll_answers_at_once_when_the_policy_is_another(api: Api) ->
 @pytest.mark.parametrize("wait", ["-1", "61", "nan", "soon"])
 async def test_wait_out_of_range_is_refused(api: Api, wait: str) -> None:
     await api.create(SMALL)
-    problem = assert_problem(await api.client.get(POLICY, params={"wait": wait}), 422, "spec-invalid")
+    problem = assert_problem(await api.client.get(POLICY, params={"wait": wait}), 422, "parameter-invalid")
     assert problem["field"] == "wait"

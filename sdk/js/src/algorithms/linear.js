@@ -16,8 +16,8 @@ const WORD = (1n << 64n) - 1n;
 const ARM = 0x9fb21c651e98df25n;
 const MATRIX = Math.sqrt(1 / 3);
 const PRODUCT = Math.sqrt(2 / 3);
-/** Shares of second moments where noise is a curator's, and where it is a batch's. */
-const [CURATED, BATCHED] = [0.3, 0.1];
+/** Shares of second moments where noise is a curator's, and where it is a batch's, at so many coordinates. */
+const [CURATED, BATCHED, FEW] = [0.3, 0.1, 5];
 
 export class LinearPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
@@ -67,9 +67,9 @@ export class LinearPolicy {
   /** @param {any} told @param {import("../spec.js").Spec} spec */
   check(told, spec) {
     const isJoint = spec.table.report === "joint";
-    const share = isJoint ? 1 : spec.trust.curated ? CURATED : spec.trust.batched ? BATCHED : 0;
-    const favours = spec.armInKey && spec.trust.batched;
-    const favoured = favours ? this.playable[this.favours] === 1 : this.favours === -1;
+    const share = isJoint ? 1 : this.shareOf(spec.trust);
+    const mayFavour = spec.armInKey && spec.trust.batched;
+    const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
     const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
     const ranged = this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
@@ -77,6 +77,12 @@ export class LinearPolicy {
     const { norm, bound, coordinates } = told.terms.mechanism.ball ?? {};
     const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     if (!(same && plays && ranged && favoured && asks)) throw malformed("not a linear policy");
+  }
+
+  /** Share of a report that is second moments of contexts. @param {import("../trust.js").Trust} trust */
+  shareOf(trust) {
+    if (trust.curated) return CURATED;
+    return trust.batched ? Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW)) : 0;
   }
 
   /** Length of a person's vector. */

@@ -30,6 +30,8 @@ export declare class LinearPolicy {
     get played(): number[];
     /** @param {any} told @param {import("../spec.js").Spec} spec */
     check(told: any, spec: import("../spec.js").Spec): void;
+    /** Share of a report that is second moments of contexts. @param {import("../trust.js").Trust} trust */
+    shareOf(trust: import("../trust.js").Trust): number;
     /** Length of a person's vector. */
     get coordinates(): number;
     /** @param {number[]} columns @param {number} slot @returns {number} an arm */
