@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from rich.text import Text
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
+_COLOURS: Final = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#9a9a9a", "#3b95cf")
 
 
 def draw(bins: list[dict[str, Any]], arms: list[str], width: int = 48, height: int = 16) -> str:
@@ -57,3 +59,19 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def coloured(drawn: str) -> Text:
+    """Return a map with a colour for each letter; the letters stay for whoever sees none."""
+    *rows, legend = drawn.split("\n")
+    text = Text()
+    for row in rows:
+        for letter in row:
+            text.append(letter, style=_style(letter))
+        text.append("\n")
+    return text.append(legend)
+
+
+def _style(letter: str) -> str:
+    background = _COLOURS[_LETTERS.index(letter.upper()) % len(_COLOURS)]
+    return f"black on {background}" if letter.isupper() else f"{background}"

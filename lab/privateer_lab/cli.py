@@ -22,7 +22,9 @@ from privateer_lab.commands import (
     people,
     planning,
     records,
+    report,
     reproductions,
+    review,
     running,
     sweeps,
 )
@@ -49,6 +51,8 @@ for module in (
     account,
     records,
     audit,
+    review,
+    report,
 ):
     module.register(app)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from privateer.export import read_export
 from privateer.result import Contradiction
 from privateer_lab.bin_map import draw, people_in
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
@@ -40,6 +41,8 @@ def create(
     """Create an experiment from a spec."""
     parsed = load_spec(spec, settings)
     start = None if warm_start is None else read_document(warm_start)
+    if start is not None:
+        read_export(start, "--warm-start")
     answer = post(admin_url, parsed, token, start)
     print_json(answer) if as_json else screen.print(f"created {parsed.name}")
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from privateer_lab.output import print_json, print_table, screen
-from privateer_lab.services import free_port, running
+from privateer_lab.services import Services, free_port, running
 
 Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
 Host = Annotated[str, typer.Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
@@ -83,14 +84,22 @@ def up(
 
 def demo(
     users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the services running at the end.")] = False,
+    keep: Annotated[
+        bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
     web: Annotated[
         bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device.")
     ] = False,
 ) -> None:
-    """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned."""
+    """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned.
+
+    In a terminal the services stay until you press Enter, so that you can look at the dashboard.
+    """
     from privateer_lab.demo import run_demo
     from privateer_lab.web_demo import run_web_demo
+
+    is_watched = sys.stdin.isatty() and sys.stdout.isatty()
 
     with _until_signalled():
         if web:
@@ -100,10 +109,25 @@ def demo(
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             running(Path(folder), free_port(), free_port(), quiet=True) as services,
         ):
-            run_demo(services, users, keep)
-            if keep:
-                services.processes.watch()
+            page = run_demo(services, users, out)
+            if is_watched if keep is None else keep:
+                _stay(services, page, is_watched)
         screen.print("The services have stopped. To start services that stay: privateer up")
+
+
+def _stay(services: Services, page: str, is_watched: bool) -> None:
+    """Leave the services running until somebody has looked."""
+    screen.print(
+        f"The services still run. Look at them in a browser:\n"
+        f"  {services.server}/  the dashboard\n"
+        f"  {page}/privacy  what the experiment promises to each person\n"
+        f"{'Press Enter' if is_watched else 'Press Ctrl-C'} to stop them.",
+        soft_wrap=True,
+    )
+    if is_watched:
+        sys.stdin.readline()
+    else:
+        services.processes.watch()
 
 
 def bench(

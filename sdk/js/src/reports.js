@@ -2,7 +2,7 @@
 /** The reports of a device to one experiment: made for the round that is open, and paid for. */
 
 import { isDue, isGivenUp } from "./choice.js";
-import { PrivateerError } from "./errors.js";
+import { PrivateerError, alreadyReported } from "./errors.js";
 import { allows } from "./ledgers/ledger.js";
 import { localCost } from "./verification.js";
 
@@ -24,6 +24,8 @@ export const isNew = ({ payment }, { round }) => payment === null || payment.ver
 export async function madeOn(publications, choice, opened) {
   const { client, identity } = publications;
   const entry = await client.ledger.entry(identity);
+  // Another tab, or process, may have reported since this session asked.
+  if (entry.payment && !allows(entry.payment, choice.period)) throw alreadyReported();
   opened.check(choice);
   if (!opened.takes(choice.version) || !isNew(entry, opened)) return null;
   const sealed = { endpoint: publications.endpoint(opened), body: await opened.body(opened.message(choice)) };

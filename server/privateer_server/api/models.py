@@ -10,8 +10,8 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from privateer.errors import BadRequest
+from privateer.export import Status
 from privateer.result import Result
-from privateer_server.experiment import Status
 
 M = TypeVar("M", bound=BaseModel)
 
