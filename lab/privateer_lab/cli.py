@@ -27,6 +27,7 @@ from privateer_lab.commands import (
     review,
     running,
     sweeps,
+    transparency,
 )
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ for module in (
     effects,
     changes,
     backups,
+    transparency,
     doctor,
     people,
     planning,

@@ -1,5 +1,6 @@
 """Makes the document of what an experiment has found, and lets a new experiment begin with one."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -18,13 +19,13 @@ from privateer_server.experiment import Experiment
 from privateer_server.experiments import Start
 from privateer_server.rounds import read_decider
 from privateer_server.schedule import Schedule
-from privateer_server.store import RoundRecord
+from privateer_server.store import RoundRecord, ShufflerKey
 
 _FIELD: Final = "warm_start"
 
 
-def exported(experiment: Experiment, rounds: list[RoundRecord]) -> Export:
-    """Return the document of an experiment with these rounds."""
+def exported(experiment: Experiment, rounds: list[RoundRecord], closers: Mapping[int, ShufflerKey]) -> Export:
+    """Return the document of an experiment with these rounds, and whose batches they took."""
     current, spec = experiment.current, experiment.spec
     published = decode_publication(current.publication)
     return make_export(
@@ -34,7 +35,7 @@ def exported(experiment: Experiment, rounds: list[RoundRecord]) -> Export:
         spec=spec.model_dump(mode="json", exclude_none=True),
         policy=read_decider(spec, published).describe(spec),
         result=decode_result(published.result) if published.result else None,
-        record=promises.privacy(spec, rounds),
+        record=promises.privacy(spec, rounds, closers),
         state=encode(current.step.state),
         publication=current.publication,
     )

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from privateer.errors import SpecError
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
+from privateer.wire.identity import read_keys
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class Settings:
         (``PRIVATEER_SERVER_CA``).
     origins
         Origins whose pages may send reports from a browser; none by default (``PRIVATEER_ORIGINS``).
+    server_key
+        Public keys with which the server may sign its publications (``PRIVATEER_SERVER_KEY``: 64 hexadecimal digits,
+        several separated by commas); empty: the first that the shuffler meets, from then on.
     """
 
     server_url: str
@@ -55,6 +59,7 @@ class Settings:
     sender_keys: tuple[Path, ...] = ()
     server_ca: Path | None = None
     origins: tuple[str, ...] = ()
+    server_key: frozenset[bytes] = frozenset()
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -82,6 +87,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
         origins=origins(environment),
+        server_key=read_keys(environment.get("PRIVATEER_SERVER_KEY") or "", "PRIVATEER_SERVER_KEY"),
     )
 
 

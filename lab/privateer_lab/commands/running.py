@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 
+from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.services import Services, free_port, running
 
@@ -76,6 +78,8 @@ def up(
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         screen.print(f"dashboard {services.server}/")
+        with httpx.Client() as http:
+            screen.print(f"its key   {Source(services.server, http).key().hex()}")
         shown = "..." if token else services.token  # the operator knows the token that they gave
         line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
@@ -132,12 +136,20 @@ def _stay(services: Services, page: str, is_watched: bool) -> None:
 
 def bench(
     users: Annotated[int, typer.Option(min=4000, help="Number of people in each run.")] = 40_000,
+    memory: Annotated[
+        int, typer.Option(min=0, help="Instead: send so many reports, and show every process's MiB on the way.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
-    from privateer_lab.bench import bench_accountant, bench_path
+    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path
 
-    result = {"report path": bench_path(users), "accountant": bench_accountant()}
+    if memory:
+        for row in bench_memory(memory):
+            figures = {name: round(value) for name, value in row.items()}
+            print_json(figures) if as_json else screen.print(figures)
+        return
+    result = {"report path": bench_path(users) | bench_answers(users), "accountant": bench_accountant()}
     if as_json:
         print_json(result)
         return

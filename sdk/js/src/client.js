@@ -22,12 +22,14 @@ import { LIMITS } from "./verification.js";
  * @property {number} [patience] seconds for which `report` tries to send
  * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for; the message
  * names the feature, never the value
+ * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
+ * default the first one that the ledger meets
  * @property {import("./platform.js").Clock} [clock]
  */
 
 export class Client {
   /** @param {string} server address of the learning server @param {Options} [options] */
-  constructor(server, { ledger, shuffler, limits = {}, timeout = 10, patience = 10, warn = console.warn, clock = systemClock } = {}) {
+  constructor(server, { ledger, shuffler, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
     this.server = address(server, "server");
     this.shuffler = shuffler === undefined ? undefined : address(shuffler, "shuffler");
     this.ledger = ledger ?? defaultLedger();
@@ -36,6 +38,7 @@ export class Client {
     for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
     if (!(timeout > 0 && timeout < Infinity)) throw invalid("must be above 0 and finite: 10 seconds are usual", "timeout");
     if (!(patience >= 0 && patience < Infinity)) throw invalid("must be at least 0 and finite: 10 seconds are usual", "patience");
+    this.serverKeys = serverKeys;
     this.timeout = timeout;
     this.patience = patience;
     this.clock = clock;
@@ -128,6 +131,11 @@ export class Client {
       [names[i], names[j]] = [names[j], names[i]];
     }
     return names;
+  }
+
+  /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
+  async head() {
+    return (await this.ledger.known(this.server))?.head ?? null;
   }
 
   /** @param {string} name */

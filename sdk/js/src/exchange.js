@@ -12,10 +12,10 @@ export const MSGPACK = "application/msgpack";
 
 /**
  * Ask once.
- * @param {string} url @param {RequestInit} request @param {number} seconds
+ * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of the answer
  * @returns {Promise<Answer>}
  */
-export async function ask(url, request, seconds) {
+export async function ask(url, request, seconds, most = BYTES_MAX) {
   try {
     const answer = await fetch(url, {
       ...request,
@@ -28,7 +28,7 @@ export async function ask(url, request, seconds) {
       referrerPolicy: "no-referrer",
       signal: AbortSignal.timeout(seconds * 1000),
     });
-    return { status: answer.status, headers: answer.headers, body: await bounded(answer) };
+    return { status: answer.status, headers: answer.headers, body: await bounded(answer, most) };
   } catch {
     const origin = globalThis.location?.origin;
     const allows = origin ? `, or it does not allow pages of ${origin} (PRIVATEER_ORIGINS)` : "";
@@ -36,8 +36,8 @@ export async function ask(url, request, seconds) {
   }
 }
 
-/** @param {Response} answer */
-async function bounded(answer) {
+/** @param {Response} answer @param {number} most */
+async function bounded(answer, most) {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const chunks = [];
   const reader = answer.body?.getReader();
@@ -45,7 +45,7 @@ async function bounded(answer) {
     const { done, value } = await reader.read();
     if (done) break;
     size += value.length;
-    if (size > BYTES_MAX) throw unavailable("the answer is too large");
+    if (size > most) throw unavailable("the answer is too large");
     chunks.push(value);
   }
   return joined(...chunks);

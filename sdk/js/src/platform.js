@@ -55,6 +55,9 @@ export async function missing() {
   if (!globalThis.crypto?.getRandomValues) found.push("secure random numbers (crypto.getRandomValues)");
   if (typeof globalThis.fetch !== "function") found.push("fetch");
   if (!globalThis.crypto?.subtle) return [...found, "WebCrypto (crypto.subtle): serve the page over https, or from localhost"];
-  const curve = await crypto.subtle.generateKey({ name: "X25519" }, false, ["deriveBits"]).then(() => true, () => false);
-  return curve ? found : [...found, "X25519 in WebCrypto: Chromium 133, Firefox 130, Safari 17 and Node 20 have it"];
+  const has = (/** @type {string} */ name, /** @type {KeyUsage[]} */ usages) =>
+    crypto.subtle.generateKey({ name }, false, usages).then(() => true, () => false);
+  if (!(await has("X25519", ["deriveBits"]))) found.push("X25519 in WebCrypto: Chromium 133, Firefox 130, Safari 17 and Node 20 have it");
+  if (!(await has("Ed25519", ["sign", "verify"]))) found.push("Ed25519 in WebCrypto: Chromium 137, Firefox 130, Safari 17 and Node 20 have it");
+  return found;
 }

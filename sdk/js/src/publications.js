@@ -4,10 +4,12 @@
 import { PrivateerError, refused, unavailable } from "./errors.js";
 import { hex } from "./bytes.js";
 import { MSGPACK, ask, problem } from "./exchange.js";
+import { blockOf, checkProof, checkSigned, entryOf, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 
 /** Seconds for which a publication counts as the open one. */
 const FRESH = 3;
+const PROOF_MAX = 64 << 10;
 
 /** A publication that was checked, and when the server sent it; null: the device had kept it.
  * @typedef {{participation: Participation, sent: {now: number, monotonic: number} | null}} Published */
@@ -62,10 +64,42 @@ export class Publications {
     if (answer.status !== 200 || !isPublication) throw unavailable("the server did not answer with a publication");
     // Whoever chose when the round asked may report in a pause that has begun since.
     const paused = choosing && answer.headers.get("privateer-asks") === "nobody";
+    const seen = await client.ledger.known(client.server);
+    const keys = client.serverKeys.length || !seen ? client.serverKeys : [seen.key];
+    const key = await checkSigned(answer.headers.get("privateer-signed") ?? "", answer.body, keys);
     const participation = await Participation.checked(answer.body, name, client.limits, paused);
+    await this.witnessed(participation, key);
     // What cannot be kept is fetched again.
     await client.ledger.remember(this.identity, answer.body).catch(() => {});
     return { participation, sent };
+  }
+
+  /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
+  async witnessed({ round, digest }, key) {
+    const { ledger, server } = this.client;
+    const seen = await ledger.known(server);
+    const entry = entryOf(round.experiment, round.version, digest);
+    let last = seen && (await openHead(seen.head, seen.key));
+    let proof = await this.proof(round, null);
+    // An application that names a new key may name a new log with it; the same log must go on.
+    if (seen && seen.key !== key && (await openHead(proof.head ?? "", key)).origin !== last?.origin) last = null;
+    const block = blockOf(proof, last);
+    if (block !== null) proof = await this.proof(round, block);
+    const { signed } = await checkProof(proof, entry, key, last);
+    await ledger.know(server, { key, head: signed });
+  }
+
+  /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */
+  async proof({ experiment, version }, block) {
+    const { server, timeout } = this.client;
+    const asked = new URLSearchParams({ experiment, version: `${version}`, ...(block !== null && { block: `${block}` }) });
+    const answer = await ask(`${server}/log/proof?${asked}`, {}, timeout, PROOF_MAX);
+    if (answer.status !== 200) throw unavailable("the server did not prove what it published");
+    try {
+      return JSON.parse(new TextDecoder().decode(answer.body));
+    } catch {
+      throw new PrivateerError("proof-invalid", "the answer is not a proof", "proof");
+    }
   }
 
   /** Where reports go. @param {Participation} participation */

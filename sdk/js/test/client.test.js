@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
-import { rejects, serving } from "./support/served.js";
+import { Notary, rejects, serving } from "./support/served.js";
 
 const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
 const LOCAL = Buffer.from(told[0].publication, "hex");
@@ -36,8 +36,8 @@ test("one report, of the same bytes until somebody decides", () =>
 test("nothing is sent that is not on the ledger", () =>
   serving(LOCAL, async (at) => {
     const ledger = new MemoryLedger();
-    ledger.store.change = () => Promise.reject(new Error("the disk is full"));
     const session = await new Client(at.url, { ledger }).join("test");
+    ledger.store.change = () => Promise.reject(new Error("the disk is full"));
     session.choose(CONTEXT);
     await assert.rejects(session.report(1), /disk/);
     assert.deepEqual(at.bodies, []);
@@ -75,4 +75,36 @@ test("an outcome that does not fit is reported as none", () =>
     const session = await new Client(at.url, { ledger: new MemoryLedger() }).join("test");
     session.choose(CONTEXT);
     assert.equal(await session.report(/** @type {any} */ ("0.123")), "accepted");
+  }));
+
+test("the first key and log are the server's", () =>
+  serving(LOCAL, async (at) => {
+    const path = join(mkdtempSync(join(tmpdir(), "ledger-")), "ledger.json");
+    const first = new Client(at.url, { ledger: new FileLedger(path) });
+    assert.equal(await first.head(), null);
+    await first.join("test");
+    const again = () => new Client(at.url, { ledger: new FileLedger(path) });
+    assert.equal(await again().head(), (await at.notary.proof(LOCAL)).head);
+    await again().join("test");
+    at.notary = new Notary("privateer/log/7766554433221100");
+    await rejects(again().join("test"), "key-changed");
+    const serverKeys = [at.notary.key.toString("hex")];
+    await new Client(at.url, { ledger: new FileLedger(path), serverKeys }).join("test");
+    await again().join("test");
+    await rejects(new Client(at.url, { ledger: new MemoryLedger(), serverKeys: ["ab".repeat(32)] }).join("test"), "key-changed");
+  }));
+
+test("what is not signed or not in the log is not followed", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new MemoryLedger();
+    const client = new Client(at.url, { ledger });
+    at.proof = (proof) => ({ ...proof, index: 1 });
+    await rejects(client.join("test"), "proof-invalid");
+    at.proof = () => "no proof";
+    await rejects(client.join("test"), "proof-invalid");
+    at.proof = (proof) => ({ ...proof, head: proof.head.replace("\n1\n", "\n2\n") });
+    await rejects(client.join("test"), "signature-invalid");
+    at.notary.signed = () => "";
+    await rejects(client.join("test"), "signature-invalid");
+    assert.equal(await ledger.known(at.url), null);
   }));

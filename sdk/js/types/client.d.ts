@@ -30,6 +30,11 @@ export type Options = {
      * names the feature, never the value
      */
     warn?: (message: string) => void;
+    /**
+     * the server's public key (64 hexadecimal digits), or several while it is replaced; by
+     * default the first one that the ledger meets
+     */
+    serverKeys?: string[];
     clock?: import("./platform.js").Clock;
 };
 /** @typedef {import("./delivery.js").Outcome} Outcome */
@@ -42,6 +47,8 @@ export type Options = {
  * @property {number} [patience] seconds for which `report` tries to send
  * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for; the message
  * names the feature, never the value
+ * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
+ * default the first one that the ledger meets
  * @property {import("./platform.js").Clock} [clock]
  */
 export declare class Client {
@@ -50,6 +57,7 @@ export declare class Client {
     ledger: Ledger;
     /** @type {import("./verification.js").Limits} */
     limits: import("./verification.js").Limits;
+    serverKeys: string[];
     timeout: number;
     patience: number;
     clock: {
@@ -61,7 +69,7 @@ export declare class Client {
     warned: Set<string>;
     tell: (message: string) => void;
     /** @param {string} server address of the learning server @param {Options} [options] */
-    constructor(server: string, { ledger, shuffler, limits, timeout, patience, warn, clock }?: Options);
+    constructor(server: string, { ledger, shuffler, limits, timeout, patience, warn, serverKeys, clock }?: Options);
     /**
      * Fetch the policy of an experiment, check it, and start this person's session. Before, make the reports that are due,
      * and send once those that wait. If the server does not answer, the session follows the last policy that was checked.
@@ -83,6 +91,8 @@ export declare class Client {
     waiting(): Promise<[string, import("./ledgers/ledger.js").Sealed][]>;
     /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
     own(): Promise<string[]>;
+    /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
+    head(): Promise<string | null>;
     /** @param {string} name */
     identity(name: string): string;
     /** @param {string[]} messages */

@@ -10,6 +10,7 @@ export declare class Round {
     messages: number;
     fewest: number;
     deadline: number;
+    groups: number;
     /** @param {any} told */
     constructor(told: any);
 }

@@ -169,7 +169,7 @@ def changes_router(
     @router.get("/export", responses=_EXPORT | refusals(Unauthorized, NotFound, Deleted))
     def export(name: str, _: Who) -> Response:
         """Export policy, result, record and state."""
-        found = exported(experiments.get(name), store.rounds(name))
+        found = exported(experiments.get(name), store.rounds(name), store.closers(name))
         return Response(msgspec.json.encode(found), media_type="application/json")
 
     return router

@@ -107,6 +107,23 @@ class LogLine:
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A publication in the public log, where it stays when its experiment is deleted."""
+
+    experiment: str
+    version: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class ShufflerKey:
+    """Which shuffler's batch a round took last: the id of its key, and the organisation whose key that was then."""
+
+    shuffler: str
+    organisation: str
+
+
+@dataclass(frozen=True)
 class ExperimentRecord:
     """An experiment with its last round and the ids of the reports in it.
 
@@ -146,6 +163,8 @@ class Change:
         The answers to a shuffler's batches, by the digests of these.
     following
         The next round, if the change closes this one.
+    closer
+        Whose batch the change counts, if it counts one.
     """
 
     experiment: str
@@ -157,3 +176,4 @@ class Change:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
+    closer: ShufflerKey | None = None

@@ -10,6 +10,7 @@ from privateer.errors import (
     Deleted,
     DuplicateReport,
     HeadersTooLarge,
+    KeyChanged,
     Malformed,
     NotFound,
     OutOfRange,
@@ -18,6 +19,7 @@ from privateer.errors import (
     RoundClosed,
     RoundUnknown,
     SenderRefused,
+    SignatureInvalid,
     SpecError,
     TooLarge,
     Unauthorized,
@@ -52,6 +54,8 @@ _PROBLEMS: Final[tuple[type[PrivateerError], ...]] = (
     ParameterInvalid,
     SpecError,
     Unauthorized,
+    SignatureInvalid,
+    KeyChanged,
 )
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 _SEALED: Final = {"type": "string", "format": "binary", "description": "Sealed messages, one after another."}

@@ -18,7 +18,7 @@ _ASKED: Final = {
     "Access-Control-Allow-Headers": "Accept, Content-Type, If-None-Match",
     "Access-Control-Max-Age": "600",
 }
-_SHOWN: Final = "ETag, Retry-After, Privateer-Asks"
+_SHOWN: Final = "ETag, Retry-After, Privateer-Asks, Privateer-Signed"
 _NO_CONTENT: Final = 204
 
 

@@ -23,6 +23,7 @@ import { below } from "../platform.js";
  * @property {import("../participation.js").Choice | null} choice
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
+ * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
  */
 
 /**
@@ -100,6 +101,16 @@ export class Ledger {
   /** Keep a publication in the place of the one before. @param {string} experiment @param {Uint8Array<ArrayBuffer>} publication */
   async remember(experiment, publication) {
     await this.store.change(experiment, (entry) => [{ ...entry, publication }, null]);
+  }
+
+  /** What is known of a server. @param {string} server @returns {Promise<import("../log.js").Known | null>} */
+  async known(server) {
+    return (await this.entry(`${server}#log`)).known ?? null;
+  }
+
+  /** Keep what is known of a server. @param {string} server @param {import("../log.js").Known} known */
+  async know(server, known) {
+    await this.store.change(`${server}#log`, (entry) => [{ ...entry, known }, null]);
   }
 
   /**

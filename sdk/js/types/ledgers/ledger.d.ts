@@ -34,6 +34,10 @@ export type Entry = {
      * the last one that was checked; it is public
      */
     publication: Uint8Array<ArrayBuffer> | null;
+    /**
+     * of a server: its key, and the last head of its log
+     */
+    known?: import("../log.js").Known | null;
 };
 export type Store = {
     read: (experiment: string) => Promise<Entry | null>;
@@ -56,6 +60,7 @@ export type Store = {
  * @property {import("../participation.js").Choice | null} choice
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
+ * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
  */
 /**
  * Where entries are kept. `change` replaces one by what a function makes of it, at once and for good: no two of them, of
@@ -95,6 +100,10 @@ export declare class Ledger {
     forget(experiment: string): Promise<void>;
     /** Keep a publication in the place of the one before. @param {string} experiment @param {Uint8Array<ArrayBuffer>} publication */
     remember(experiment: string, publication: Uint8Array<ArrayBuffer>): Promise<void>;
+    /** What is known of a server. @param {string} server @returns {Promise<import("../log.js").Known | null>} */
+    known(server: string): Promise<import("../log.js").Known | null>;
+    /** Keep what is known of a server. @param {string} server @param {import("../log.js").Known} known */
+    know(server: string, known: import("../log.js").Known): Promise<void>;
     /**
      * Whether this time, of so many that the person comes, is the one that was drawn for the report. It is drawn when they
      * first come, and sent to nobody.
