@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer.errors import SpecError
+from privateer.serving.answer import WHOLE
 
 VARIABLE: Final = "PRIVATEER_ORIGINS"
 ANY: Final = "*"
@@ -85,7 +86,9 @@ class Origins:
                     shown["Access-Control-Expose-Headers"] = _SHOWN
             await send(message)
 
-        await self._app(scope, receive, answer)
+        # A whole answer would not pass here.
+        extensions = {name: one for name, one in (scope.get("extensions") or {}).items() if name != WHOLE}
+        await self._app({**scope, "extensions": extensions}, receive, answer)
 
     def _told(self, origin: str) -> str:
         """Return the origin that the answer names; empty if its pages may not read it."""
