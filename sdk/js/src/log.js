@@ -81,6 +81,18 @@ function hashes(text, field) {
   return Array.from({ length: all.length / 32 }, (_, place) => all.slice(32 * place, 32 * place + 32));
 }
 
+/**
+ * Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for: a server
+ * that tells little would learn who has a head already, and in which block.
+ * @param {any} proof @param {string} key @param {Head | null} last
+ */
+export async function checkStart(proof, key, last) {
+  if (typeof proof?.head !== "string") throw unproved("proof");
+  const head = await openHead(proof.head, key);
+  checkOrder(head, last);
+  if (!(proof.start <= BLOCK * Math.max(0, Math.floor((head.size - 1) / BLOCK) - 1))) throw unproved("start");
+}
+
 /** The block to ask for, if a proof says nothing of the last head; null if it does. @param {any} proof @param {Head | null} last */
 export const blockOf = (proof, last) => (last && last.size < proof?.start ? Math.floor(last.size / BLOCK) : null);
 

@@ -4,7 +4,7 @@
 import { PrivateerError, refused, unavailable } from "./errors.js";
 import { hex } from "./bytes.js";
 import { MSGPACK, ask, problem } from "./exchange.js";
-import { blockOf, checkProof, checkSigned, entryOf, openHead } from "./log.js";
+import { blockOf, checkProof, checkSigned, checkStart, entryOf, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 
 /** Seconds for which a publication counts as the open one. */
@@ -82,7 +82,8 @@ export class Publications {
     let last = seen && (await openHead(seen.head, seen.key));
     let proof = await this.proof(round, null);
     // An application that names a new key may name a new log with it; the same log must go on.
-    if (seen && seen.key !== key && (await openHead(proof.head ?? "", key)).origin !== last?.origin) last = null;
+    if (seen && seen.key !== key && (await openHead(`${proof?.head}`, key)).origin !== last?.origin) last = null;
+    await checkStart(proof, key, last);
     const block = blockOf(proof, last);
     if (block !== null) proof = await this.proof(round, block);
     const { signed } = await checkProof(proof, entry, key, last);

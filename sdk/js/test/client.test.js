@@ -94,11 +94,26 @@ test("the first key and log are the server's", () =>
     await rejects(new Client(at.url, { ledger: new MemoryLedger(), serverKeys: ["ab".repeat(32)] }).join("test"), "key-changed");
   }));
 
+test("a server that tells little of its log does not learn who has been there, and when", () =>
+  serving(LOCAL, async (at) => {
+    for (const isNew of [true, false]) {
+      const client = new Client(at.url, { ledger: new MemoryLedger() });
+      at.proof = (proof) => proof;
+      if (!isNew) await client.join("test");
+      const asked = [];
+      at.proof = (proof) => (asked.push(proof), { ...proof, start: 32 });
+      await rejects(client.join("test"), "proof-invalid");
+      assert.equal(asked.length, 1);
+    }
+  }));
+
 test("what is not signed or not in the log is not followed", () =>
   serving(LOCAL, async (at) => {
     const ledger = new MemoryLedger();
     const client = new Client(at.url, { ledger });
     at.proof = (proof) => ({ ...proof, index: 1 });
+    await rejects(client.join("test"), "proof-invalid");
+    at.proof = (proof) => ({ ...proof, start: 32, leaves: "" });
     await rejects(client.join("test"), "proof-invalid");
     at.proof = () => "no proof";
     await rejects(client.join("test"), "proof-invalid");
