@@ -21,6 +21,7 @@ const BLOCK = 32;
 const wrong = (type, detail, field) => new PrivateerError(type, detail, field);
 const unsigned = (/** @type {string} */ field) => wrong("signature-invalid", "the server has not signed this", field);
 const unproved = (/** @type {string} */ field) => wrong("proof-invalid", "the proof does not lead to the head", field);
+export const keyChanged = () => wrong("key-changed", "the server signs with another key", "serverKey");
 const forked = () => wrong("log-forked", "the log is no continuation of its last head", "head");
 
 /** @param {string} text */
@@ -51,7 +52,7 @@ async function verifies(key, signature, data) {
 export async function checkSigned(header, body, known) {
   const [, key, signature] = SIGNED.exec(header) ?? [];
   if (!key) throw unsigned("privateer-signed");
-  if (known.length && !known.includes(key)) throw wrong("key-changed", "the server signs with another key", "serverKey");
+  if (known.length && !known.includes(key)) throw keyChanged();
   const signed = joined(PURPOSE, await sha256(body));
   if (!(await verifies(key, unhex(signature), signed))) throw unsigned("privateer-signed");
   return key;
