@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer.certificate import Certificate, Claim, certify, read_certificate
+from privateer.certificate import Certificate, Claim, certify, read_certificate, recompute
 from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
 from privateer.spec import Spec
@@ -215,7 +215,7 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     Raises
     ------
     PrivateerError
-        If there is no answer, or what is given promises nothing.
+        If there is no answer, or what is given promises nothing, or claims what does not follow from its events.
 
     Examples
     --------
@@ -230,6 +230,9 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
         raise SpecError(
             "promises nothing", field="privacy.model", remedy="choose a trust model that promises something"
         )
+    if not all(verdict.holds for verdict in recompute(certificate)):
+        remedy = "privateer account verify says which"
+        raise SpecError("has a claim that does not hold", field="what", remedy=remedy)
     title = f"{certificate.experiment}: what the best attack on one person achieves"
     with drawing(title, height=5.0, width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=_GREY, linestyle=":", label="guessing without seeing anything")
