@@ -79,11 +79,13 @@ class Source:
         Unavailable
             If there is none.
         """
+        headers = {"accept": MEDIA_TYPE}
         try:
-            response = self._http.get(f"{self.url}{page}", params=asked, headers={"accept": MEDIA_TYPE})
+            with self._http.stream("GET", f"{self.url}{page}", params=asked, headers=headers) as answer:
+                response = _read(answer)
         except (httpx.HTTPError, httpx.InvalidURL):
             raise Unavailable("no answer from the server", field="URL", remedy="is this its address?") from None
-        if response.status_code not in _GONE and (not response.is_success or len(response.content) > _BYTES_MAX):
+        if response.status_code not in _GONE and not response.is_success:
             raise _other()
         return response
 
@@ -230,6 +232,17 @@ def compare(source: Source, state: State, other: str) -> Head:
     except Untrusted as error:
         raise Contradiction(error, {"known": state.head, "head": other}) from None
     return theirs
+
+
+def _read(answer: httpx.Response) -> httpx.Response:
+    """Return a whole answer; one that does not end is not read to its end."""
+    body = bytearray()
+    for chunk in answer.iter_bytes():
+        body += chunk
+        if len(body) > _BYTES_MAX:
+            raise _other()
+    kept = {name: answer.headers[name] for name in (SIGNED_HEADER, "content-type") if name in answer.headers}
+    return httpx.Response(answer.status_code, headers=kept, content=bytes(body))
 
 
 def _other() -> Unavailable:

@@ -10,6 +10,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SignatureInvalid, SpecError
+from privateer.text import printable
 from privateer.wire.identity import fingerprint, read_keys
 from privateer.wire.keys import read_signing_key
 from privateer.wire.log import Head
@@ -77,7 +78,8 @@ def audit_log(
                 compare(source, after, _head(other, http))
         except Contradiction as contradiction:
             evidence.write_text(json.dumps(contradiction.evidence, indent=1) + "\n")
-            screen.print(f"{contradiction}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
+            told = printable(str(contradiction))  # a log has names that its server made up
+            screen.print(f"{told}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
             raise typer.Exit(1) from None
     state.write_bytes(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
     print_table(

@@ -86,7 +86,9 @@ def _variant(subject: Subject) -> dict[str, Any]:
 
 def _loss(subject: Subject, claims: tuple[Claim, ...]) -> dict[str, Any]:
     privacy, record = subject.spec.privacy, subject.record
-    parameters = {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {})
+    # The details have the promise to each source; what stands for all people is the weakest.
+    weakest = max(subject.spec.privacy_of(cohort).epsilon or 0.0 for cohort in subject.certificates)
+    parameters = {"epsilon": weakest} | ({"delta": privacy.delta} if privacy.delta else {})
     details = [
         f"Against {one.against}{f' (source {one.cohort})' if one.cohort else ''}, about {one.about}: "
         + ("nothing is claimed." if one.epsilon is None else f"epsilon {one.epsilon:.12g}, delta {one.delta:.12g}.")
