@@ -68,7 +68,9 @@ def _guarantee(subject: Subject, claims: tuple[Claim, ...]) -> Iterator[Point]:
 
 def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Facts) -> Iterator[Point]:
     proofs = "; ".join(dict.fromkeys(one.proof for one in claims))
-    yield Point("algorithms and correctness", "Which mechanisms, and why are they private?", f"Proofs: {proofs}.", "certificate")
+    yield Point(
+        "algorithms and correctness", "Which mechanisms, and why are they private?", f"Proofs: {proofs}.", "certificate"
+    )
     verified = all(one.holds for one in claims)
     words = "Every claim was recomputed from its event and holds." if verified else "A CLAIM DOES NOT HOLD."
     yield Point(
@@ -80,13 +82,20 @@ def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Fac
     )
     yield Point("utility", "Are results accurate enough?", utility, "privateer plan SPEC.toml; privateer report NAME")
     yield _said(
-        "bias", "Who may be treated worse, by the data, the noise or the policy?", facts.bias, "The product team has to say it"
+        "bias",
+        "Who may be treated worse, by the data, the noise or the policy?",
+        facts.bias,
+        "The product team has to say it",
     )
 
 
 def _of_the_audit(evidence: Evidence | None) -> tuple[str, str, bool]:
     if evidence is None:
-        return "No audit was run for this document.", "Whoever makes it can run privateer review without --no-audit", False
+        return (
+            "No audit was run for this document.",
+            "Whoever makes it can run privateer review without --no-audit",
+            False,
+        )
     count = len(evidence.attacks)
     when = f"on {moment(evidence.at)}, Privateer {evidence.privateer}"
     found = f"{evidence.broken} of {count} attacks and checks broke a claim, {when}."

@@ -90,13 +90,15 @@ def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
     [
         (({"a": 0.6, "b": 0.4}, {"a": 0.5, "b": 0.5}), "In each of them several arms are still tried."),
         (({"a": 1.0, "b": 0.0}, {"b": 1.0}), "In each of them one arm is in play."),
-        (({"a": 1.0}, {"a": 0.5, "b": 0.5}), "In 1 of them one arm is in play; in the other 1 several are still tried."),
+        (
+            ({"a": 1.0}, {"a": 0.5, "b": 0.5}),
+            "In 1 of them one arm is in play; in the other 1 several are still tried.",
+        ),
     ],
 )
 def test_the_words_say_how_many_bins_have_settled(shares: tuple[dict[str, float], ...], says: str) -> None:
     bins = [
-        {"lower": [place], "upper": [place + 0.5], "arms": arms}
-        for place, arms in zip((0.0, 0.5), shares, strict=True)
+        {"lower": [place], "upper": [place + 0.5], "arms": arms} for place, arms in zip((0.0, 0.5), shares, strict=True)
     ]
     found = found_of(make_spec())
     assert says in meaning(found._replace(policy=found.policy | {"bins": bins}, result=None))
