@@ -45,7 +45,7 @@ def html(review: Review) -> str:
                 f"{one.against}{f' ({one.cohort})' if one.cohort else ''}",
                 exact(one.epsilon),
                 exact(one.delta),
-                f"{one.found:.3g}",
+                exact(float(f"{one.found:.3g}")),
                 readable(one.exact),
                 "yes" if one.holds else "NO",
                 one.proof,

@@ -134,7 +134,7 @@ def _accounting(subject: Subject, claims: tuple[Claim, ...]) -> dict[str, Any]:
     share = "in parallel: a person is in one round" if subject.record.reports_per_person == 1 else "as one allotment"
     return {
         "post_processing": "The learner: estimates, intervals, and the next policy are functions of what was released.",
-        "composition": f"Rounds compose {share}. " + " ".join(f"{proof}." for proof in proofs),
+        "composition": f"Rounds compose {share}. Proofs: {'; '.join(proofs)}.",
     }
 
 

@@ -73,6 +73,11 @@ class Head(NamedTuple):
         text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
         return cls(origin, size, root, sign_note(text, origin, key))
 
+    @staticmethod
+    def is_one(text: str) -> bool:
+        """Whether a text looks like a head, whoever signed it."""
+        return _TEXT.match(text) is not None
+
     @classmethod
     def open(cls, signed: str, key: bytes) -> "Head":
         """Return what a head says that this key has signed.
