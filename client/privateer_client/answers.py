@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     asks: str = ""
     """Whom the round asks, if the server says it beside a publication (`privateer.wire.publication.ASKS_HEADER`)."""
     signed: str = ""
-    """Who signed a publication, and how (`privateer.wire.identity.SIGNED_HEADER`)."""
+    """The header that says who signed a publication (`privateer.wire.identity.SIGNED_HEADER`)."""
 
 
 class Verdict(NamedTuple):

@@ -24,7 +24,7 @@ _REQUESTS: Final = 10_000
 """At a time."""
 _TRIES: Final = 3
 _BODY: Final = bytes(150)
-"""As long as one report's envelope."""
+"""Has the length of one report's envelope."""
 _NOT_MODIFIED, _REFUSED = 304, 403
 
 

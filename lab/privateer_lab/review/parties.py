@@ -1,4 +1,4 @@
-"""Who sees what, by the row of the trust model; the sentences are those of docs/threat-model.md."""
+"""States who sees what, by the row of the trust model; the sentences are those of docs/threat-model.md."""
 
 from collections.abc import Iterator
 

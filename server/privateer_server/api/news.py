@@ -15,7 +15,7 @@ from privateer_server.api import models, views
 from privateer_server.experiment import Experiment
 
 BEAT_SECONDS: Final = 4.0
-"""As often as the dashboard asks where it has no stream."""
+"""Equals the interval at which the dashboard asks where it has no stream."""
 
 
 class _Seen(NamedTuple):

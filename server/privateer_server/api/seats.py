@@ -1,4 +1,4 @@
-"""Who may hold a stream open: so many at a time, and nobody so many that others find no room."""
+"""Seats limit how many streams are open at a time; nobody takes so many that others find no room."""
 
 from typing import Final
 

@@ -174,7 +174,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _write(self, answer: Answer) -> None:
         cycle = self._working
-        # Of several requests uvicorn tells only the last one that the peer has hung up.
+        # When the peer hangs up, uvicorn tells only the last of several requests.
         if cycle.disconnected or self.transport.is_closing():
             return
         head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]

@@ -37,7 +37,7 @@ class Identity:
 
 
 class Signed(NamedTuple):
-    """Who says to have signed a publication, and the signature."""
+    """The key that a publication claims to be signed with, and the signature."""
 
     key: bytes
     signature: bytes

@@ -19,7 +19,7 @@ _log = logging.getLogger("privateer.keys")
 
 
 class _Mark(NamedTuple):
-    """By what a file is known to be the same: its number, and when it changed, in nanoseconds since 1970."""
+    """Tells whether a file is still the same: its number, and when it changed, in nanoseconds since 1970."""
 
     number: int
     changed: int
