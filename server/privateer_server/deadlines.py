@@ -59,7 +59,7 @@ class Deadlines:
         current = experiment.current
         if current.is_unlearned or (not current.taken and current.is_due(now, current.received)):
             return True
-        if current.is_ended(now):
+        if current.given_up or current.is_ended(now):
             return True
         if current.taken or not current.is_given_up(now):
             self._late.pop(current.digest, None)

@@ -24,7 +24,7 @@ from privateer_server.opening import Opener
 from privateer_server.rounds import RoundFacts
 from privateer_server.settings import Settings
 from privateer_server.store import ExperimentRecord
-from privateer_server.store.journal import JOURNAL, Entry, Journal
+from privateer_server.store.journal import JOURNAL, JournalFile
 from privateer_server.store.sqlite import DATABASE, FILE, SqliteStore
 
 _SPARE: Final = 64 * MIB
@@ -134,7 +134,7 @@ def _published(journal: Path) -> dict[str, bytes]:
     """Return the digests of what a journal says was published last; of one that is missing, none."""
     try:
         with closing(copy_of(journal) or sqlite3.connect(":memory:")) as copy:
-            return _digests(_entries(Journal(copy)))
+            return _digests(_entries(JournalFile(copy)))
     except (OSError, sqlite3.Error, PrivateerError, Unsettled):
         return {}
 
@@ -143,7 +143,7 @@ def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: Journal) -> dict[str, Entry]:
+def _entries(journal: JournalFile) -> dict[str, Entry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
@@ -154,7 +154,7 @@ def _read_once(found: Findings, settings: Settings) -> Contents | None:
         return None
     with closing(journal_copy), closing(database):
         try:
-            contents = _contents(database, SqliteStore(database), Journal(journal_copy))
+            contents = _contents(database, SqliteStore(database), JournalFile(journal_copy))
             open_rounds, _ = len(contents.open_rounds), contents.following_keys
         except (PrivateerError, sqlite3.Error, TypeError, ValueError):
             found.fail("database", "an experiment in it cannot be read", _RESTORE)
@@ -175,7 +175,7 @@ def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
     return empty
 
 
-def _contents(database: sqlite3.Connection, store: SqliteStore, journal: Journal) -> Contents:
+def _contents(database: sqlite3.Connection, store: SqliteStore, journal: JournalFile) -> Contents:
     recorded = max([0.0, *_times(database)])
     return Contents(store.experiments(), set(store.deleted()), _entries(journal), set(journal.buried()), recorded)
 

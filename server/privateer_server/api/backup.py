@@ -8,7 +8,7 @@ from starlette.responses import Response
 from privateer.errors import Unauthorized
 from privateer.serving.openapi import refusals
 from privateer_server.api.admin import Token, authorize
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -17,7 +17,7 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def backup_router(store: SqliteStore, token_digest: bytes) -> APIRouter:
+def backup_router(store: Store, token_digest: bytes) -> APIRouter:
     """Return the route, bound to what it copies."""
     router = APIRouter(tags=["operations"])
 

@@ -23,7 +23,7 @@ from privateer_server.api import models, promises, views
 from privateer_server.api.admin import Token, authorize
 from privateer_server.api.polls import Polls
 from privateer_server.experiments import Experiments
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
@@ -60,7 +60,7 @@ _SPEC: Final = {
 }
 
 
-def experiments_router(experiments: Experiments, store: SqliteStore, token_digest: bytes, budget: Budget) -> APIRouter:
+def experiments_router(experiments: Experiments, store: Store, token_digest: bytes, budget: Budget) -> APIRouter:
     """Return the routes, bound to what they read."""
     router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
 

@@ -2,14 +2,13 @@
 
 import sqlite3
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
-from privateer_server.store import LogLine, RoundRecord
+from privateer_server.store import Entry, LogLine
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
@@ -22,30 +21,10 @@ JOURNAL: Final = Kind(
 )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """The last publication of an experiment.
+class JournalFile:
+    """The journal (`privateer_server.store.protocol.Journal`) of a server that is alone with its data.
 
-    Attributes
-    ----------
-    closed
-        Digest of the round that ended with it; empty at the experiment's first round.
-    received, taken
-        People who had reported in that round, and whether it was learned from.
-    following
-        The round that it opened. A curator's noise is in the state here: if the database does not have the round, since
-        the process died in between, this is the release that stands, and none is drawn again.
-    """
-
-    experiment: str
-    closed: bytes
-    received: int
-    taken: bool
-    following: RoundRecord
-
-
-class Journal:
-    """A file beside the database, or on another disk. It never goes back, so it shows when the database did.
+    A file beside the database, or on another disk. It never goes back, so it shows when the database did.
 
     Parameters
     ----------
@@ -73,16 +52,18 @@ class Journal:
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
 
-    def write(self, entry: Entry) -> None:
-        """Put a publication on record; durable when this returns.
+    def write(self, entry: Entry, after: Entry | None) -> Entry:
+        """Put a publication on record, which is ``after`` the last one; durable when this returns.
 
         Raises
         ------
         sqlite3.Error
             If the disk does not take it.
         """
+        del after  # nobody else writes
         with self._lock:
             self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
+        return entry
 
     def bury(self, experiment: str, line: LogLine) -> None:
         """Put on record that an experiment is deleted, and erase its publication; durable when this returns.

@@ -19,7 +19,7 @@ from privateer_lab.cli import main
 from privateer_lab.doctor import answers, files
 from privateer_lab.services import Services, free_port, running
 from privateer_server.store import LogLine
-from privateer_server.store.journal import Journal
+from privateer_server.store.journal import JournalFile
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL
 from tests.support.specs import tables
@@ -330,7 +330,7 @@ def lost_experiment(_: Made, data: Path) -> None:
 
 
 def deleted_experiment(_: Made, data: Path) -> None:
-    journal = Journal(data / "server" / "journal.db")
+    journal = JournalFile(data / "server" / "journal.db")
     journal.bury("test", LogLine(0.0, "delete", "", "somebody", 1, 1))
     journal.close()
 
