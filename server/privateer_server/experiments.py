@@ -7,9 +7,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
-
-from privateer.algorithms import parse_spec
 from privateer.clock import Clock
 from privateer.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.serving.logs import trace

@@ -21,9 +21,7 @@ _EXPERIMENT: Final = ("experiment",)
 class Gauges:
     """Metrics that are read when they are shown. Times are given as they were: whoever reads them knows their ages."""
 
-    def __init__(
-        self, metrics: Metrics, data: Data, experiments: Experiments, intake: Intake
-    ) -> None:
+    def __init__(self, metrics: Metrics, data: Data, experiments: Experiments, intake: Intake) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake
         self._version = self._gauge("version", "Policy version.", *_EXPERIMENT)
         self._opened = self._gauge(

@@ -42,6 +42,9 @@ class Mender:
         if reason and (last.batch or ahead):
             _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
             self._give_up(restore_lost(last, plan), entry)
+        elif reason and entry:
+            # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
+            self._journal.write(Entry(name, b"", 0, False, last), entry)
 
     def _read(self, name: str) -> tuple[Entry | None, ExperimentRecord | None]:
         """Return what journal and store had at the same moment: another server may just close a round."""

@@ -161,7 +161,7 @@ class OpenRound:
 
     @property
     def is_unlearned(self) -> bool:
-        """Whether it takes no more reports and the next round is not published: it is closed just now, or that failed."""
+        """Whether it takes no more reports and the next round is not there: it is closed just now, or that failed."""
         return (self.taken or self.given_up) and self.round.batch > 0
 
     def at(self, standing: Standing) -> "OpenRound":

@@ -107,7 +107,12 @@ async def test_noise_on_record_outlives_a_full_disk(settings: Settings, monkeypa
             failures = fills(patched, SqliteStore, "commit", calls_before=1)
             entered: list[Any] = []
             write = JournalFile.write
-            patched.setattr(JournalFile, "write", lambda journal, entry: (entered.append(entry), write(journal, entry))[1])
+
+            def noted(journal: JournalFile, *entries: Any) -> Any:
+                entered.append(entries[0])
+                return write(journal, *entries)
+
+            patched.setattr(JournalFile, "write", noted)
             await api.client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
             await until(lambda: len(failures) > 2)
         await closed(api, 2)

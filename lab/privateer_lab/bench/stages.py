@@ -15,6 +15,7 @@ from privateer_lab.bench.sealed import bench_spec, seal_round
 from privateer_server.accumulator import Accumulator
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
+from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.rounds import first_round, record
 from privateer_server.settings import Settings
 
@@ -60,7 +61,8 @@ class _Stages:
             sealed = pieces(envelope.sealed, facts.sealed_size)
             opened = opener.open(sealed, binding(envelope.header, facts.model))
         with self._timed("add"):
-            seen = self._data.store.seen(_NAME, opened)
+            with self._data.store.locked([_NAME]) as locked:
+                seen = locked.seen(_NAME, [report[:REPORT_ID_SIZE] for report in opened])
             accumulator = Accumulator(self._current, seen, opener)
             accumulator.examine(opened)
             accumulator.take(envelope, opened)

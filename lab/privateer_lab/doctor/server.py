@@ -23,7 +23,7 @@ from privateer_server.mending import reason_to_give_up
 from privateer_server.opening import Opener
 from privateer_server.rounds import RoundFacts
 from privateer_server.settings import Settings
-from privateer_server.store import ExperimentRecord
+from privateer_server.store import Entry, ExperimentRecord
 from privateer_server.store.journal import JOURNAL, JournalFile
 from privateer_server.store.sqlite import DATABASE, FILE, SqliteStore
 
@@ -85,6 +85,8 @@ class Contents:
 def examine_server(settings: Settings) -> Findings:
     """Look at a server's folder and listeners."""
     found = Findings("server")
+    if settings.database:
+        return _examine_shared(found, settings)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
         return found
     held = is_held(settings.data / FILE)
@@ -102,6 +104,24 @@ def examine_server(settings: Settings) -> Findings:
     check_disk(found, [settings.data, _journal(settings).parent], needed)
     if listeners.check(found, held):
         _check_identity(found, listeners, settings.data / KEYS_FOLDER)
+    return found
+
+
+def _examine_shared(found: Findings, settings: Settings) -> Findings:
+    """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
+    remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
+    found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
+    path = settings.store_key_file
+    if path is None or not path.is_file() or path.stat().st_size != _KEY_SIZE:
+        remedy = "put the file back that all servers have; without it no server starts"
+        found.fail("round keys", "PRIVATEER_STORE_KEY_FILE names no file of 32 bytes", remedy)
+    elif path.stat().st_mode & 0o077:
+        found.warn("round keys", "other users may read PRIVATEER_STORE_KEY_FILE", "chmod 600, or a secret mount")
+    else:
+        found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
+    check_trusted(found, "shufflers", settings.shuffler_keys)
+    check_trusted(found, "senders", settings.sender_keys)
+    Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port)).check(found, None)
     return found
 
 
@@ -214,12 +234,8 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
     openers, broken = _openers(folder)
     wanted = contents.open_keys
     lost = sorted(name for name, key in wanted.items() if key not in openers and key.hex() not in before)
-    rounds = {one.name: one.current for one in contents.experiments}
-    unread = sorted(
-        name
-        for name, key in wanted.items()
-        if key in openers and openers[key].reveal(rounds[name].total, rounds[name].digest) is None
-    )
+    records = {one.name: one for one in contents.experiments}
+    unread = sorted(name for name, key in wanted.items() if key in openers and not _opens(openers[key], records[name]))
     known = set(wanted.values()) | contents.following_keys
     left = [key for key in openers if key not in known and key.hex() in before]
     if broken:
@@ -234,6 +250,12 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
         found.warn("round keys", detail, "start the server, which erases them; if it runs, see the disk and its log")
     if not (broken or lost or unread or left):
         found.ok("round keys", f"open rounds: {len(wanted):,}; each has its key, and there is no other")
+
+
+def _opens(opener: Opener, record: ExperimentRecord) -> bool:
+    """Whether all sums of the open round of an experiment open."""
+    digest = record.current.digest
+    return all(opener.reveal(sums, digest) is not None for sums in (record.current.total, *record.parts))
 
 
 _KEYS_REMEDY: Final = "put the file back if you moved it; else start the server, which gives the round up"
@@ -260,7 +282,7 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
 def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> None:
     """Check that every shuffler with a claim is trusted, and that there is one where one is needed."""
     asking = [one for one in contents.experiments if one.name in contents.open_rounds]
-    if strangers := [one.name for one in asking if one.shuffler not in trusted | {""}]:
+    if strangers := [one.name for one in asking if one.standing.shuffler not in trusted | {""}]:
         detail = f"{strangers[0]} is claimed by a shuffler that is not trusted" + _others(strangers)
         found.fail("shufflers", detail, "put its public key back, or release the claim (docs/operations.md)")
     shuffled = sorted(name for name, facts in contents.open_rounds.items() if facts.endpoint == "shuffler")

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -11,7 +11,17 @@ from typing import Any, Final
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
 from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import NO_PLAN, Before, Behind, Change, ExperimentRecord, LogLine, Plan, RoundRecord, Standing
+from privateer_server.store import (
+    NO_PLAN,
+    Before,
+    Behind,
+    Change,
+    ExperimentRecord,
+    LogLine,
+    Plan,
+    RoundRecord,
+    Standing,
+)
 from privateer_server.store.backup import copied
 from privateer_server.store.migrations import migrate
 
@@ -285,7 +295,7 @@ class SqliteStore:
 
     def rounds(self, experiment: str) -> list[RoundRecord]:
         """Return all rounds by version, without publication, state and total."""
-        select = f"SELECT {_COLUMNS}, x'', x'', x'', given_up {_OF} ORDER BY version"  # noqa: S608 - our own
+        select = f"SELECT {_COLUMNS}, x'', x'', x'', given_up {_OF} ORDER BY version"
         with self._lock:
             rows = self._db.execute(select, (experiment,)).fetchall()
         return [_round(row) for row in rows]
@@ -314,7 +324,7 @@ class SqliteStore:
 
 
 def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
-    select = f"""
+    select = """
     SELECT version, digest, received, taken, given_up, plan, shuffler, released_at
     FROM experiments JOIN rounds ON experiment = name WHERE name = ? ORDER BY version DESC LIMIT 1
     """
@@ -328,9 +338,8 @@ def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
 
 
 def _round(row: tuple[Any, ...]) -> RoundRecord:
-    *stored, given_up = row
-    stored[4] = bool(stored[4])
-    return RoundRecord(*stored, bool(given_up))
+    stored = RoundRecord(*row)
+    return replace(stored, taken=bool(stored.taken), given_up=bool(stored.given_up))
 
 
 def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:

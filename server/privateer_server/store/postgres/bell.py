@@ -33,7 +33,7 @@ class PostgresBell:
         try:
             if self._db is None:
                 self._db = connect(self._url)
-                self._db.execute(f"LISTEN {CHANNEL}")  # type: ignore[call-overload]
+                self._db.execute(f"LISTEN {CHANNEL}")
                 return  # something may have happened before
             for _ in self._db.notifies(timeout=seconds, stop_after=1):
                 pass

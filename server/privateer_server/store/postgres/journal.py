@@ -26,7 +26,9 @@ class PostgresJournal:
             if row(db, "SELECT identity FROM origin FOR UPDATE") != (pool.identity,):
                 run(db, "UPDATE origin SET identity = %s", pool.identity)
                 run(db, "UPDATE publications SET digest = ''")
-                _log.warning("the journal's database was put back or moved, and may have gone back: rounds are given up")
+                _log.warning(
+                    "the journal's database was put back or moved: it may have gone back, so rounds are given up"
+                )
 
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one; one that may have gone back has no digests."""

@@ -129,28 +129,33 @@ class Pool:
 def connect(url: str) -> Connection:
     """Return a new connection on which every statement is a transaction."""
     options = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
-    keepalives = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-    return psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS, options=options, **keepalives)
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        connect_timeout=_CONNECT_SECONDS,
+        options=options,
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=3,
+    )
 
 
 def rows(db: Connection, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     """Return what a statement finds."""
-    return db.execute(statement, values, binary=True).fetchall()  # type: ignore[arg-type]
+    return db.execute(statement, values, binary=True).fetchall()
 
 
 def row(db: Connection, statement: str, *values: Any) -> tuple[Any, ...] | None:
     """Return the first of what a statement finds."""
-    return db.execute(statement, values, binary=True).fetchone()  # type: ignore[arg-type]
+    return db.execute(statement, values, binary=True).fetchone()
 
 
 def run(db: Connection, statement: str, *values: Any) -> int:
     """Return how many rows a statement has changed."""
-    return db.execute(statement, values).rowcount  # type: ignore[arg-type]
+    return db.execute(statement, values).rowcount
 
 
 def _identity(db: Connection) -> str:
     found = row(db, _IDENTITY)
     assert found is not None, "it selects one row"
     return str(found[0])
-
-

@@ -14,6 +14,10 @@ from privateer.errors import SpecError
 _LOCK: Final = 0x50525653
 """The advisory lock under which one server at a time changes tables."""
 
+_NOTE: Final = """
+INSERT INTO privateer_schema VALUES (%s, %s) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
+"""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -55,7 +59,9 @@ STORE: Final = Kind(
             given_up boolean NOT NULL,
             UNIQUE (experiment, version)
         );
-        CREATE TABLE parts (round bigint NOT NULL, part bytea NOT NULL, total bytea NOT NULL, PRIMARY KEY (round, part));
+        CREATE TABLE parts (
+            round bigint NOT NULL, part bytea NOT NULL, total bytea NOT NULL, PRIMARY KEY (round, part)
+        );
         CREATE TABLE report_ids (round bigint NOT NULL, id bytea NOT NULL, PRIMARY KEY (round, id));
         CREATE TABLE answers (
             experiment text NOT NULL, version bigint NOT NULL, digest bytea NOT NULL, answer bytea NOT NULL,
@@ -119,6 +125,5 @@ def migrate(db: psycopg.Connection[tuple[Any, ...]], kind: Kind, field: str) -> 
             detail = f"the database has schema {version}, and this version of Privateer reads schema {len(kind.steps)}"
             raise SpecError(detail, field=field, remedy="run the version that made it, or a newer one")
         for step in kind.steps[version:]:
-            db.execute(step)  # type: ignore[call-overload]
-        update = "ON CONFLICT (kind) DO UPDATE SET version = excluded.version"
-        db.execute(f"INSERT INTO privateer_schema VALUES (%s, %s) {update}", (kind.name, len(kind.steps)))  # type: ignore[call-overload]
+            db.execute(step)
+        db.execute(_NOTE, (kind.name, len(kind.steps)))

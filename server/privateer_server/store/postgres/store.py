@@ -9,7 +9,17 @@ import psycopg
 
 from privateer.codec import decode, encode
 from privateer.errors import Conflict
-from privateer_server.store import NO_PLAN, Before, Behind, Change, ExperimentRecord, LogLine, Plan, RoundRecord, Standing
+from privateer_server.store import (
+    NO_PLAN,
+    Before,
+    Behind,
+    Change,
+    ExperimentRecord,
+    LogLine,
+    Plan,
+    RoundRecord,
+    Standing,
+)
 from privateer_server.store.postgres.bell import ring
 from privateer_server.store.postgres.leases import Leases
 from privateer_server.store.postgres.pool import Connection, Pool, row, rows, run
@@ -245,7 +255,9 @@ def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, Standi
 
 def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, Standing]]:
     found = {}
-    for name, number, version, digest, received, taken, given_up, plan, *others in rows(db, _STANDINGS + where, *values):
+    for name, number, version, digest, received, taken, given_up, plan, *others in rows(
+        db, _STANDINGS + where, *values
+    ):
         standing = Standing(version, digest, received, taken, given_up, decode(plan, Plan), *others)
         found[name] = number, standing
     return found
