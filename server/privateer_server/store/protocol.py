@@ -1,4 +1,4 @@
-"""What the server asks of a store, a journal and a place for round keys: embedded ones, and shared ones, are the same."""
+"""What the server asks of a store, a journal and a place for round keys, embedded or shared by servers."""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -154,7 +154,7 @@ class Store(Protocol):
 
 
 class Journal(Protocol):
-    """What was published last, outside the store and its backups. It never goes back, so it shows when the store did."""
+    """What was published last, outside the store and its backups: it never goes back, and shows when the store did."""
 
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one."""

@@ -141,7 +141,8 @@ class PostgresStore:
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
         """Return the answer to a batch, if it was counted."""
-        return self._blob(f"SELECT answer FROM answers {_THAT} AND digest = %s", experiment, version, digest)
+        select = f"SELECT answer FROM answers {_THAT} AND digest = %s"  # noqa: S608 - our own
+        return self._blob(select, experiment, version, digest)
 
     def standing(self, experiment: str) -> Standing | None:
         """Return where an experiment stands; None if there is none of that name."""
@@ -247,19 +248,17 @@ class _Locked:
 
 
 def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, Standing]]:
-    """Lock experiments in the order of their names, and return then where they stand, with the numbers of their rounds."""
+    """Lock experiments in the order of their names, and return where they stand then, as `_standings`."""
     names = list(names)
     rows(db, "SELECT name FROM experiments WHERE name = ANY(%s) ORDER BY name FOR NO KEY UPDATE", names)
     return _standings(db, "WHERE name = ANY(%s)", names)
 
 
 def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, Standing]]:
+    """Return the numbers of the last rounds of experiments, and where these stand, by name."""
     found = {}
-    for name, number, version, digest, received, taken, given_up, plan, *others in rows(
-        db, _STANDINGS + where, *values
-    ):
-        standing = Standing(version, digest, received, taken, given_up, decode(plan, Plan), *others)
-        found[name] = number, standing
+    for name, number, *counts, plan, shuffler, released_at, refused in rows(db, _STANDINGS + where, *values):
+        found[name] = number, Standing(*counts, decode(plan, Plan), shuffler, released_at, refused)
     return found
 
 
