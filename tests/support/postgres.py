@@ -22,12 +22,12 @@ _SETTINGS = {
 
 
 def binaries() -> Path:
-    """The folder with ``initdb`` and ``pg_ctl``: that of PATH, or the newest of the usual ones."""
-    if found := shutil.which("initdb"):
-        return Path(found).parent
+    """The folder with PostgreSQL's programs: the newest of the usual ones, or that of PATH."""
     usual = [path for pattern in BINARIES for path in sorted(Path("/").glob(pattern[1:])) if (path / "initdb").exists()]
-    assert usual, "the tests marked postgres need PostgreSQL's initdb"
-    return usual[-1]
+    on_path = shutil.which("initdb")
+    found = [*([Path(on_path).resolve().parent] if on_path else []), *usual]
+    assert found, "the tests marked postgres need PostgreSQL's initdb"
+    return found[-1]
 
 
 class Cluster:
@@ -58,10 +58,35 @@ class Cluster:
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
+    def drop(self, url: str) -> None:
+        """Drop a database under those who use it."""
+        self.execute(f"DROP DATABASE {_name(url)} WITH (FORCE)")
+
+    def make_again(self, url: str) -> str:
+        """The address of a database that was dropped, which is there again, and empty."""
+        self.execute(f"CREATE DATABASE {_name(url)}")
+        return url
+
+    def dump(self, url: str, path: Path) -> None:
+        """Write what pg_dump says of a database."""
+        self.run("pg_dump", "--format=custom", f"--file={self._own(path)}", url)
+
+    def load(self, path: Path, url: str) -> None:
+        """Put into an empty database what `dump` wrote."""
+        self.run("pg_restore", f"--dbname={url}", "--exit-on-error", str(self._own(path)))
+
+    def _own(self, path: Path) -> Path:
+        """Where PostgreSQL's user keeps a file of the tests, whose folders it may not enter."""
+        return self.folder / f"dump-{abs(hash(path))}"
+
     def execute(self, statement: str, url: str = "") -> list[tuple[object, ...]]:
         with psycopg.connect(url or self.url("postgres"), autocommit=True) as db:
             found = db.execute(statement)  # type: ignore[call-overload]
             return list(found.fetchall()) if found.description else []
+
+
+def _name(url: str) -> str:
+    return url.partition("@/")[2].partition("?")[0]
 
 
 @contextmanager
