@@ -113,5 +113,3 @@ def test_a_journal_that_is_put_back_under_a_running_server_is_not_used(postgres:
     with pytest.raises(Unreachable, match="another copy"):
         journal.last("test")
     journal.close()
-
-
