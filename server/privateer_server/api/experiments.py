@@ -86,7 +86,7 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
     @router.get("/{name}", responses=_READING)
     async def show(name: str) -> models.Details:
         """Show one experiment: its progress, its refusals by reason, and its spec."""
-        return views.details(experiments.get(name))
+        return views.details(await experiments.find(name))
 
     @router.get("/{name}/policy", response_model=models.PublishedPolicy, responses=_POLICY)
     async def policy(
@@ -97,7 +97,7 @@ def experiments_router(experiments: Experiments, store: Store, token_digest: byt
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Get the policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
-        experiment = experiments.get(name)
+        experiment = await experiments.find(name)
         if wait and _matches(if_none_match, experiment.current.digest):
             await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
             experiment = experiments.get(name)  # it may have been deleted
