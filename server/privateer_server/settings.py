@@ -122,7 +122,7 @@ def _cores() -> int:
 
 def _read(given: Mapping[str, str], name: str) -> Any:
     if name == "openers":
-        return number(given, _variable(name), 0, _OPENERS_MAX)
+        return number(given, _variable(name), 0, _OPENERS_MAX, least=0)
     if name.endswith("_keys"):
         return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):
