@@ -16,7 +16,7 @@ from privateer_server.accumulator import Accumulator, Receipt
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment, Snapshot
 from privateer_server.experiments import Experiments
-from privateer_server.opening import REPORT_ID_SIZE, Opener
+from privateer_server.opening import Opener
 from privateer_server.rounds import OpenRound
 from privateer_server.store import TRANSIENT, Change
 from privateer_server.store.protocol import Locked
@@ -174,7 +174,7 @@ class Counting:
         current, opener = known.current, self._keys.find(known.current.round.public_key)
         self._open_for(current, requests)
         opened = [report for request in requests for report in request.opened or ()]
-        seen = locked.seen(name, [report[:REPORT_ID_SIZE] for report in opened if report])
+        seen = locked.seen(name, opened)
         answered, size = partial(self._store.answer, name), partial(self._report_size, name)
         earlier = partial(self._closer.earlier.find, name)
         accumulator = Accumulator(current, seen, opener, self._clock, answered, size, earlier)

@@ -15,7 +15,6 @@ from privateer_lab.bench.sealed import bench_spec, seal_round
 from privateer_server.accumulator import Accumulator
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
-from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.rounds import first_round, record
 from privateer_server.settings import Settings
 
@@ -62,7 +61,7 @@ class _Stages:
             opened = opener.open(sealed, binding(envelope.header, facts.model))
         with self._timed("add"):
             with self._data.store.locked([_NAME]) as locked:
-                seen = locked.seen(_NAME, [report[:REPORT_ID_SIZE] for report in opened])
+                seen = locked.seen(_NAME, opened)
             accumulator = Accumulator(self._current, seen, opener)
             accumulator.examine(opened)
             accumulator.take(envelope, opened)

@@ -16,8 +16,8 @@ class Locked(Protocol):
         """Return where an experiment stands; None if there is none of that name."""
         ...
 
-    def seen(self, experiment: str, ids: Sequence[bytes]) -> Set[bytes]:
-        """Return those of the ids that are counted in the experiment's last round, and perhaps others counted there."""
+    def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
+        """Return the ids of opened reports that are counted in the experiment's last round, and perhaps others."""
         ...
 
     def commit(self, changes: Sequence[Change]) -> None:

@@ -202,9 +202,9 @@ class SqliteStore:
         del experiment
         yield True
 
-    def seen(self, experiment: str, ids: Sequence[bytes]) -> Set[bytes]:
+    def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
         """Return all ids that are counted in the experiment's last round; they stay in memory."""
-        del ids
+        del opened
         with self._lock:
             version = self._db.execute(f"SELECT version {_LAST}", (experiment,)).fetchone()
             known = self._ids.get(experiment)
@@ -255,6 +255,8 @@ class SqliteStore:
         with self._lock:
             names = [row[0] for row in self._db.execute("SELECT name FROM experiments ORDER BY name")]
             found = {name: _standing(self._db, name) for name in names}
+        if None in found.values():
+            raise ValueError("an experiment has no round")
         return {name: standing for name, standing in found.items() if standing}
 
     def experiment(self, name: str) -> ExperimentRecord | None:

@@ -9,6 +9,7 @@ import psycopg
 
 from privateer.codec import decode, encode
 from privateer.errors import Conflict
+from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import (
     NO_PLAN,
     Before,
@@ -227,12 +228,13 @@ class _Locked:
         """Return where an experiment stands; None if there is none of that name."""
         return self._standings[experiment][1] if experiment in self._standings else None
 
-    def seen(self, experiment: str, ids: Sequence[bytes]) -> Set[bytes]:
-        """Return those of the ids that are counted in the experiment's last round."""
+    def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
+        """Return the ids of opened reports that are counted in the experiment's last round."""
+        ids = [report[:REPORT_ID_SIZE] for report in opened if report]
         if not ids:
             return frozenset()
         select = "SELECT id FROM report_ids WHERE round = %s AND id = ANY(%b)"
-        return {one for (one,) in rows(self._db, select, self._standings[experiment][0], list(ids))}
+        return {one for (one,) in rows(self._db, select, self._standings[experiment][0], ids)}
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none; they are durable when this returns."""
