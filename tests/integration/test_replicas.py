@@ -10,6 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer.wire.publication import decode_publication
+from privateer_server.data import open_data
+from privateer_server.rounds import restore_lost, with_sums
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, sealed_reports
@@ -209,3 +212,79 @@ async def test_one_server_closes_a_round_and_the_other_waits(shared: Shared, mon
             await until(lambda after=version + 1: _has(one, version=after))  # type: ignore[misc]
             await agreed([one, two])
         assert (most, len(drawn), (await one.facts())["accepted"]) == (1, 3, 60)
+
+
+async def test_a_database_that_is_away_and_comes_back_loses_nothing(shared: Shared) -> None:
+    async with shared.served(2) as (one, two):
+        await one.create(SMALL)
+        first = await one.publication()
+        sealed = sealed_reports(first, 20)
+        assert await send(one, first, sealed[:5]) + await send(two, first, sealed[5:10]) == 10
+        shared.cluster.restart()
+        counted = 0
+        async with asyncio.timeout(30):
+            for at in range(10, 20):
+                while not (taken := await send((one, two)[at % 2], first, [sealed[at]])):
+                    await asyncio.sleep(0.05)
+                counted += taken
+        await until(lambda: _has(one, version=2))
+        assert (counted, (await agreed([one, two]))["accepted"]) == (10, 20)
+        for server in (one, two):
+            assert (await server.client.get("/readyz")).status_code == 200
+
+
+async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubles_nothing(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group is committed and the connection breaks: the server does not know, and devices send it again."""
+    from privateer_server.store.postgres import store
+    from privateer_server.store.postgres.pool import Unreachable
+
+    honest, breaks = store._Locked.commit, [True]
+
+    def commit(locked: Any, changes: Any) -> None:
+        honest(locked, changes)
+        if breaks and any(change.counted for change in changes):
+            breaks.clear()
+            raise Unreachable("the connection broke")
+
+    monkeypatch.setattr(store._Locked, "commit", commit)
+    async with shared.served(1) as (one,):
+        await one.create(SMALL)
+        first = await one.publication()
+        sealed = sealed_reports(first, 12)
+        answer = await one.client.post("/reports", content=body_of(first, sealed[:5]))
+        assert_problem(answer, 503, "unavailable")
+        answer = await one.client.post("/reports", content=body_of(first, sealed[:5]))
+        assert_problem(answer, 409, "duplicate-report")
+        assert await send(one, first, sealed) == 7
+        assert (await one.facts())["received"] == 12
+        assert shared.rows("SELECT count(*) FROM parts") == [(2,)]
+        opened = open_data(shared.settings())
+        facts = decode_publication(first).round
+        blank = restore_lost(opened.store.experiments()[0].current)
+        whole = with_sums(blank, opened.store.sums("test", 1), opened.keys.find(facts.public_key))
+        opened.close()
+        assert whole is not None
+        assert whole.total.reports == 12
+
+
+async def test_a_backup_is_refused_with_a_remedy(shared: Shared) -> None:
+    async with shared.served(1) as (one,):
+        problem = assert_problem(await one.client.get("/backup", headers=ADMIN), 409, "conflict")
+        assert "pg_dump" in problem["remedy"]
+
+
+async def test_servers_need_no_rights_beyond_their_databases(postgres: Cluster, tmp_path: Path) -> None:
+    shared = Shared.make(postgres, tmp_path)
+    owned = []
+    postgres.execute("CREATE ROLE privateer LOGIN")
+    for url in (shared.database, shared.journal):
+        name = url.partition("@/")[2].partition("?")[0]
+        postgres.execute(f"ALTER DATABASE {name} OWNER TO privateer")
+        owned.append(url.replace("postgres@", "privateer@"))
+    async with Shared(postgres, owned[0], owned[1], shared.key_file).served(2) as (one, two):
+        await one.create(SMALL)
+        first = await one.publication()
+        assert await send(two, first, sealed_reports(first, 20)) == 20
+        await until(lambda: _has(one, version=2))

@@ -58,6 +58,10 @@ class Cluster:
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
+    def restart(self) -> None:
+        """Break every connection, and be away for a moment."""
+        self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", "immediate", "restart")
+
     def drop(self, url: str) -> None:
         """Drop a database under those who use it."""
         self.execute(f"DROP DATABASE {_name(url)} WITH (FORCE)")

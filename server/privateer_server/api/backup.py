@@ -5,7 +5,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from privateer.errors import Unauthorized
+from privateer.errors import Conflict, Unauthorized
 from privateer.serving.openapi import refusals
 from privateer_server.api.admin import Token, authorize
 from privateer_server.store.protocol import Store
@@ -13,7 +13,7 @@ from privateer_server.store.protocol import Store
 _MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
-    **refusals(Unauthorized),
+    **refusals(Unauthorized, Conflict),
 }
 
 

@@ -447,3 +447,25 @@ def test_a_folder_that_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "server").write_text("")
     code, found = examined(capsys, tmp_path)
     assert (code, found["server folder"][0]["level"]) == (1, "fail")
+
+
+@pytest.mark.parametrize(("size", "level"), [(32, "ok"), (31, "fail")])
+def test_shared_data_are_not_looked_into(
+    size: int, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "store.key"
+    key.write_bytes(b"k" * size)
+    key.chmod(0o600)
+    given = {
+        "PRIVATEER_DATABASE": "postgresql://nowhere/one",
+        "PRIVATEER_JOURNAL_DATABASE": "postgresql://nowhere/two",
+        "PRIVATEER_STORE_KEY_FILE": str(key),
+        "PRIVATEER_ADMIN_TOKEN": "t" * 32,
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["doctor", "server", "--json"])
+    found = {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert (found["database"]["level"], found["round keys"]["level"]) == ("warn", level)
+    assert "More than one server" in found["database"]["remedy"]

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from privateer.codec import encode
+from privateer.errors import SpecError
 from privateer_server.store import (
     NO_PLAN,
     PAUSED,
@@ -239,3 +241,51 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
     assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
     assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     store.close()
+
+
+def test_a_database_of_the_version_before_becomes_one_of_this(tmp_path: Path) -> None:
+    """Its sums so far are what its open round began with, and reports are counted on."""
+    SqliteStore(tmp_path).close()
+    with sqlite3.connect(tmp_path / "server.db", isolation_level=None) as db:
+        for statement in BEFORE.split(";"):
+            db.execute(statement)
+        db.execute("INSERT INTO experiments VALUES ('test', 'spec', '', ?)", (encode(NO_PLAN),))
+        values = (1, 10, 0, 7, 0, b"digest-1", b"{}", b"publication-1", b"state-1", b"sums of 7")
+        db.execute("INSERT INTO rounds VALUES ('test', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    db.close()
+    store = SqliteStore(tmp_path)
+    assert store._db.execute("PRAGMA user_version").fetchone() == (4,)
+    store.commit([change(2)])
+    (experiment,) = store.experiments()
+    assert (experiment.accepted, experiment.standing.given_up, experiment.standing.released_at) == (9, False, 0.0)
+    assert store.sums("test", 1) == [b"sums of 7", b"sums"]
+    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    assert store.rounds("test")[0].received == 9
+    assert store.backup()
+    store.close()
+
+
+BEFORE = """
+DROP TABLE parts; DROP TABLE rounds; DROP TABLE experiments;
+CREATE TABLE experiments (
+    name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE rounds (
+    experiment TEXT NOT NULL REFERENCES experiments (name), version INTEGER NOT NULL, batch INTEGER NOT NULL,
+    seen INTEGER NOT NULL, received INTEGER NOT NULL, taken INTEGER NOT NULL, digest BLOB NOT NULL, facts BLOB NOT NULL,
+    publication BLOB NOT NULL, state BLOB NOT NULL, total BLOB NOT NULL, UNIQUE (experiment, version)
+);
+PRAGMA user_version = 3
+"""
+"""What version 3 had in the place of the same tables."""
+
+
+def test_a_version_that_cannot_be_migrated_is_refused(tmp_path: Path) -> None:
+    for version in (2, 5):
+        with sqlite3.connect(tmp_path / "server.db") as db:
+            db.execute(f"PRAGMA user_version = {version}")
+            db.execute("PRAGMA application_id = 1347573331")
+            db.execute("CREATE TABLE IF NOT EXISTS something (id)")
+        db.close()
+        with pytest.raises(SpecError, match=f"schema {version}"):
+            SqliteStore(tmp_path)

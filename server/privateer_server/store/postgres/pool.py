@@ -1,5 +1,6 @@
 """Connections to one PostgreSQL database, for all threads of a server."""
 
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
@@ -104,8 +105,9 @@ class Pool:
         with self._lock:
             while self._idle:
                 db = self._idle.pop()
-                if not db.closed:
+                if _is_quiet(db):
                     return db
+                db.close()
         db = connect(self._url)
         if _identity(db) != self.identity:
             db.close()
@@ -153,6 +155,15 @@ def row(db: Connection, statement: str, *values: Any) -> tuple[Any, ...] | None:
 def run(db: Connection, statement: str, *values: Any) -> int:
     """Return how many rows a statement has changed."""
     return db.execute(statement, values).rowcount
+
+
+def _is_quiet(db: Connection) -> bool:
+    """Whether nothing has come on an idle connection: what comes there is its end."""
+    if db.closed:
+        return False
+    looking = select.poll()
+    looking.register(db.fileno(), select.POLLIN)
+    return not looking.poll(0)
 
 
 def _identity(db: Connection) -> str:

@@ -31,7 +31,7 @@ _ALL_ROUNDS: Final = f"SELECT {_COLUMNS}, ''::bytea, ''::bytea, ''::bytea, given
 _LAST: Final = "WHERE experiment = %s ORDER BY version DESC LIMIT 1"
 _THAT: Final = "WHERE experiment = %s AND version = %s"
 _STANDINGS: Final = """
-SELECT name, last.id, last.version, last.digest, last.received, last.taken, last.given_up, plan, shuffler, released_at,
+SELECT name, last.id, plan, last.version, last.digest, last.received, last.taken, last.given_up, shuffler, released_at,
     (SELECT coalesce(json_object_agg(reason, count), '{}') FROM refusals WHERE experiment = name)
 FROM experiments JOIN LATERAL (
     SELECT id, version, digest, received, taken, given_up FROM rounds
@@ -259,8 +259,11 @@ def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, Standi
 def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, Standing]]:
     """Return the numbers of the last rounds of experiments, and where these stand, by name."""
     found = {}
-    for name, number, *counts, plan, shuffler, released_at, refused in rows(db, _STANDINGS + where, *values):
-        found[name] = number, Standing(*counts, decode(plan, Plan), shuffler, released_at, refused)
+    for name, number, plan, *others in rows(db, _STANDINGS + where, *values):
+        version, digest, received, taken, given_up, shuffler, released_at, refused = others
+        wanted = decode(plan, Plan)
+        standing = Standing(version, digest, received, taken, given_up, wanted, shuffler, released_at, refused)
+        found[name] = number, standing
     return found
 
 
