@@ -57,7 +57,7 @@ class Request:
 
     def is_for(self, current: OpenRound) -> bool:
         """Whether it brings whole messages for this round, which still takes reports."""
-        if self.envelope is None or current.taken:
+        if self.envelope is None or current.taken or current.given_up or not current.round.batch:
             return False
         is_whole = len(self.envelope.sealed) % current.round.sealed_size == 0
         return is_whole and self.envelope.header == header_of(current.round, current.digest)
@@ -153,9 +153,9 @@ class Counting:
                 self._open_for(experiment.current, requests)
 
     def _open_for(self, current: OpenRound, requests: list[Request]) -> None:
-        opener = self._keys.find(current.round.public_key)
-        for request in requests:
-            if opener and request.opened is None and request.is_for(current):
+        sealed = [request for request in requests if request.opened is None and request.is_for(current)]
+        if sealed and (opener := self._keys.find(current.round.public_key)):
+            for request in sealed:
                 request.open(opener, current)
 
     def _begun(self, name: str, requests: list[Request], locked: Locked) -> _Begun | PrivateerError:
@@ -171,7 +171,8 @@ class Counting:
         except TRANSIENT as error:  # one experiment must not keep the others from being counted
             _log.error("experiment %s: its round cannot be read (%s)", name, error)
             return _UNREADABLE
-        current, opener = known.current, self._keys.find(known.current.round.public_key)
+        current = known.current
+        opener = self._keys.find(current.round.public_key) if current.round.batch else None
         self._open_for(current, requests)
         opened = [report for request in requests for report in request.opened or ()]
         seen = locked.seen(name, opened)

@@ -56,6 +56,8 @@ class Experiment:
         Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
     retry_at
         When closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart.
+    leased_until
+        When to look again whether the server that closes the round still does, by the same clock.
     created
         What the experiment was created from.
     """
@@ -65,7 +67,7 @@ class Experiment:
         self.before = 0
         self.refused: Counter[str] = Counter()
         self.shuffler = ""
-        self.retry_at = 0.0
+        self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
         self._described: tuple[bytes, dict[str, Any]] = (b"", {})
 
@@ -141,7 +143,7 @@ class Experiment:
 
     def wait(self, now: float) -> None:
         """Note that another server closes the round: this one looks again soon."""
-        self.retry_at = now + _LEASED_SECONDS
+        self.leased_until = now + _LEASED_SECONDS
 
     async def next_publication(self, seconds: float) -> None:
         """Return once another round is published, the time is up, or the process is about to stop."""
