@@ -288,3 +288,18 @@ async def test_servers_need_no_rights_beyond_their_databases(postgres: Cluster, 
         first = await one.publication()
         assert await send(two, first, sealed_reports(first, 20)) == 20
         await until(lambda: _has(one, version=2))
+
+
+async def test_a_key_file_that_is_lost_costs_the_open_round(shared: Shared) -> None:
+    """What docs/operations.md says to do then."""
+    async with shared.served(1) as (one,):
+        await one.create(SMALL)
+        first = await one.publication()
+        assert await send(one, first, sealed_reports(first, 5)) == 5
+    shared.cluster.execute("TRUNCATE keys, seal", shared.journal)
+    shared.key_file.write_bytes(b"n" * 32)
+    async with shared.served(2) as (one, two):
+        facts = await agreed([one, two])
+        assert facts | {"version": 1_000_001, "received": 0, "status": "open"} == facts
+        following = await one.publication()
+        assert await send(two, following, sealed_reports(following, 20)) == 20
