@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from privateer_client.choice import Choice
+from privateer_client.known_servers import Servers
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class SealedReport(NamedTuple):
 class Account(Protocol):
     """Where a device records payments, and keeps reports, choices and publications; see `Ledger`."""
 
+    @property
+    def servers(self) -> Servers:
+        """What the device knows of servers."""
+        ...
+
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment together with the sealed report that it is for, and erase the choice; or refuse it."""
         ...
@@ -118,5 +124,9 @@ class Account(Protocol):
         ...
 
     def remember(self, experiment: str, publication: bytes) -> None:
-        """Keep a publication in the place of the one before."""
+        """Keep a publication, which is in its server's log, in the place of the one before."""
+        ...
+
+    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+        """Whether the publication that is kept has this digest, and was in its server's log."""
         ...

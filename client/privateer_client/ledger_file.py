@@ -10,7 +10,7 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 4
+_VERSION: Final = 5
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -36,6 +36,11 @@ _MIGRATIONS: Final = {
         "DROP TABLE outbox_of_one",
         """CREATE TABLE draws (experiment TEXT PRIMARY KEY, times INTEGER NOT NULL, seconds REAL NOT NULL,
         drawn INTEGER NOT NULL, come INTEGER NOT NULL, period INTEGER NOT NULL)""",
+    ),
+    4: (
+        "CREATE TABLE servers (server TEXT PRIMARY KEY, key BLOB NOT NULL, head TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE evidence (server TEXT PRIMARY KEY, body TEXT NOT NULL)",
+        "ALTER TABLE publications ADD COLUMN witnessed INTEGER NOT NULL DEFAULT 0",
     ),
 }
 """What makes a marked ledger of each version one of the next."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from privateer.clock import Clock
 from privateer.errors import NotFound, PrivateerError, Unavailable
-from privateer.wire.envelope import Envelope, binding, header_of, pieces
+from privateer.wire.envelope import Envelope, binding, pieces
 from privateer.wire.publication import decode_publication
 from privateer_server.accumulator import Accumulator, Receipt
 from privateer_server.data import Data
@@ -60,7 +60,7 @@ class Request:
         if self.envelope is None or current.taken or current.given_up or not current.round.batch:
             return False
         is_whole = len(self.envelope.sealed) % current.round.sealed_size == 0
-        return is_whole and self.envelope.header == header_of(current.round, current.digest)
+        return is_whole and self.envelope.header == current.header
 
     def open(self, opener: Opener, current: OpenRound) -> None:
         """Open what it brings for the round that it `is_for`."""
@@ -164,7 +164,9 @@ class Counting:
         if standing is None:
             return _GONE
         try:
-            experiment = self._experiments.known(name) or self._experiments.readings.experiment(name)
+            if self._experiments.known(name) is None:
+                self._experiments.add(self._experiments.readings.experiment(name))
+            experiment = self._experiments.known(name)  # the follower may have been faster
             if experiment is None:
                 return _GONE
             known = self._experiments.readings.latest(name, experiment.snapshot, standing)

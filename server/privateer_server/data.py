@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.settings import Settings
@@ -25,6 +26,8 @@ class Data:
 
     Attributes
     ----------
+    log
+        The public log of what is published.
     folders
         Folders whose disks the server can fill, by what they hold.
     bell
@@ -34,6 +37,7 @@ class Data:
     store: Store
     journal: Journal
     keys: Keys
+    log: PublicationLog
     folders: Mapping[str, Path] = field(default_factory=dict)
     bell: Bell | None = None
 
@@ -85,6 +89,8 @@ def open_data(settings: Settings) -> Data:
         path = settings.journal or folder / JOURNAL_FILE
         journal = JournalFile(path)
         stack.callback(journal.close)
-        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), {"data": folder, "journal": path.parent})
+        log = PublicationLog(store, journal, read_identity(folder, settings.identity))
+        folders = {"data": folder, "journal": path.parent}
+        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), log, folders)
         stack.pop_all()
     return data

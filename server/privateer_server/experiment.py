@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from privateer.export import Status
 from privateer.serving.logs import trace
 from privateer.spec import Spec
 from privateer_server.rounds import OpenRound
 from privateer_server.store import PAUSED, STOPPED, TRANSIENT
 
-Status = Literal["open", "paused", "draining", "stopped", "finished", "failed"]
 _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
 _LEASED_SECONDS: Final = 1

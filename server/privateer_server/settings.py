@@ -42,9 +42,12 @@ class Settings:
         back, for the journal and the keys of open rounds. Without them the data are in the data directory.
     store_key_file
         The file with the key that encrypts the keys of open rounds there (32 bytes).
+    identity
+        File with the key that signs publications, made if missing; by default ``identity.key`` in the data directory.
+        Servers that share their data have the same key.
     openers
-        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has one
-        less than there are cores, unless it is told otherwise.
+        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
+        many as there are cores, unless it is told otherwise.
     """
 
     data: Path
@@ -63,6 +66,7 @@ class Settings:
     database: str = field(default="", repr=False)
     journal_database: str = field(default="", repr=False)
     store_key_file: Path | None = None
+    identity: Path | None = None
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
@@ -88,7 +92,7 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    given = {_variable("openers"): str(_cores() - 1), **environment, **flags}
+    given = {_variable("openers"): str(_cores()), **environment, **flags}
     _check_stores(given)
     given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
@@ -112,6 +116,7 @@ def _check_stores(given: Mapping[str, str]) -> None:
         if not given[name].startswith(_SCHEMES):
             raise SpecError("is no address of a PostgreSQL database", field=name, remedy="give postgresql://HOST/NAME")
     required(given, "PRIVATEER_STORE_KEY_FILE", "a file of 32 bytes, such as openssl rand -out FILE 32 writes")
+    required(given, "PRIVATEER_IDENTITY", "the file of the key that signs publications, the same on all servers")
 
 
 def _cores() -> int:
@@ -128,7 +133,7 @@ def _read(given: Mapping[str, str], name: str) -> Any:
     if name.endswith(("port", "_max", "_budget")):
         return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
     text = given[_variable(name)]
-    return Path(text) if name in ("data", "journal", "store_key_file") else text
+    return Path(text) if name in ("data", "journal", "identity", "store_key_file") else text
 
 
 def _variable(name: str) -> str:

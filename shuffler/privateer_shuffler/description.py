@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from privateer.errors import Deleted, NotFound, SpecError, Unavailable
+from privateer.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
 from privateer.serving.openapi import ENVELOPE, REF, SCHEMAS, SENDER, UPLOAD_REFUSALS, VERSION, answers, refusals
 from privateer.wire.upload import UploadAnswer
 
@@ -33,6 +33,8 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+_UPSTREAM: Final = (SignatureInvalid, KeyChanged)
+"""What the shuffler finds wrong with the server."""
 _Answers = dict[int | str, dict[str, Any]]
 _METRICS: Final[_Answers] = {
     200: {"description": "Counts.", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
@@ -49,8 +51,11 @@ def document() -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components((UploadAnswer, Standing, SigningKey, Status), ref_template=REF)
     named, alive = {"parameters": [_NAME]}, answers("Status", "It is so.")
     reports = {"parameters": [_NAME, SENDER], "requestBody": ENVELOPE}
-    held, refused = answers("UploadAnswer", "Some reports are held.", 202), refusals(*UPLOAD_REFUSALS, SpecError)
-    shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, Unavailable)
+    held, refused = (
+        answers("UploadAnswer", "Some reports are held.", 202),
+        refusals(*UPLOAD_REFUSALS, *_UPSTREAM, SpecError),
+    )
+    shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, *_UPSTREAM, Unavailable)
     return {
         "openapi": "3.1.0",
         "info": {

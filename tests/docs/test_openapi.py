@@ -60,6 +60,7 @@ class Services:
         shuffler = create_shuffler(
             ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED), httpx.ASGITransport(server)
         )
+        server.end_waits()  # streams end with their first message
         apps: dict[str, Any] = {"server": server, "shuffler": shuffler}
         self.clients = {name: get_client(app).__enter__() for name, app in apps.items()}
         self.schemas = {name: schemathesis.openapi.from_asgi("/openapi.json", app) for name, app in apps.items()}

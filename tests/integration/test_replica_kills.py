@@ -40,6 +40,7 @@ class Pair:
             "PRIVATEER_DATABASE": shared.database,
             "PRIVATEER_JOURNAL_DATABASE": shared.journal,
             "PRIVATEER_STORE_KEY_FILE": str(shared.key_file),
+            "PRIVATEER_IDENTITY": str(shared.identity),
             "PRIVATEER_ADMIN_TOKEN": TOKEN,
             "PRIVATEER_SENDER_KEYS": str(TRUSTED[0]),
             "PRIVATEER_OPENERS": "0",

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,7 +284,7 @@ async def test_servers_need_no_rights_beyond_their_databases(postgres: Cluster, 
         name = url.partition("@/")[2].partition("?")[0]
         postgres.execute(f"ALTER DATABASE {name} OWNER TO privateer")
         owned.append(url.replace("postgres@", "privateer@"))
-    async with Shared(postgres, owned[0], owned[1], shared.key_file).served(2) as (one, two):
+    async with replace(shared, database=owned[0], journal=owned[1]).served(2) as (one, two):
         await one.create(SMALL)
         first = await one.publication()
         assert await send(two, first, sealed_reports(first, 20)) == 20

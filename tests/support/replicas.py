@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from privateer.wire.keys import own_key
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -16,7 +17,7 @@ from tests.support.servers import TOKEN, Api
 
 @dataclass(frozen=True)
 class Shared:
-    """Two databases and a key file."""
+    """Two databases and two key files: one encrypts keys of rounds, the other one signs publications."""
 
     cluster: Cluster
     database: str
@@ -27,11 +28,25 @@ class Shared:
     def make(cls, cluster: Cluster, folder: Path) -> "Shared":
         key_file = folder / "store.key"
         key_file.write_bytes(os.urandom(32))
-        return cls(cluster, cluster.make(), cluster.make(), key_file)
+        made = cls(cluster, cluster.make(), cluster.make(), key_file)
+        own_key(made.identity, "PRIVATEER_IDENTITY")
+        return made
+
+    @property
+    def identity(self) -> Path:
+        return self.key_file.with_name("identity.key")
 
     def settings(self, *shufflers: Path) -> Settings:
-        where = {"database": self.database, "journal_database": self.journal, "store_key_file": self.key_file}
-        return Settings(Path(), TOKEN, shufflers, sender_keys=TRUSTED, **where)  # type: ignore[arg-type]
+        return Settings(
+            Path(),
+            TOKEN,
+            shufflers,
+            sender_keys=TRUSTED,
+            database=self.database,
+            journal_database=self.journal,
+            store_key_file=self.key_file,
+            identity=self.identity,
+        )
 
     def rows(self, statement: str) -> list[tuple[object, ...]]:
         return self.cluster.execute(statement, self.database)

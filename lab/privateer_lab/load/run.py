@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def run_load(
     seed: int = 0,
     cohort: str = "",
     sender_key: Path | None = None,
+    each: Callable[[LoadResult], None] = lambda _: None,
 ) -> LoadResult:
     """Drive simulated people through an experiment.
 
@@ -52,6 +54,8 @@ def run_load(
         The source to which these people belong; empty for the experiment's own people.
     sender_key
         File of a private key that the services trust with several people's reports at once.
+    each
+        Is called with what is counted so far, whenever people have taken part.
 
     Raises
     ------
@@ -68,8 +72,13 @@ def run_load(
         started, whole = time.perf_counter(), True
         async with Wire.open(name, server, shuffler, concurrency, sender) as wire:
             driver = Driver(wire, population, seed, cohort)
+
+            def advance(people: int) -> None:
+                bar.advance(task, people)
+                each(driver.result)
+
             try:
-                await driver.run(users, concurrency, batch, lambda people: bar.advance(task, people))
+                await driver.run(users, concurrency, batch, advance)
             except asyncio.CancelledError:  # by Ctrl-C
                 whole = False
         driver.result.seconds = time.perf_counter() - started

@@ -174,6 +174,23 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A publication in the public log, where it stays when its experiment is deleted."""
+
+    experiment: str
+    version: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class ShufflerKey:
+    """Which shuffler's batch a round took last: the id of its key, and the organisation whose key that was then."""
+
+    shuffler: str
+    organisation: str
+
+
+@dataclass(frozen=True)
 class ExperimentRecord:
     """An experiment with its last round.
 
@@ -222,6 +239,8 @@ class Change:
         The answers to a shuffler's batches, by the digests of these.
     following
         The next round, if the change closes this one; ``taken`` then says whether this one was learned from.
+    closer
+        Whose batch the change counts, if it counts one.
     """
 
     experiment: str
@@ -235,3 +254,4 @@ class Change:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
+    closer: ShufflerKey | None = None

@@ -1,6 +1,7 @@
 """What was published last, experiment by experiment, on record before the database has it, and outside its backups."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -8,17 +9,27 @@ from typing import Final
 
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
-from privateer_server.store import Entry, LogLine
+from privateer_server.store import Entry, Leaf, LogLine
+from privateer_server.store.migrations import migrate
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
-    version=3,
+    version=4,
     schema="""
     CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE deleted (experiment TEXT PRIMARY KEY, line BLOB NOT NULL) WITHOUT ROWID
+    CREATE TABLE deleted (experiment TEXT PRIMARY KEY, line BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
+    CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
     """,
     field="PRIVATEER_JOURNAL",
 )
+MIGRATIONS: Final = {
+    3: """
+    CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
+    CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
+    """
+}
+"""What makes a journal of the next version of one of this version; no head was signed for one of version 3."""
 
 
 class JournalFile:
@@ -39,7 +50,11 @@ class JournalFile:
 
     def __init__(self, path: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
+        if isinstance(path, sqlite3.Connection):
+            self._db = path
+        else:
+            migrate(path, JOURNAL, MIGRATIONS)
+            self._db = open_database(path, JOURNAL)
 
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one."""
@@ -91,6 +106,43 @@ class JournalFile:
         with self._lock:
             rows = self._db.execute("SELECT experiment, line FROM deleted ORDER BY experiment").fetchall()
         return {name: decode(line, LogLine) for name, line in rows}
+
+    def signer(self, public_key: bytes) -> bytes:
+        """Return the key: no other server signs."""
+        return public_key
+
+    def origin(self) -> str:
+        """Return the name of the log of publications; empty: none has begun."""
+        with self._lock:
+            row = self._db.execute("SELECT origin FROM log").fetchone()
+        return str(row[0]) if row else ""
+
+    def leaves(self, start: int, most: int = -1) -> list[Leaf]:
+        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
+        select = "SELECT leaf FROM leaves WHERE position > ? ORDER BY position LIMIT ?"
+        with self._lock:
+            rows = self._db.execute(select, (start, most)).fetchall()
+        return [decode(row[0], Leaf) for row in rows]
+
+    def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
+        """Put leaves on record before a head is signed for them, and the name of the log; durable when this returns.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the disk does not take it.
+        """
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.execute("INSERT OR IGNORE INTO log VALUES (1, ?)", (origin,))
+                rows = [(place, encode(leaf)) for place, leaf in enumerate(leaves, start + 1)]
+                self._db.executemany("INSERT INTO leaves VALUES (?, ?)", rows)
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
 
     def close(self) -> None:
         """Close the file and give up its lock."""

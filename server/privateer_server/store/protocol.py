@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Protocol
 
 from privateer_server.opening import Opener
-from privateer_server.store import Before, Change, Entry, ExperimentRecord, LogLine, Plan, RoundRecord, Standing
+from privateer_server.store import (
+    Before,
+    Change,
+    Entry,
+    ExperimentRecord,
+    Leaf,
+    LogLine,
+    Plan,
+    RoundRecord,
+    ShufflerKey,
+    Standing,
+)
 
 
 class Locked(Protocol):
@@ -130,6 +141,22 @@ class Store(Protocol):
         """Return all rounds by version, without publication, state and total."""
         ...
 
+    def closers(self, experiment: str) -> Mapping[int, ShufflerKey]:
+        """Return whose batches the rounds of an experiment took last, by version."""
+        ...
+
+    def leaves(self, start: int) -> list[Leaf]:
+        """Return the leaves of the public log from a place on; they are never changed, and none comes in between."""
+        ...
+
+    def place(self, experiment: str, version: int) -> int | None:
+        """Return the place of a publication in the public log, if it is there."""
+        ...
+
+    def recall(self, leaves: Sequence[Leaf]) -> None:
+        """Add leaves that an earlier copy of the database does not have."""
+        ...
+
     def check(self) -> None:
         """Write a row, or raise what keeps the store from writing."""
         ...
@@ -182,6 +209,30 @@ class Journal(Protocol):
 
     def buried(self) -> dict[str, LogLine]:
         """Return the deleted experiments, with the lines of their deletion."""
+        ...
+
+    def signer(self, public_key: bytes) -> bytes:
+        """Put the key that signs publications on record, unless there is one; return the one that is on record then."""
+        ...
+
+    def origin(self) -> str:
+        """Return the name of the log of publications; empty: none has begun."""
+        ...
+
+    def leaves(self, start: int, most: int = -1) -> list[Leaf]:
+        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
+        ...
+
+    def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
+        """Put leaves on record before a head is signed for them, and the name of the log, if it has none yet.
+
+        It is durable when this returns. What another server has put on record already stays as it is.
+
+        Raises
+        ------
+        Behind
+            If the log on record goes on otherwise, or does not go as far as ``start``.
+        """
         ...
 
     def close(self) -> None:

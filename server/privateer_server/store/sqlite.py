@@ -17,9 +17,11 @@ from privateer_server.store import (
     Behind,
     Change,
     ExperimentRecord,
+    Leaf,
     LogLine,
     Plan,
     RoundRecord,
+    ShufflerKey,
     Standing,
 )
 from privateer_server.store.backup import copied
@@ -28,7 +30,7 @@ from privateer_server.store.migrations import migrate
 FILE: Final = "server.db"
 DATABASE: Final = Kind(
     application=0x50525653,
-    version=4,
+    version=5,
     schema="""
     CREATE TABLE experiments (
         name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL,
@@ -80,12 +82,43 @@ DATABASE: Final = Kind(
     );
     CREATE INDEX log_of_experiment ON log (experiment);
     CREATE TABLE deleted (experiment TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE leaves (
+        position INTEGER PRIMARY KEY,
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        UNIQUE (experiment, version)
+    );
+    CREATE TABLE closers (
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        shuffler TEXT NOT NULL,
+        organisation TEXT NOT NULL,
+        PRIMARY KEY (experiment, version)
+    ) WITHOUT ROWID;
     CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
     """,
     field="PRIVATEER_DATA",
 )
 MIGRATIONS: Final = {
     3: """
+    CREATE TABLE leaves (
+        position INTEGER PRIMARY KEY,
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        UNIQUE (experiment, version)
+    );
+    CREATE TABLE closers (
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        shuffler TEXT NOT NULL,
+        organisation TEXT NOT NULL,
+        PRIMARY KEY (experiment, version)
+    ) WITHOUT ROWID;
+    INSERT INTO leaves (experiment, version, digest) SELECT experiment, version, digest FROM rounds ORDER BY rowid
+    """,
+    4: """
     ALTER TABLE experiments ADD COLUMN released_at REAL NOT NULL DEFAULT 0;
     ALTER TABLE rounds ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE parts (
@@ -95,9 +128,13 @@ MIGRATIONS: Final = {
         total BLOB NOT NULL,
         PRIMARY KEY (experiment, version, part)
     )
-    """
+    """,
 }
-"""What makes a database of the next version of one of this version; the sums that a round had are its first part."""
+"""What makes a database of the next version of one of this version.
+
+From 3 on, all that was published is in the log, in the order of time; from 4 on, the sums that a round had are its
+first part.
+"""
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
 _OF: Final = "FROM rounds WHERE experiment = ?"
 _LAST: Final = f"{_OF} ORDER BY version DESC LIMIT 1"
@@ -179,7 +216,7 @@ class SqliteStore:
         with self._transaction() as db:
             if db.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (name,)).rowcount:
                 _insert_line(db, name, line)
-            for table in ("rounds", "parts", "report_ids", "answers", "refusals"):
+            for table in ("rounds", "parts", "report_ids", "answers", "refusals", "closers"):
                 db.execute(f"DELETE FROM {table} WHERE experiment = ?", (name,))  # noqa: S608 - our own names
             db.execute("DELETE FROM experiments WHERE name = ?", (name,))
         self._ids.pop(name, None)
@@ -302,6 +339,31 @@ class SqliteStore:
             rows = self._db.execute(select, (experiment,)).fetchall()
         return [_round(row) for row in rows]
 
+    def closers(self, experiment: str) -> dict[int, ShufflerKey]:
+        """Return whose batches the rounds of an experiment took last, by version."""
+        select = "SELECT version, shuffler, organisation FROM closers WHERE experiment = ?"
+        with self._lock:
+            return {version: ShufflerKey(*names) for version, *names in self._db.execute(select, (experiment,))}
+
+    def leaves(self, start: int) -> list[Leaf]:
+        """Return the leaves of the public log from a place on; they are never changed."""
+        select = "SELECT experiment, version, digest FROM leaves WHERE position > ? ORDER BY position"
+        with self._lock:
+            return [Leaf(*row) for row in self._db.execute(select, (start,))]
+
+    def place(self, experiment: str, version: int) -> int | None:
+        """Return the place of a publication in the public log, if it is there."""
+        select = "SELECT position FROM leaves WHERE experiment = ? AND version = ?"
+        with self._lock:
+            row = self._db.execute(select, (experiment, version)).fetchone()
+        return row[0] - 1 if row else None
+
+    def recall(self, leaves: Sequence[Leaf]) -> None:
+        """Add leaves that an earlier copy of the database does not have."""
+        with self._transaction() as db:
+            for leaf in leaves:
+                _insert_leaf(db, leaf)
+
     def check(self) -> None:
         """Write a row, or raise what keeps the store from writing."""
         with self._transaction() as db:
@@ -348,6 +410,12 @@ def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> 
     columns = f"experiment, {_COLUMNS}, publication, state, total, given_up"
     values = (experiment, *astuple(new))
     db.execute(f"INSERT INTO rounds ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+    _insert_leaf(db, Leaf(experiment, new.version, new.digest))
+
+
+def _insert_leaf(db: sqlite3.Connection, leaf: Leaf) -> None:
+    """Add a leaf at the end of the log; what an earlier copy of the database had to recall is there already."""
+    db.execute("INSERT OR IGNORE INTO leaves (experiment, version, digest) VALUES (?, ?, ?)", astuple(leaf))
 
 
 def _insert_line(db: sqlite3.Connection, experiment: str, line: LogLine) -> None:
@@ -373,6 +441,8 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
     rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
     db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])
+    if change.closer:
+        db.execute("INSERT OR REPLACE INTO closers VALUES (?, ?, ?, ?)", (*where, *astuple(change.closer)))
 
 
 def _publish(db: sqlite3.Connection, change: Change, following: RoundRecord) -> None:

@@ -2,16 +2,14 @@
 
 import hashlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from privateer.errors import PrivateerError
 from privateer.serving.budget import too_large
 from privateer.wire.signature import Announcement
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """A body that is about to be read.
 
     Attributes

@@ -10,13 +10,16 @@ from privateer.errors import (
     Deleted,
     DuplicateReport,
     HeadersTooLarge,
+    KeyChanged,
     Malformed,
     NotFound,
     OutOfRange,
+    ParameterInvalid,
     PrivateerError,
     RoundClosed,
     RoundUnknown,
     SenderRefused,
+    SignatureInvalid,
     SpecError,
     TooLarge,
     Unauthorized,
@@ -48,8 +51,11 @@ _PROBLEMS: Final[tuple[type[PrivateerError], ...]] = (
     *UPLOAD_REFUSALS,
     BatchRefused,
     Conflict,
+    ParameterInvalid,
     SpecError,
     Unauthorized,
+    SignatureInvalid,
+    KeyChanged,
 )
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 _SEALED: Final = {"type": "string", "format": "binary", "description": "Sealed messages, one after another."}

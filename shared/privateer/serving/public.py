@@ -1,15 +1,27 @@
 """The pages that strangers may reach. All others are for operators and other services, at the private listener."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from privateer.errors import NotFound
-from privateer.serving.problems import problem_response
+from privateer.serving.endpoint import Reply
+from privateer.serving.problems import problem_answer
 
 IS_PUBLIC: Final = "privateer.is_public"
 """The scope of a request has this key if it came to the public listener."""
+
+
+class Application(Protocol):
+    """An ASGI application that answers some requests without a task."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or run the lifespan."""
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Answer a request that is there as a whole; False if ``__call__`` must do that."""
+        ...
 
 
 class PublicPages:
@@ -21,13 +33,18 @@ class PublicPages:
         Whether strangers may use a method on a path.
     """
 
-    def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
+    def __init__(self, app: Application, is_public: Callable[[str, str], bool]) -> None:
         self._app, self._is_public = app, is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that there is no such page."""
         if scope["type"] == "http" and not self._is_public(scope["method"], scope["path"]):
             missing = NotFound("no such page", remedy="some pages are at the private listener only")
-            await problem_response(missing)(scope, receive, send)
+            await problem_answer(missing).send(scope, send)
         else:
-            await self._app({**scope, IS_PUBLIC: True}, receive, send)
+            scope[IS_PUBLIC] = True
+            await self._app(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Pass on a request that is there as a whole; False if ``__call__`` must answer it."""
+        return self._is_public(scope["method"], scope["path"]) and self._app.at_once(scope, body, reply)

@@ -227,7 +227,7 @@ def torn_pages(data: Path) -> None:
     """Damage the pages of the table that is read last, and remove the log, which may have them whole."""
     edit(data / "server" / "server.db", "PRAGMA wal_checkpoint(TRUNCATE)")
     with (data / "server" / "server.db").open("r+b") as file:
-        for page in range(4, 20):
+        for page in range(4, 24):
             file.seek(page * 4096 + 100)
             file.write(os.urandom(3000))
 
@@ -460,6 +460,7 @@ def test_shared_data_are_not_looked_into(
         "PRIVATEER_DATABASE": "postgresql://nowhere/one",
         "PRIVATEER_JOURNAL_DATABASE": "postgresql://nowhere/two",
         "PRIVATEER_STORE_KEY_FILE": str(key),
+        "PRIVATEER_IDENTITY": str(tmp_path / "identity.key"),
         "PRIVATEER_ADMIN_TOKEN": "t" * 32,
     }
     for name, value in given.items():

@@ -1,5 +1,6 @@
 """Both journals: the last publication of every experiment, and of several writers the first."""
 
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from privateer_server.store import Behind, Entry, LogLine, RoundRecord
+from privateer_server.store import Behind, Entry, Leaf, LogLine, RoundRecord
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.protocol import Journal
 
 ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
 FIRST = Entry("test", b"", 0, False, ROUND)
 SECOND = Entry("test", b"one", 10, True, replace(ROUND, version=2, digest=b"two"))
+LEAVES = [Leaf("test", 1, b"one"), Leaf("other", 1, b"of other"), Leaf("test", 2, b"two")]
 LINE = LogLine(1.5, "delete", "", "admin", 2, 2)
 
 
@@ -50,6 +52,46 @@ def test_a_deleted_experiment_leaves_its_name(journal: Journal) -> None:
     for _ in range(2):
         journal.bury("test", LINE)
     assert (journal.last("test"), journal.experiments(), journal.buried()) == (None, [], {"test": LINE})
+
+
+def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
+    assert (journal.origin(), journal.leaves(0)) == ("", [])
+    assert journal.signer(b"key") == b"key"
+    journal.extend("first", 0, LEAVES[:2])
+    journal.extend("second", 2, LEAVES[2:])
+    assert (journal.origin(), journal.leaves(0), journal.leaves(1, 1)) == ("first", LEAVES, LEAVES[1:2])
+    assert (journal.leaves(2, 0), journal.leaves(3)) == ([], [])
+
+
+def test_a_journal_of_the_version_before_becomes_one_of_this(tmp_path: Path) -> None:
+    JournalFile(tmp_path / "journal.db").close()
+    with sqlite3.connect(tmp_path / "journal.db", isolation_level=None) as db:
+        for statement in ("DROP TABLE log", "DROP TABLE leaves", "PRAGMA user_version = 3"):
+            db.execute(statement)
+    db.close()
+    journal = JournalFile(tmp_path / "journal.db")
+    journal.write(FIRST, None)
+    journal.extend("log", 0, LEAVES)
+    assert (journal.last("test"), journal.origin(), journal.leaves(0)) == (FIRST, "log", LEAVES)
+    journal.close()
+
+
+@pytest.mark.postgres
+def test_several_servers_extend_one_log(postgres: Any) -> None:
+    url = postgres.make()
+    one, two = shared_journal(url), shared_journal(url)
+    assert (one.signer(b"key"), two.signer(b"another")) == (b"key", b"key")
+    one.extend("log", 0, LEAVES[:2])
+    two.extend("another", 0, LEAVES)  # one was faster with the first two
+    one.extend("log", 2, LEAVES[2:])
+    assert (two.origin(), two.leaves(0)) == ("log", LEAVES)
+    fourth = Leaf("test", 4, b"four")
+    for start, leaves in ((2, [fourth]), (4, [fourth]), (1, [*LEAVES[2:], fourth])):
+        with pytest.raises(Behind, match="not the one"):
+            two.extend("log", start, leaves)
+    assert one.leaves(0) == LEAVES
+    one.close()
+    two.close()
 
 
 @pytest.mark.postgres

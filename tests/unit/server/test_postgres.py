@@ -17,7 +17,7 @@ from privateer_server.closing import Closed, Closer
 from privateer_server.data import Data, open_data
 from privateer_server.rounds import OpenRound, first_round, record
 from privateer_server.settings import Settings, read_settings
-from privateer_server.store import Change, Entry
+from privateer_server.store import Change, Entry, Leaf, RoundRecord
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import TOKEN
@@ -87,16 +87,18 @@ def test_another_key_file_is_refused(shared: Shared, opened: Callable[[], Data])
     assert refusal(shared.settings()).detail == "the keys of open rounds are encrypted under another key"
 
 
-@pytest.mark.parametrize("missing", ["PRIVATEER_JOURNAL_DATABASE", "PRIVATEER_STORE_KEY_FILE"])
+@pytest.mark.parametrize("missing", ["PRIVATEER_JOURNAL_DATABASE", "PRIVATEER_STORE_KEY_FILE", "PRIVATEER_IDENTITY"])
 def test_settings_of_shared_data_are_whole(missing: str) -> None:
     given = {
         "PRIVATEER_DATABASE": "postgresql://one",
         "PRIVATEER_JOURNAL_DATABASE": "postgresql://two",
         "PRIVATEER_STORE_KEY_FILE": "key",
+        "PRIVATEER_IDENTITY": "identity",
         "PRIVATEER_ADMIN_TOKEN": TOKEN,
     }
     settings = read_settings(given, [])
-    assert (settings.database, settings.store_key_file) == ("postgresql://one", Path("key"))
+    read = (settings.database, settings.store_key_file, settings.identity)
+    assert read == ("postgresql://one", Path("key"), Path("identity"))
     assert "postgresql" not in repr(settings)  # a password may be in it
     with pytest.raises(SpecError, match=missing):
         read_settings(given | {missing: ""}, [])
@@ -268,3 +270,21 @@ def test_a_round_that_reports_fill_elsewhere_takes_the_last_place_once(opened: C
     for thread in threads:
         thread.join()
     assert sorted(seen) == list(range(20))
+
+
+def test_the_next_place_in_the_log_waits_for_the_one_before(shared: Shared, opened: Callable[[], Data]) -> None:
+    """A server is slow to commit what it publishes: nobody reads a later place first, so that the log has no gap."""
+    from privateer_server.store.postgres.store import _add_leaves
+
+    one, two = opened(), opened()
+    first, second = Leaf("first", 1, b"one"), Leaf("second", 1, b"digest")
+    following = RoundRecord(1, 10, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
+    creating = threading.Thread(target=two.store.create, args=("second", b"spec", following))
+    with one.store._pool.transaction() as db:  # type: ignore[attr-defined]
+        _add_leaves(db, [first])
+        creating.start()
+        creating.join(0.5)
+        assert (creating.is_alive(), two.store.leaves(0)) == (True, [])
+    creating.join(10)
+    assert (creating.is_alive(), one.store.leaves(0)) == (False, [first, second])
+    assert shared.rows("SELECT position FROM leaves ORDER BY position") == [(1,), (2,)]

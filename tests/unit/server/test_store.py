@@ -17,9 +17,11 @@ from privateer_server.store import (
     Before,
     Behind,
     Change,
+    Leaf,
     LogLine,
     Plan,
     RoundRecord,
+    ShufflerKey,
     Standing,
 )
 from privateer_server.store.protocol import Store
@@ -114,6 +116,39 @@ def test_a_batch_may_hold_more_people_than_the_round_asked_for(store: Store) -> 
     store.commit([change(8, answers={b"two": b"16"}, taken=True)])
     assert standing(store).received == 16
     assert [store.answer("test", 1, name) for name in (b"one", b"two", b"three")] == [b"8", b"16", None]
+
+
+def test_what_is_published_is_in_the_log_in_order_and_stays_there(store: Store) -> None:
+    store.create("other", b"spec", FIRST)
+    for _ in range(2):  # the second time it is there
+        store.commit([change(0, total=None, taken=True, following=SECOND)])
+    leaves = [Leaf("test", 1, b"digest-1"), Leaf("other", 1, b"digest-1"), Leaf("test", 2, b"digest-2")]
+    assert (store.leaves(0), store.leaves(2), store.leaves(3)) == (leaves, leaves[2:], [])
+    assert [store.place(*which) for which in (("test", 1), ("test", 2), ("test", 3), ("none", 1))] == [0, 2, None, None]
+    with pytest.raises(Behind):
+        store.create("other", b"spec", FIRST)
+    store.delete("test", LINE)
+    assert store.leaves(0) == leaves
+
+
+def test_an_earlier_copy_recalls_the_leaves_that_it_lacks(store: Store) -> None:
+    lacking = [Leaf("test", 2, b"digest-2"), Leaf("gone", 7, b"digest-7")]
+    for _ in range(2):  # by two servers, or after a death
+        store.recall(lacking)
+    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    assert store.leaves(0) == [Leaf("test", 1, b"digest-1"), *lacking]
+    store.create("new", b"spec", FIRST)
+    assert store.place("new", 1) == 3
+
+
+def test_the_last_closer_of_a_round_is_kept_until_the_experiment_is_deleted(store: Store) -> None:
+    store.commit([change(1, answers={b"one": b"1"}, closer=ShufflerKey("key-1", "one"))])
+    store.commit([change(1, answers={b"two": b"2"}, closer=ShufflerKey("key-2", "two"))])
+    store.commit([change(1)])
+    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    assert (store.closers("test"), store.closers("other")) == ({1: ShufflerKey("key-2", "two")}, {})
+    store.delete("test", LINE)
+    assert not store.closers("test")
 
 
 def test_closing_a_round_forgets_its_ids_state_and_sums(store: Store) -> None:
@@ -243,29 +278,34 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_database_of_the_version_before_becomes_one_of_this(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, version: int) -> None:
     """Its sums so far are what its open round began with, and reports are counted on."""
     SqliteStore(tmp_path).close()
     with sqlite3.connect(tmp_path / "server.db", isolation_level=None) as db:
-        for statement in BEFORE.split(";"):
+        for statement in (BEFORE[version]).split(";"):
             db.execute(statement)
         db.execute("INSERT INTO experiments VALUES ('test', 'spec', '', ?)", (encode(NO_PLAN),))
         values = (1, 10, 0, 7, 0, b"digest-1", b"{}", b"publication-1", b"state-1", b"sums of 7")
         db.execute("INSERT INTO rounds VALUES ('test', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        if version == 4:
+            db.execute("INSERT INTO leaves VALUES (1, 'test', 1, ?)", (b"digest-1",))
     db.close()
     store = SqliteStore(tmp_path)
-    assert store._db.execute("PRAGMA user_version").fetchone() == (4,)
+    assert store._db.execute("PRAGMA user_version").fetchone() == (5,)
+    assert store.leaves(0) == [Leaf("test", 1, b"digest-1")]
     store.commit([change(2)])
     (experiment,) = store.experiments()
     assert (experiment.accepted, experiment.standing.given_up, experiment.standing.released_at) == (9, False, 0.0)
     assert store.sums("test", 1) == [b"sums of 7", b"sums"]
     store.commit([change(0, total=None, taken=True, following=SECOND)])
     assert store.rounds("test")[0].received == 9
+    assert store.leaves(1) == [Leaf("test", 2, b"digest-2")]
     assert store.backup()
     store.close()
 
 
-BEFORE = """
+_BEFORE = """
 DROP TABLE parts; DROP TABLE rounds; DROP TABLE experiments;
 CREATE TABLE experiments (
     name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
@@ -275,13 +315,13 @@ CREATE TABLE rounds (
     seen INTEGER NOT NULL, received INTEGER NOT NULL, taken INTEGER NOT NULL, digest BLOB NOT NULL, facts BLOB NOT NULL,
     publication BLOB NOT NULL, state BLOB NOT NULL, total BLOB NOT NULL, UNIQUE (experiment, version)
 );
-PRAGMA user_version = 3
-"""
-"""What version 3 had in the place of the same tables."""
+PRAGMA user_version = """
+BEFORE = {3: f"DROP TABLE leaves; DROP TABLE closers; {_BEFORE} 3", 4: f"{_BEFORE} 4"}
+"""What these versions had in the place of the same tables."""
 
 
 def test_a_version_that_cannot_be_migrated_is_refused(tmp_path: Path) -> None:
-    for version in (2, 5):
+    for version in (2, 6):
         with sqlite3.connect(tmp_path / "server.db") as db:
             db.execute(f"PRAGMA user_version = {version}")
             db.execute("PRAGMA application_id = 1347573331")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.settings import Settings
 from privateer_server.store.postgres import schema
 from privateer_server.store.postgres.bell import PostgresBell
@@ -12,7 +13,7 @@ from privateer_server.store.postgres.keys import PostgresKeys, read_store_key
 from privateer_server.store.postgres.pool import Pool
 from privateer_server.store.postgres.store import PostgresStore
 
-Databases = tuple[PostgresStore, PostgresJournal, PostgresKeys, Mapping[str, Path], PostgresBell]
+Databases = tuple[PostgresStore, PostgresJournal, PostgresKeys, PublicationLog, Mapping[str, Path], PostgresBell]
 
 
 def open_databases(settings: Settings) -> Databases:
@@ -21,7 +22,7 @@ def open_databases(settings: Settings) -> Databases:
     Raises
     ------
     SpecError
-        If a database cannot be used or is of a newer version, or the key file is missing or another one.
+        If a database cannot be used or is of a newer version, or a key file is missing or another one.
     """
     store_key = read_store_key(settings.store_key_file)
     with ExitStack() as stack:
@@ -29,6 +30,7 @@ def open_databases(settings: Settings) -> Databases:
         stack.callback(shared.close)
         unshared = Pool(settings.journal_database, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
         stack.callback(unshared.close)
-        journal, keys = PostgresJournal(unshared), PostgresKeys(unshared, store_key)
+        store, journal, keys = PostgresStore(shared), PostgresJournal(unshared), PostgresKeys(unshared, store_key)
+        log = PublicationLog(store, journal, read_identity(settings.data, settings.identity))
         stack.pop_all()
-    return PostgresStore(shared), journal, keys, {}, PostgresBell(settings.database)
+    return store, journal, keys, log, {}, PostgresBell(settings.database)

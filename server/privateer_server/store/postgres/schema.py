@@ -82,6 +82,14 @@ STORE: Final = Kind(
         );
         CREATE INDEX log_of_experiment ON log (experiment);
         CREATE TABLE deleted (experiment text PRIMARY KEY);
+        CREATE TABLE leaves (
+            position bigint PRIMARY KEY, experiment text NOT NULL, version bigint NOT NULL, digest bytea NOT NULL,
+            UNIQUE (experiment, version)
+        );
+        CREATE TABLE closers (
+            experiment text NOT NULL, version bigint NOT NULL, shuffler text NOT NULL, organisation text NOT NULL,
+            PRIMARY KEY (experiment, version)
+        );
         CREATE TABLE leases (
             experiment text PRIMARY KEY, holder bytea NOT NULL, expires timestamptz NOT NULL, attempts integer NOT NULL
         );
@@ -99,6 +107,9 @@ JOURNAL: Final = Kind(
         CREATE TABLE keys (
             public_key bytea PRIMARY KEY, wrapped bytea NOT NULL, made timestamptz NOT NULL DEFAULT clock_timestamp()
         );
+        CREATE TABLE signer (id integer PRIMARY KEY, public_key bytea NOT NULL);
+        CREATE TABLE log (id integer PRIMARY KEY, origin text NOT NULL);
+        CREATE TABLE leaves (position bigint PRIMARY KEY, leaf bytea NOT NULL);
         CREATE TABLE seal (id integer PRIMARY KEY, sealed bytea NOT NULL)
         """,
     ),

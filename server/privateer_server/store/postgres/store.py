@@ -16,9 +16,11 @@ from privateer_server.store import (
     Behind,
     Change,
     ExperimentRecord,
+    Leaf,
     LogLine,
     Plan,
     RoundRecord,
+    ShufflerKey,
     Standing,
 )
 from privateer_server.store.postgres.bell import ring
@@ -48,6 +50,16 @@ ON CONFLICT (experiment, reason) DO UPDATE SET count = refusals.count + excluded
 """
 _ADD_LINE: Final = """
 INSERT INTO log (experiment, at, action, detail, who, version, since) VALUES (%s, %s, %s, %s, %s, %s, %s)
+"""
+_ONE_PUBLISHES: Final = "SELECT pg_advisory_xact_lock(2, 0)"
+"""Places in the public log have no gap: whoever has the next one keeps everybody else from the log until it commits."""
+_ADD_LEAF: Final = """
+INSERT INTO leaves SELECT coalesce(max(position), 0) + 1, %s, %s, %s FROM leaves
+ON CONFLICT (experiment, version) DO NOTHING
+"""
+_SET_CLOSER: Final = """
+INSERT INTO closers VALUES (%s, %s, %s, %s) ON CONFLICT (experiment, version)
+DO UPDATE SET shuffler = excluded.shuffler, organisation = excluded.organisation
 """
 _CLAIM: Final = """
 UPDATE experiments SET shuffler = %s WHERE name = %s AND shuffler IN ('', %s) AND released_at < %s
@@ -100,7 +112,7 @@ class PostgresStore:
             for table in ("parts", "report_ids"):
                 ids = "SELECT id FROM rounds WHERE experiment = %s"
                 run(db, f"DELETE FROM {table} WHERE round IN ({ids})", name)  # noqa: S608 - our own names
-            for table in ("rounds", "answers", "refusals", "leases"):
+            for table in ("rounds", "answers", "refusals", "closers", "leases"):
                 run(db, f"DELETE FROM {table} WHERE experiment = %s", name)  # noqa: S608 - our own names
             run(db, "DELETE FROM experiments WHERE name = %s", name)
             ring(db, name)
@@ -194,6 +206,29 @@ class PostgresStore:
             found = rows(db, f"{_ALL_ROUNDS} WHERE experiment = %s ORDER BY version", experiment)
         return [RoundRecord(*one) for one in found]
 
+    def closers(self, experiment: str) -> dict[int, ShufflerKey]:
+        """Return whose batches the rounds of an experiment took last, by version."""
+        select = "SELECT version, shuffler, organisation FROM closers WHERE experiment = %s"
+        with self._pool.connection() as db:
+            return {version: ShufflerKey(*names) for version, *names in rows(db, select, experiment)}
+
+    def leaves(self, start: int) -> list[Leaf]:
+        """Return the leaves of the public log from a place on; they are never changed, and none comes in between."""
+        select = "SELECT experiment, version, digest FROM leaves WHERE position > %s ORDER BY position"
+        with self._pool.connection() as db:
+            return [Leaf(*one) for one in rows(db, select, start)]
+
+    def place(self, experiment: str, version: int) -> int | None:
+        """Return the place of a publication in the public log, if it is there."""
+        with self._pool.connection() as db:
+            found = row(db, f"SELECT position FROM leaves {_THAT}", experiment, version)  # noqa: S608 - our own
+        return found[0] - 1 if found else None
+
+    def recall(self, leaves: Sequence[Leaf]) -> None:
+        """Add leaves that an earlier copy of the database does not have."""
+        with self._pool.transaction() as db:
+            _add_leaves(db, leaves)
+
     def check(self) -> None:
         """Write a row, or raise what keeps the store from writing."""
         with self._pool.connection() as db:
@@ -274,6 +309,14 @@ def _parts(db: Connection, number: int) -> tuple[bytes, ...]:
 def _insert_round(db: Connection, experiment: str, new: RoundRecord) -> None:
     places = ", ".join(["%s"] * 12)
     run(db, f"INSERT INTO rounds (experiment, {_ROUND}) VALUES ({places})", experiment, *astuple(new))  # noqa: S608
+    _add_leaves(db, [Leaf(experiment, new.version, new.digest)])
+
+
+def _add_leaves(db: Connection, leaves: Sequence[Leaf]) -> None:
+    """Add leaves at the end of the log; what an earlier copy of the database had to recall is there already."""
+    run(db, _ONE_PUBLISHES)
+    for leaf in leaves:
+        run(db, _ADD_LEAF, *astuple(leaf))
 
 
 def _add(db: Connection, number: int, change: Change) -> None:
@@ -290,6 +333,8 @@ def _add(db: Connection, number: int, change: Change) -> None:
     if change.answers:
         insert = "INSERT INTO answers SELECT %s, %s, * FROM unnest(%b::bytea[], %b::bytea[])"
         run(db, insert, change.experiment, change.version, list(change.answers), list(change.answers.values()))
+    if change.closer:
+        run(db, _SET_CLOSER, change.experiment, change.version, *astuple(change.closer))
     if change.refused:
         run(db, _ADD_REFUSALS, change.experiment, list(change.refused), list(change.refused.values()))
 
