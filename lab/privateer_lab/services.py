@@ -175,11 +175,12 @@ def running(
     private: tuple[int, int] | None = None,
     *,
     quiet: bool = False,
+    origins: str = "",
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``; stop them at the end.
 
     ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
-    only warnings and errors.
+    only warnings and errors. ``origins`` are those whose pages may ask the services from a browser.
 
     Raises
     ------
@@ -196,7 +197,8 @@ def running(
     publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
-    settings = environments(data, ports, token)
+    allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
+    settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
     try:
         for name, url in (("server", at.server), ("shuffler", at.shuffler)):
             at.processes.start(name, (f"privateer_{name}.app", settings[name], url))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer.errors import SpecError
+from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 
 _MIB: Final = 1 << 20
@@ -48,6 +49,8 @@ class Settings:
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
         many as there are cores, unless it is told otherwise.
+    origins
+        Origins whose pages may use the public listener from a browser; none by default.
     """
 
     data: Path
@@ -66,6 +69,7 @@ class Settings:
     database: str = field(default="", repr=False)
     journal_database: str = field(default="", repr=False)
     store_key_file: Path | None = None
+    origins: tuple[str, ...] = ()
     identity: Path | None = None
     token_digest: bytes = field(init=False, repr=False)
 
@@ -128,6 +132,8 @@ def _cores() -> int:
 def _read(given: Mapping[str, str], name: str) -> Any:
     if name == "openers":
         return number(given, _variable(name), 0, _OPENERS_MAX, least=0)
+    if name == "origins":
+        return origins(given)
     if name.endswith("_keys"):
         return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):

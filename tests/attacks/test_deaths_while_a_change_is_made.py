@@ -15,7 +15,8 @@ from privateer_server.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore
 from privateer_server.store.journal import JournalFile
-from privateer_server.store.sqlite import DATABASE, SqliteStore
+from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.tables import DATABASE
 from tests.support.asgi import serving
 from tests.support.changes import change, changed, lines, report
 from tests.support.crashes import snapshot_at

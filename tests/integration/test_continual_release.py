@@ -15,7 +15,8 @@ from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import restore_lost, with_sums
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore as restore_backup
-from privateer_server.store.sqlite import DATABASE, SqliteStore
+from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.tables import DATABASE
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, sealed_reports

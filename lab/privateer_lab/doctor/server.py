@@ -25,7 +25,8 @@ from privateer_server.rounds import RoundFacts
 from privateer_server.settings import Settings
 from privateer_server.store import Entry, ExperimentRecord
 from privateer_server.store.journal import JOURNAL, JournalFile
-from privateer_server.store.sqlite import DATABASE, FILE, SqliteStore
+from privateer_server.store.sqlite import FILE, SqliteStore
+from privateer_server.store.tables import DATABASE
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8

@@ -37,6 +37,7 @@ def test_everything_can_be_set():
         "PRIVATEER_ADMIN_PORT": "9003",
         "PRIVATEER_SENDER_KEYS": "keys:more/one.pub",
         "PRIVATEER_SERVER_CA": "/ca.pem",
+        "PRIVATEER_ORIGINS": "https://shop.example",
     }
     expected = Settings(
         "https://learn.example/api",
@@ -51,6 +52,7 @@ def test_everything_can_be_set():
         9003,
         (Path("keys"), Path("more/one.pub")),
         Path("/ca.pem"),
+        ("https://shop.example",),
     )
     assert read_settings(environment) == expected
 
