@@ -1,5 +1,6 @@
 """The public log of all publications, and the key that signs them and its heads."""
 
+import logging
 import secrets
 from pathlib import Path
 from threading import Lock
@@ -14,6 +15,7 @@ from privateer_server.store import TRANSIENT, Leaf
 from privateer_server.store.protocol import Journal, Store
 
 IDENTITY_FILE: Final = "identity.key"
+_log = logging.getLogger("privateer.server")
 ENTRIES_MAX: Final = 1000
 """Entries that one answer lists."""
 
@@ -39,14 +41,19 @@ class PublicationLog:
 
     Servers that share their data have one log and one key: each reads what all have published before it signs a head.
 
+    Parameters
+    ----------
+    field
+        The setting that names the journal.
+
     Raises
     ------
     SpecError
         If the database and the journal have different logs, or other servers sign with another key.
     """
 
-    def __init__(self, store: Store, journal: Journal, identity: Identity) -> None:
-        self.identity = identity
+    def __init__(self, store: Store, journal: Journal, identity: Identity, field: str = "PRIVATEER_JOURNAL") -> None:
+        self.identity, self._field = identity, field
         self._store, self._journal, self._lock = store, journal, Lock()
         self._tree, self._signed = Tree(), Head("", 0, b"", "")
         if journal.signer(identity.public) != identity.public:
@@ -69,7 +76,7 @@ class PublicationLog:
         if known[:common] != here[:common]:
             raise SpecError(
                 "the log in the database is not the one in the journal",
-                field="PRIVATEER_JOURNAL",
+                field=self._field,
                 remedy="start with the journal of this database; with none, the log begins anew and devices refuse it",
             )
         if known[common:]:
@@ -96,7 +103,8 @@ class PublicationLog:
         try:
             if new := self._store.leaves(size):
                 self._journal.extend(self.origin, size, new)
-        except TRANSIENT:
+        except TRANSIENT as error:
+            _log.error("the log of publications cannot go on: %s", error)
             raise Unavailable("the server cannot store its log now", remedy="try again later") from None
         for leaf in new:
             self._tree.append(_entry(leaf).leaf)

@@ -31,6 +31,7 @@ def open_databases(settings: Settings) -> Databases:
         unshared = Pool(settings.journal_database, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
         stack.callback(unshared.close)
         store, journal, keys = PostgresStore(shared), PostgresJournal(unshared), PostgresKeys(unshared, store_key)
-        log = PublicationLog(store, journal, read_identity(settings.data, settings.identity))
+        identity = read_identity(settings.data, settings.identity)
+        log = PublicationLog(store, journal, identity, "PRIVATEER_JOURNAL_DATABASE")
         stack.pop_all()
     return store, journal, keys, log, {}, PostgresBell(settings.database)
