@@ -6,10 +6,12 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from privateer.errors import SpecError
 from privateer.serving.answer import WHOLE
+from privateer.serving.endpoint import Reply
+from privateer.serving.public import Application
 
 VARIABLE: Final = "PRIVATEER_ORIGINS"
 ANY: Final = "*"
@@ -62,7 +64,7 @@ class Origins:
         Origins, or ``*``.
     """
 
-    def __init__(self, app: ASGIApp, allowed: tuple[str, ...]) -> None:
+    def __init__(self, app: Application, allowed: tuple[str, ...]) -> None:
         self._app, self._allowed = app, frozenset(allowed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,6 +91,10 @@ class Origins:
         # A whole answer would not pass here.
         extensions = {name: one for name, one in (scope.get("extensions") or {}).items() if name != WHOLE}
         await self._app({**scope, "extensions": extensions}, receive, answer)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Pass on a request that is there as a whole; False if ``__call__`` must say whose pages may read the answer."""
+        return not self._allowed and self._app.at_once(scope, body, reply)
 
     def _told(self, origin: str) -> str:
         """Return the origin that the answer names; empty if its pages may not read it."""
