@@ -16,6 +16,7 @@ from privateer.wire.log import (
     block_of,
     check_order,
     check_proof,
+    check_start,
     read_proof,
     starts_too_late,
 )
@@ -73,6 +74,8 @@ class Witness:
             try:
                 proof = read_proof(got.body)
                 last = self._last(self._servers.get(self._server), key, proof)
+                if block is None:
+                    check_start(proof, key)
                 if starts_too_late(proof, last) and tries < _TRIES:
                     assert last is not None, "there is nothing before the first head"
                     check_order(Head.open(proof.head, key), last)

@@ -66,10 +66,12 @@ class Source:
         Its address.
     http
         How to reach it.
+    field
+        What errors call the address.
     """
 
-    def __init__(self, url: str, http: httpx.Client) -> None:
-        self.url, self._http = url.rstrip("/"), http
+    def __init__(self, url: str, http: httpx.Client, field: str = "URL") -> None:
+        self.url, self._http, self._field = url.rstrip("/"), http, field
 
     def get(self, page: str, **asked: Any) -> httpx.Response:
         """Return the answer of a page, whatever it is.
@@ -79,12 +81,14 @@ class Source:
         Unavailable
             If there is none.
         """
+        headers = {"accept": MEDIA_TYPE}
         try:
-            response = self._http.get(f"{self.url}{page}", params=asked, headers={"accept": MEDIA_TYPE})
+            with self._http.stream("GET", f"{self.url}{page}", params=asked, headers=headers) as answer:
+                response = _read(answer)
         except (httpx.HTTPError, httpx.InvalidURL):
-            raise Unavailable("no answer from the server", field="URL", remedy="is this its address?") from None
-        if response.status_code not in _GONE and (not response.is_success or len(response.content) > _BYTES_MAX):
-            raise _other()
+            raise Unavailable("no answer from the server", field=self._field, remedy="is this its address?") from None
+        if response is None or (response.status_code not in _GONE and not response.is_success):
+            raise self._other()
         return response
 
     def read(self, page: str, **asked: Any) -> Any:
@@ -98,18 +102,37 @@ class Source:
         try:
             return msgspec.json.decode(self.get(page, **asked).content, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise Unavailable(
-                "not the answer of a learning server", field="URL", remedy="is this its address?"
-            ) from None
+            raise self._other() from None
 
     def key(self) -> bytes:
-        """Return the key that the server names; nobody else vouches for it."""
-        (key,) = read_keys(str(self.read("/log/key").get("key", "")), "URL") or {b""}
-        return key
+        """Return the key that the server names; nobody else vouches for it.
+
+        Raises
+        ------
+        Unavailable
+            If it names none, as a shuffler does.
+        """
+        named = read_keys(str(self.read("/log/key").get("key", "")), self._field)
+        if len(named) != 1:
+            raise self._other()
+        return next(iter(named))
 
     def head(self, key: bytes) -> Head:
         """Return the head of the log, which this key has signed."""
-        return Head.open(self.get("/log/head").text, key)
+        return Head.open(self.shown(), key)
+
+    def shown(self) -> str:
+        """Return what the server shows as the head of its log.
+
+        Raises
+        ------
+        Unavailable
+            If it has no such page.
+        """
+        response = self.get("/log/head")
+        if response.status_code in _GONE:
+            raise self._other()
+        return response.text
 
     def consistency(self, first: int, second: int) -> list[bytes]:
         """Return what the server gives as the proof that its log of one size begins with that of another."""
@@ -118,6 +141,9 @@ class Source:
             return [base64.b64decode(one, validate=True) for one in told]
         except (TypeError, ValueError, binascii.Error):
             return []
+
+    def _other(self) -> Unavailable:
+        return Unavailable("not the answer of a learning server", field=self._field, remedy="is this its address?")
 
 
 def audit(source: Source, key: bytes | None, before: State | None) -> tuple[State, Findings]:
@@ -141,7 +167,7 @@ def audit(source: Source, key: bytes | None, before: State | None) -> tuple[Stat
         check_order(head, last)
         return _followed(source, pinned, head, last, before)
     except Untrusted as error:
-        shown = source.get("/log/head").text
+        shown = source.shown()
         raise Contradiction(error, {"known": before.head if before else None, "head": shown}) from None
 
 
@@ -232,5 +258,12 @@ def compare(source: Source, state: State, other: str) -> Head:
     return theirs
 
 
-def _other() -> Unavailable:
-    return Unavailable("not the answer of a learning server", field="URL", remedy="is this its address?")
+def _read(answer: httpx.Response) -> httpx.Response | None:
+    """Return a whole answer, or None: one that does not end is not read to its end."""
+    body = bytearray()
+    for chunk in answer.iter_bytes():
+        body += chunk
+        if len(body) > _BYTES_MAX:
+            return None
+    kept = {name: answer.headers[name] for name in (SIGNED_HEADER, "content-type") if name in answer.headers}
+    return httpx.Response(answer.status_code, headers=kept, content=bytes(body))

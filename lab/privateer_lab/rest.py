@@ -76,7 +76,10 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except httpx.HTTPError:
-        raise Unavailable("no answer from the service", field=field, remedy="is it running? privateer up") from None
+        whole = httpx.URL(url)
+        address = f"{whole.scheme}://{whole.netloc.decode()}"  # without a name and a password
+        detail = f"no answer from the service at {address}"
+        raise Unavailable(detail, field=field, remedy="is it running? privateer up") from None
     if not response.is_success:
         raise _refusal(response, field)
     return response

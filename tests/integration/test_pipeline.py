@@ -239,8 +239,9 @@ def test_up_stops_its_services_when_it_is_told_to_end(tmp_path: Path, signal_: i
     command = [sys.executable, "-c", "from privateer_lab.cli import main; main()", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
-        while "privateer create" not in up.stdout.readline():
+        while "privateer create" not in (told := up.stdout.readline()):
             assert up.poll() is None
+        assert told.endswith(f" --admin-url http://127.0.0.1:{ports[2]}\n")
         up.send_signal(signal_)
         assert up.stdout.read().endswith("stopping\n")
         assert up.wait(timeout=20) == 0

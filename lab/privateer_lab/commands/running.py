@@ -12,6 +12,7 @@ from typing import Annotated
 import httpx
 import typer
 
+from privateer_lab.commands.options import ADMIN_URL
 from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen
 from privateer_lab.services import Services, free_port, running
@@ -81,7 +82,8 @@ def up(
         with httpx.Client() as http:
             screen.print(f"its key   {Source(services.server, http).key().hex()}")
         shown = "..." if token else services.token  # the operator knows the token that they gave
-        line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml"
+        at = "" if services.admin == ADMIN_URL else f" --admin-url {services.admin}"
+        line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml{at}"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
         services.processes.watch()
 
@@ -93,7 +95,7 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
     web: Annotated[
-        bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device.")
+        bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned.

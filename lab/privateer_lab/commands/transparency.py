@@ -10,6 +10,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SignatureInvalid, SpecError
+from privateer.text import printable
 from privateer.wire.identity import fingerprint, read_keys
 from privateer.wire.keys import read_signing_key
 from privateer.wire.log import Head
@@ -19,6 +20,7 @@ from privateer_lab.log_audit import Contradiction, Source, State, audit, compare
 from privateer_lab.output import print_table, screen
 
 _SECONDS = 30.0
+_KEY_FILE = "identity.key"
 _Address = Annotated[str, typer.Argument(metavar="URL", help="The server's address.")]
 _Key = Annotated[str, typer.Option("--server-key", help="The server's public key; by default the first one met.")]
 _State = Annotated[Path, typer.Option(help="File that remembers what was checked.")]
@@ -37,17 +39,27 @@ def register(app: typer.Typer) -> None:
 def identity(
     url: Url = URL,
     data: Annotated[
-        Path | None, typer.Option(help="The server's data folder, or its key file, on this machine.")
+        Path | None,
+        typer.Option(help="The server's data folder, that of privateer up, or the key file, on this machine."),
     ] = None,
 ) -> None:
     """Show the key that a server signs with: applications pin it. A key that is read from the disk is certain."""
     if data is not None:
-        path = data / "identity.key" if data.is_dir() else data
-        key = _public(read_signing_key(path, "--data"))
+        key = _public(read_signing_key(_key_file(data), "--data"))
     else:
         with httpx.Client(timeout=_SECONDS) as http:
-            key = Source(url, http).key()
+            key = Source(url, http, "--url").key()
     print_table("identity", [("key", key.hex()), ("fingerprint", fingerprint(key))])
+
+
+def _key_file(data: Path) -> Path:
+    """Return where the key is: a file, or in the server's folder, or in that of ``privateer up``."""
+    places = (data / _KEY_FILE, data / "server" / _KEY_FILE) if data.is_dir() else (data,)
+    for path in places:
+        if path.exists():
+            return path
+    remedy = f"name the server's data folder, or its {_KEY_FILE}"
+    raise SpecError(f"{data} is not there, or has no {_KEY_FILE}", field="--data", remedy=remedy)
 
 
 def _public(key: Ed25519PrivateKey) -> bytes:
@@ -77,7 +89,8 @@ def audit_log(
                 compare(source, after, _head(other, http))
         except Contradiction as contradiction:
             evidence.write_text(json.dumps(contradiction.evidence, indent=1) + "\n")
-            screen.print(f"{contradiction}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
+            told = printable(str(contradiction))  # a log has names that its server made up
+            screen.print(f"{told}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
             raise typer.Exit(1) from None
     state.write_bytes(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
     print_table(
@@ -104,8 +117,12 @@ def _read(path: Path) -> State | None:
 def _head(other: str, http: httpx.Client) -> str:
     """Return the head in a file, or that of the server at an address."""
     if other.startswith(("http://", "https://")):
-        return Source(other, http).get("/log/head").text
+        return Source(other, http, "--against").shown()
     try:
-        return Path(other).read_text()
+        found = Path(other).read_text()
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"cannot read {other}", field="--against", remedy="name a file, or an address") from None
+    if not Head.is_one(found):
+        remedy = "save what client.head says, or the server's page /log/head"
+        raise SpecError(f"{other} is not the head of a log", field="--against", remedy=remedy)
+    return found

@@ -54,7 +54,7 @@ async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> Pri
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise no_url("--shuffler") from None
     except (aiohttp.ClientError, TimeoutError):
-        return Unavailable("no answer", field="--shuffler", remedy="is the shuffler running?")
+        return Unavailable(f"no answer from {shuffler}", field="--shuffler", remedy="is the shuffler running?")
     if status == 200 and answer.get("experiment") == name and "batch" in answer:
         return None
     if status == 200 or not isinstance(answer.get("detail"), str) or answer["detail"] == "no such page":

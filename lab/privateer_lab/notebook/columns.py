@@ -117,7 +117,9 @@ def texts(columns: Columns, name: str) -> list[str]:
     return [str(int(one)) if isinstance(one, float) and one.is_integer() else str(one) for one in values]
 
 
-def numbered(columns: Columns, name: str, known: Sequence[str]) -> NDArray[np.int64]:
+def numbered(
+    columns: Columns, name: str, known: Sequence[str], remedy: str = "correct it, or leave such rows out"
+) -> NDArray[np.int64]:
     """Return the place of each row's name among known ones.
 
     Raises
@@ -130,7 +132,7 @@ def numbered(columns: Columns, name: str, known: Sequence[str]) -> NDArray[np.in
     if (found < 0).any():
         row = int((found < 0).argmax())
         detail = f"row {row:,}, counted from 0, has an arm that is not one of {', '.join(known)}"
-        raise InputError(detail, field=name, remedy="correct it, or leave such rows out")
+        raise InputError(detail, field=name, remedy=remedy)
     return found
 
 

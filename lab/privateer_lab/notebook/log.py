@@ -5,7 +5,7 @@ Such a log has contexts in the clear. Nothing here makes it private: it is for d
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,15 @@ Decider: TypeAlias = Policy | str | Callable[[Columns], Any]
 """A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms."""
 _FUNCTION: Final = "return a name for each row, or a dict of arms with a probability for each row"
 _DUST: Final = 1e-6
+
+
+class _Context(Columns):
+    """The columns that a function may look at; asking for another one says how to give it."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        there = f"; it has {', '.join(self)}" if self else ""
+        remedy = f"name the columns that the policy needs, as in context=[{name!r}]{there}"
+        raise InputError(f"has no column {name!r}, for which the policy asks", field="context", remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -137,9 +146,20 @@ def shares_of(policy: Decider, log: Log) -> Array:
         found = policy.at(scaled(contexts_of(log.columns, policy.spec), policy.spec))
         return _in_order(found, policy.arms, log.arms)
     if not callable(policy):
-        remedy = "give a policy of lab.policy or lab.simulate, a function, or the name of an arm"
+        remedy = "give a policy of lab.policy or lab.simulate, a function, or the name of an arm as text"
         raise SpecError("is no policy", field="policy", remedy=remedy)
-    return _returned(policy({name: log.columns[name] for name in log.context}), log)
+    return _returned(_asked(policy, log), log)
+
+
+def _asked(policy: Callable[[Columns], Any], log: Log) -> Any:
+    """Return what a function says of the columns of contexts."""
+    try:
+        return policy(_Context({name: log.columns[name] for name in log.context}))
+    except ValueError as error:
+        if "truth value" not in str(error):  # numpy's words for a column in the place of one value
+            raise
+        detail = "treats a column as if it were one person's value"
+        raise SpecError(detail, field="policy", remedy="decide for all rows at once, as with numpy.where") from error
 
 
 def _in_order(found: Array, names: Sequence[str], arms: Sequence[str]) -> Array:
@@ -173,5 +193,5 @@ def _returned(answer: Any, log: Log) -> Array:
     if names.shape != (len(log),):
         detail = f"must answer for each of the {len(log):,} rows"
         raise SpecError(detail, field="policy", remedy=_FUNCTION)
-    places = numbered({"policy": names}, "policy", log.arms)
+    places = numbered({"policy": names}, "policy", log.arms, "return names of the log's arms, or list all in arms")
     return np.asarray(places[:, None] == np.arange(len(log.arms)), np.float64)

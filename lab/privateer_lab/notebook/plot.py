@@ -1,12 +1,12 @@
 """Pictures with one call: ``lab.plot.policy``, ``regret``, ``effects`` and ``privacy``; each returns a `Picture`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
-from privateer.certificate import Certificate, Claim, certify, read_certificate
+from privateer.certificate import Certificate, certify, read_certificate, recompute
 from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
 from privateer.spec import Spec
@@ -215,7 +215,7 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     Raises
     ------
     PrivateerError
-        If there is no answer, or what is given promises nothing.
+        If there is no answer, or what is given promises nothing, or claims what does not follow from its events.
 
     Examples
     --------
@@ -223,17 +223,19 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     >>> lab.plot.privacy("examples/peaks-shuffle.toml")
     <picture: peaks-shuffle: what the best attack on one person achieves>
     """
-    certificate = _certificate(what)
+    certificates = _certificates(what)
     false = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 400)])
-    claims = [one for one in certificate.claims if one.epsilon is not None]
-    if not claims:
+    if not any(claim.epsilon is not None for one in certificates.values() for claim in one.claims):
         raise SpecError(
             "promises nothing", field="privacy.model", remedy="choose a trust model that promises something"
         )
-    title = f"{certificate.experiment}: what the best attack on one person achieves"
+    if not all(verdict.holds for one in certificates.values() for verdict in recompute(one)):
+        remedy = "privateer account verify says which"
+        raise SpecError("has a claim that does not hold", field="what", remedy=remedy)
+    title = f"{certificates[''].experiment}: what the best attack on one person achieves"
     with drawing(title, height=5.0, width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=_GREY, linestyle=":", label="guessing without seeing anything")
-        for place, (said, true) in enumerate(_attackers(claims, false)):
+        for place, (said, true) in enumerate(_attackers(certificates, false)):
             look = {"color": SAFE[(0, 3, 2, 4)[place % 4]], "linestyle": _DASHES[place % len(_DASHES)]}
             axis.plot(false, true, label=said, **look)
         axis.set_aspect("equal")
@@ -245,34 +247,41 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     return picture
 
 
-def _attackers(claims: Sequence[Claim], false: Array) -> list[tuple[str, Array]]:
-    """Return who is curious, with their curve; those who achieve the same are together."""
+def _attackers(certificates: Mapping[str, Certificate], false: Array) -> list[tuple[str, Array]]:
+    """Return who is curious about whom, with their curve; those who achieve the same are together."""
     found: list[tuple[str, Array]] = []
-    for claim in claims:
-        true, said = true_positives(claim, false), f"epsilon {claim.epsilon:.3g}, delta {claim.delta:g}"
-        if found and np.array_equal(found[-1][1], true):
-            found[-1] = (f"{claim.against.partition(',')[0]}:\n{said}", true)
-        else:
-            found.append((f"{claim.against}:\n{said}", true))
+    for cohort, certificate in certificates.items():
+        whose = f", people of {cohort}" if cohort else ""
+        own: list[tuple[str, Array]] = []
+        for claim in (one for one in certificate.claims if one.epsilon is not None):
+            true, said = true_positives(claim, false), f"epsilon {claim.epsilon:.3g}, delta {claim.delta:g}"
+            if own and np.array_equal(own[-1][1], true):
+                own[-1] = (f"{claim.against.partition(',')[0]}{whose}:\n{said}", true)
+            else:
+                own.append((f"{claim.against}{whose}:\n{said}", true))
+        found += own
     return found
 
 
-def _certificate(what: Any) -> Certificate:
+def _certificates(what: Any) -> dict[str, Certificate]:
+    """Return certificates by cohort; the experiment's own people are ""."""
     if isinstance(what, Certificate):
-        return what
+        return {"": what}
     if isinstance(what, Simulated):
-        return _read(what.summary["certificate"], what.spec)
+        return {"": _read(what.summary["certificate"], what.spec)}
     if isinstance(what, Planned):
         what = what.spec
     if isinstance(what, Mapping) and ("claims" in what or "certificate" in what):
-        return read_certificate(what) if "claims" in what else read_certificates(dict(what))[""]
+        return {"": read_certificate(what)} if "claims" in what else read_certificates(dict(what))
     if isinstance(what, str) and not what.endswith(".toml") and "\n" not in what:
-        return read_certificates(ask("GET", f"{address(what)}/privacy", field="url"))[""]
+        return read_certificates(ask("GET", f"{address(what)}/privacy", field="url"))
     spec = read(what)
-    terms = spec.planned("")
-    if terms is None:
+    if spec.planned("") is None:
         raise SpecError("asks nobody", field="spec", remedy="raise experiment.horizon")
-    return certify(spec.name, spec.privacy, [terms], planned=True)
+    planned = ((cohort, spec.planned(cohort)) for cohort in ("", *filter(None, spec.cohorts)))
+    return {
+        cohort: certify(spec.name, spec.privacy_of(cohort), [terms], planned=True) for cohort, terms in planned if terms
+    }
 
 
 def _read(document: Any, spec: Spec) -> Certificate:

@@ -128,8 +128,11 @@ def policy(source: "str | PathLike[str] | Mapping[str, Any]", version: int | Non
     """
     if isinstance(source, Mapping):
         return _exported(source)
-    if isinstance(source, PathLike) or source.endswith(".json"):
+    if isinstance(source, PathLike) or str(source).endswith(".json"):
         return _exported(read_document(Path(source)))
+    if not isinstance(source, str):
+        remedy = "give the name of an experiment, its address, or an exported file"
+        raise SpecError("is no policy", field="policy", remedy=remedy)
     page = address(source) + "/policy" + (f"/{version}" if version else "")
     return _published(fetch(page, field="url", headers={"Accept": MEDIA_TYPE}))
 

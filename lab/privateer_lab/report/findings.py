@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from privateer.certificate import Certificate
 from privateer.errors import Unavailable
 from privateer.result import Contradiction, Result
 from privateer.spec import Spec
 from privateer_lab.rest import NotThere, ask
+from privateer_lab.review.promises import promised
 from privateer_lab.review.subject import Standing, running
-from privateer_lab.templates import exact
 
 
 class Findings(NamedTuple):
@@ -54,8 +55,6 @@ def findings(name: str, url: str) -> Findings:
     policy, state = ask("GET", f"{page}/policy").get("policy"), ask("GET", f"{page}/state").get("state")
     if not isinstance(policy, dict) or not isinstance(state, dict):
         raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address")
-    claim = subject.certificates[""].claims[0]
-    promised = f"Each person is promised epsilon {exact(claim.epsilon)}, delta {exact(claim.delta)}, against "
     return Findings(
         spec=subject.spec,
         standing=subject.standing,
@@ -64,8 +63,14 @@ def findings(name: str, url: str) -> Findings:
         state=state,
         result=_result(page),
         rounds=sum(row.released for part in (subject.record, *subject.record.sources) for row in part.rounds),
-        promise="Nothing is promised to a person." if claim.epsilon is None else f"{promised}{claim.against}.",
+        promise=promise_of(subject.certificates),
     )
+
+
+def promise_of(certificates: Mapping[str, Certificate]) -> str:
+    """Return the promise of an experiment's certificates, by cohort, in a line."""
+    first = {cohort: certificate.claims[0] for cohort, certificate in certificates.items()}
+    return "Nothing is promised to a person." if first[""].epsilon is None else f"{promised(first)}."
 
 
 def _result(page: str) -> Result | None:

@@ -115,8 +115,13 @@ def _of_the_policy(policy: dict[str, Any]) -> Iterator[str]:
         return
     told = ", ".join(f"{arm} in {count:,}" for arm, count in sorted(led.items(), key=lambda one: -one[1]))
     yield f"The policy parts people into {len(rows):,} {kind}; the arm that is played most is {told}."
-    left = "each of them" if single == len(rows) else f"{single:,} of them"
-    yield f"In {left} one arm is left{'' if single == len(rows) else '; in the others several are still tried'}."
+    several = len(rows) - single
+    if not single:
+        yield "In each of them several arms are still tried."
+    elif several:
+        yield f"In {single:,} of them one arm is in play; in the other {several:,} several are still tried."
+    else:
+        yield "In each of them one arm is in play."
 
 
 def warnings(found: Findings) -> list[str]:

@@ -68,7 +68,9 @@ def _guarantee(subject: Subject, claims: tuple[Claim, ...]) -> Iterator[Point]:
 
 def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Facts) -> Iterator[Point]:
     proofs = "; ".join(dict.fromkeys(one.proof for one in claims))
-    yield Point("algorithms and correctness", "Which mechanisms, and why are they private?", proofs, "certificate")
+    yield Point(
+        "algorithms and correctness", "Which mechanisms, and why are they private?", f"Proofs: {proofs}.", "certificate"
+    )
     verified = all(one.holds for one in claims)
     words = "Every claim was recomputed from its event and holds." if verified else "A CLAIM DOES NOT HOLD."
     yield Point(
@@ -80,13 +82,20 @@ def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Fac
     )
     yield Point("utility", "Are results accurate enough?", utility, "privateer plan SPEC.toml; privateer report NAME")
     yield _said(
-        "bias", "Who may be treated worse, by the data, the noise or the policy?", facts.bias, "the product team"
+        "bias",
+        "Who may be treated worse, by the data, the noise or the policy?",
+        facts.bias,
+        "The product team has to say it",
     )
 
 
 def _of_the_audit(evidence: Evidence | None) -> tuple[str, str, bool]:
     if evidence is None:
-        return "No audit was run for this document.", "whoever makes it: privateer review without --no-audit", False
+        return (
+            "No audit was run for this document.",
+            "Whoever makes it can run privateer review without --no-audit",
+            False,
+        )
     count = len(evidence.attacks)
     when = f"on {moment(evidence.at)}, Privateer {evidence.privateer}"
     found = f"{evidence.broken} of {count} attacks and checks broke a claim, {when}."
@@ -116,21 +125,21 @@ def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
         "data security and access control",
         "Who can reach raw data?",
         access,
-        "docs/operations.md; the operator has to say the rest",
+        "The operator has to say it; docs/operations.md has what the services do",
         False,
     )
     raw = "go to the server, as records" if row.curated else "never leave the device: it randomizes its report"
     exposure = f"Raw values {raw}. Reports are sealed to a key that is erased when the round closes."
     yield Point("data collection exposure", "Where do raw data exist?", exposure, "docs/threat-model.md")
-    yield _said("data collection", "On what basis are people asked?", facts.legal_basis, "the data controller's lawyer")
-    yield _said("information of people", "How are people told?", facts.information, "the data controller's lawyer")
-    yield _said(
-        "retention", "When is everything deleted?", facts.deletion, "the operator; the table above has what is stored"
-    )
+    lawyer = "The data controller's lawyer has to say it"
+    yield _said("data collection", "On what basis are people asked?", facts.legal_basis, lawyer)
+    yield _said("information of people", "How are people told?", facts.information, lawyer)
+    operator = "The operator has to say it; the table above has what is stored"
+    yield _said("retention", "When is everything deleted?", facts.deletion, operator)
 
 
-def _said(topic: str, question: str, answer: str, who: str) -> Point:
+def _said(topic: str, question: str, answer: str, missing: str) -> Point:
     """Return a point that people alone can answer."""
     if answer:
         return Point(topic, question, answer, "the file of --facts")
-    return Point(topic, question, _TO_SAY, f"{who} has to say it", answered=False)
+    return Point(topic, question, _TO_SAY, missing, answered=False)

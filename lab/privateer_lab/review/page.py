@@ -10,6 +10,7 @@ import msgspec
 from privateer.trust import trust_of
 from privateer_lab.output import open_folder, percent, readable
 from privateer_lab.review.document import Review
+from privateer_lab.review.promises import promised
 from privateer_lab.review.registry import as_yaml
 from privateer_lab.review.subject import plain
 from privateer_lab.templates import exact, page
@@ -44,7 +45,7 @@ def html(review: Review) -> str:
                 f"{one.against}{f' ({one.cohort})' if one.cohort else ''}",
                 exact(one.epsilon),
                 exact(one.delta),
-                f"{one.found:.3g}",
+                exact(float(f"{one.found:.3g}")),
                 readable(one.exact),
                 "yes" if one.holds else "NO",
                 one.proof,
@@ -106,9 +107,8 @@ def _summary(review: Review) -> str:
     row, first = trust_of(review.asked.model), review.claims[0]
     if first.epsilon is None:
         return f"Nothing is promised to a person: the server sees {row.sees}."
-    delta = f", delta {exact(first.delta)}" if first.delta else ""
     state = "All claims were recomputed and hold" if review.holds else "NOT EVERYTHING HOLDS: see the sections below"
-    return f"Each person is promised epsilon {exact(first.epsilon)}{delta}, against {first.against}. {state}."
+    return f"{promised({one.cohort: one for one in reversed(review.claims)})}. {state}."
 
 
 def _rows(structs: Iterable[msgspec.Struct]) -> list[tuple[Any, ...]]:

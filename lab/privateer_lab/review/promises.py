@@ -72,6 +72,22 @@ def claims(certificates: Mapping[str, Certificate]) -> tuple[Claim, ...]:
     return tuple(one for cohort, certificate in certificates.items() for one in _claims(cohort, certificate))
 
 
+def promised(first: Mapping[str, Certified | Claim]) -> str:
+    """Say what people are promised, by the first claim of each cohort: people of sources may be promised less."""
+    own = first[""]
+    others = {cohort: _figures(one) for cohort, one in first.items() if _figures(one) != _figures(own)}
+    told = f"promised {_figures(own)}, against {own.against}"
+    if not others:
+        return f"Each person is {told}"
+    return "; ".join([f"People of no source are {told}", *(f"those of {one} {said}" for one, said in others.items())])
+
+
+def _figures(claim: Certified | Claim) -> str:
+    if claim.epsilon is None:
+        return "nothing"
+    return f"epsilon {exact(claim.epsilon)}" + (f", delta {exact(claim.delta)}" if claim.delta else "")
+
+
 def _claims(cohort: str, certificate: Certificate) -> Iterator[Claim]:
     left = risks(certificate).risks
     for claim, verdict, risk in zip(certificate.claims, recompute(certificate), left, strict=True):

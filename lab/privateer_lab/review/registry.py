@@ -86,7 +86,9 @@ def _variant(subject: Subject) -> dict[str, Any]:
 
 def _loss(subject: Subject, claims: tuple[Claim, ...]) -> dict[str, Any]:
     privacy, record = subject.spec.privacy, subject.record
-    parameters = {"epsilon": privacy.epsilon} | ({"delta": privacy.delta} if privacy.delta else {})
+    # The details have the promise to each source; what stands for all people is the weakest.
+    weakest = max(subject.spec.privacy_of(cohort).epsilon or 0.0 for cohort in subject.certificates)
+    parameters = {"epsilon": weakest} | ({"delta": privacy.delta} if privacy.delta else {})
     details = [
         f"Against {one.against}{f' (source {one.cohort})' if one.cohort else ''}, about {one.about}: "
         + ("nothing is claimed." if one.epsilon is None else f"epsilon {one.epsilon:.12g}, delta {one.delta:.12g}.")
@@ -132,7 +134,7 @@ def _accounting(subject: Subject, claims: tuple[Claim, ...]) -> dict[str, Any]:
     share = "in parallel: a person is in one round" if subject.record.reports_per_person == 1 else "as one allotment"
     return {
         "post_processing": "The learner: estimates, intervals, and the next policy are functions of what was released.",
-        "composition": f"Rounds compose {share}. " + " ".join(f"{proof}." for proof in proofs),
+        "composition": f"Rounds compose {share}. Proofs: {'; '.join(proofs)}.",
     }
 
 

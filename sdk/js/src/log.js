@@ -21,6 +21,7 @@ const BLOCK = 32;
 const wrong = (type, detail, field) => new PrivateerError(type, detail, field);
 const unsigned = (/** @type {string} */ field) => wrong("signature-invalid", "the server has not signed this", field);
 const unproved = (/** @type {string} */ field) => wrong("proof-invalid", "the proof does not lead to the head", field);
+export const keyChanged = () => wrong("key-changed", "the server signs with another key", "serverKey");
 const forked = () => wrong("log-forked", "the log is no continuation of its last head", "head");
 
 /** @param {string} text */
@@ -51,7 +52,7 @@ async function verifies(key, signature, data) {
 export async function checkSigned(header, body, known) {
   const [, key, signature] = SIGNED.exec(header) ?? [];
   if (!key) throw unsigned("privateer-signed");
-  if (known.length && !known.includes(key)) throw wrong("key-changed", "the server signs with another key", "serverKey");
+  if (known.length && !known.includes(key)) throw keyChanged();
   const signed = joined(PURPOSE, await sha256(body));
   if (!(await verifies(key, unhex(signature), signed))) throw unsigned("privateer-signed");
   return key;
@@ -79,6 +80,18 @@ function hashes(text, field) {
   const all = typeof text === "string" ? base64(text) : new Uint8Array(1);
   if (all.length % 32) throw unproved(field);
   return Array.from({ length: all.length / 32 }, (_, place) => all.slice(32 * place, 32 * place + 32));
+}
+
+/**
+ * Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for: a server
+ * that tells little would learn who has a head already, and in which block.
+ * @param {any} proof @param {string} key @param {Head | null} last
+ */
+export async function checkStart(proof, key, last) {
+  if (typeof proof?.head !== "string") throw unproved("proof");
+  const head = await openHead(proof.head, key);
+  checkOrder(head, last);
+  if (!(proof.start <= BLOCK * Math.max(0, Math.floor((head.size - 1) / BLOCK) - 1))) throw unproved("start");
 }
 
 /** The block to ask for, if a proof says nothing of the last head; null if it does. @param {any} proof @param {Head | null} last */

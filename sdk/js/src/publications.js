@@ -4,12 +4,14 @@
 import { PrivateerError, refused, unavailable } from "./errors.js";
 import { hex } from "./bytes.js";
 import { MSGPACK, ask, problem } from "./exchange.js";
-import { blockOf, checkProof, checkSigned, entryOf, openHead } from "./log.js";
+import { blockOf, checkProof, checkSigned, checkStart, entryOf, keyChanged, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 
 /** Seconds for which a publication counts as the open one. */
 const FRESH = 3;
 const PROOF_MAX = 64 << 10;
+/** Proofs that are fetched, where other pages of this device fetch some at the same time. */
+const TRIES = 5;
 
 /** A publication that was checked, and when the server sent it; null: the device had kept it.
  * @typedef {{participation: Participation, sent: {now: number, monotonic: number} | null}} Published */
@@ -75,18 +77,27 @@ export class Publications {
   }
 
   /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
-  async witnessed({ round, digest }, key) {
-    const { ledger, server } = this.client;
+  async witnessed(followed, key) {
+    // Another page may keep a head meanwhile: then the log must go on from that one.
+    for (let tries = 0; tries < TRIES; tries++) if (await this.proved(followed, key)) return;
+    throw unavailable("the server's log changes all the time");
+  }
+
+  /** Check a proof, and keep its head; false if another page has kept one meanwhile. @param {Participation} followed @param {string} key */
+  async proved({ round, digest }, key) {
+    const { ledger, server, serverKeys } = this.client;
     const seen = await ledger.known(server);
+    if (seen && seen.key !== key && !serverKeys.length) throw keyChanged();
     const entry = entryOf(round.experiment, round.version, digest);
     let last = seen && (await openHead(seen.head, seen.key));
     let proof = await this.proof(round, null);
     // An application that names a new key may name a new log with it; the same log must go on.
-    if (seen && seen.key !== key && (await openHead(proof.head ?? "", key)).origin !== last?.origin) last = null;
+    if (seen && seen.key !== key && (await openHead(`${proof?.head}`, key)).origin !== last?.origin) last = null;
+    await checkStart(proof, key, last);
     const block = blockOf(proof, last);
     if (block !== null) proof = await this.proof(round, block);
     const { signed } = await checkProof(proof, entry, key, last);
-    await ledger.know(server, { key, head: signed });
+    return ledger.know(server, { key, head: signed }, seen);
   }
 
   /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */

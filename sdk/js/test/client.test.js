@@ -94,11 +94,77 @@ test("the first key and log are the server's", () =>
     await rejects(new Client(at.url, { ledger: new MemoryLedger(), serverKeys: ["ab".repeat(32)] }).join("test"), "key-changed");
   }));
 
+/** Ask twice at once with one ledger, of a server that answers only when both have asked. @param {any} at @param {any[]} proofs @param {MemoryLedger} ledger */
+async function together(at, proofs, ledger) {
+  /** @type {(() => void)[]} */
+  const held = [];
+  /** @type {string | undefined} */
+  let kept;
+  let asked = 0;
+  at.proof = async () => {
+    const proof = proofs[asked++];
+    if (asked > 2) return proofs.find((one) => one.head !== kept);
+    if (asked < 2) await new Promise((resolve) => held.push(() => resolve(null)));
+    held.forEach((go) => go());
+    return proof;
+  };
+  const know = ledger.know.bind(ledger);
+  ledger.know = async (server, known, before) => {
+    const is = await know(server, known, before);
+    kept = (await ledger.known(at.url))?.head;
+    return is;
+  };
+  return Promise.allSettled([1, 2].map(() => new Client(at.url, { ledger }).join("test")));
+}
+
+test("two pages of one device that are shown two logs find out", () =>
+  serving(LOCAL, async (at) => {
+    const other = Object.assign(new Notary(at.notary.origin), { private: at.notary.private, key: at.notary.key });
+    at.notary.leaves.push(Buffer.alloc(32, 1));
+    other.leaves.push(Buffer.alloc(32, 2));
+    const proofs = [await at.notary.proof(LOCAL), await other.proof(LOCAL)];
+    const results = await together(at, proofs, new MemoryLedger());
+    const refused = results.flatMap((one) => (one.status === "rejected" ? [one.reason.type] : []));
+    assert.deepEqual(refused, ["log-forked"]);
+  }));
+
+test("two pages of one device that are shown one log follow it", () =>
+  serving(LOCAL, async (at) => {
+    const proof = await at.notary.proof(LOCAL);
+    const results = await together(at, [proof, proof], new MemoryLedger());
+    assert.deepEqual(results.map((one) => one.status), ["fulfilled", "fulfilled"]);
+  }));
+
+test("a second key that comes while the first is met is not the server's", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new MemoryLedger();
+    at.proof = async (proof) => {
+      await ledger.know(at.url, { key: "ab".repeat(32), head: "another page was faster" }, null);
+      return proof;
+    };
+    await rejects(new Client(at.url, { ledger }).join("test"), "key-changed");
+  }));
+
+test("a server that tells little of its log does not learn who has been there, and when", () =>
+  serving(LOCAL, async (at) => {
+    for (const isNew of [true, false]) {
+      const client = new Client(at.url, { ledger: new MemoryLedger() });
+      at.proof = (proof) => proof;
+      if (!isNew) await client.join("test");
+      const asked = [];
+      at.proof = (proof) => (asked.push(proof), { ...proof, start: 32 });
+      await rejects(client.join("test"), "proof-invalid");
+      assert.equal(asked.length, 1);
+    }
+  }));
+
 test("what is not signed or not in the log is not followed", () =>
   serving(LOCAL, async (at) => {
     const ledger = new MemoryLedger();
     const client = new Client(at.url, { ledger });
     at.proof = (proof) => ({ ...proof, index: 1 });
+    await rejects(client.join("test"), "proof-invalid");
+    at.proof = (proof) => ({ ...proof, start: 32, leaves: "" });
     await rejects(client.join("test"), "proof-invalid");
     at.proof = () => "no proof";
     await rejects(client.join("test"), "proof-invalid");

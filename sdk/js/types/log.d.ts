@@ -1,4 +1,5 @@
 /** A server's key, and its public log: what is published is signed, in the log, and the log only grows. */
+import { PrivateerError } from "./errors.js";
 export type Head = {
     origin: string;
     size: number;
@@ -9,6 +10,7 @@ export type Known = {
     key: string;
     head: string;
 };
+export declare const keyChanged: () => PrivateerError;
 /**
  * The key that signed a publication.
  * @param {string} header @param {Uint8Array<ArrayBuffer>} body
@@ -17,6 +19,12 @@ export type Known = {
 export declare function checkSigned(header: string, body: Uint8Array<ArrayBuffer>, known: string[]): Promise<string>;
 /** What a head says that this key has signed. @param {string} signed @param {string} key @returns {Promise<Head>} */
 export declare function openHead(signed: string, key: string): Promise<Head>;
+/**
+ * Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for: a server
+ * that tells little would learn who has a head already, and in which block.
+ * @param {any} proof @param {string} key @param {Head | null} last
+ */
+export declare function checkStart(proof: any, key: string, last: Head | null): Promise<void>;
 /** The block to ask for, if a proof says nothing of the last head; null if it does. @param {any} proof @param {Head | null} last */
 export declare const blockOf: (proof: any, last: Head | null) => number | null;
 /**

@@ -43,7 +43,7 @@ class News:
         self._epoch, self._number = secrets.token_hex(8), 0
         self._seen: dict[str, _Seen] = {}
         self._listeners = 0
-        self._is_over = False
+        self._is_beating = self._is_over = False
         self._next = asyncio.Event()
 
     def end(self) -> None:
@@ -76,7 +76,9 @@ class News:
     def _listening(self) -> Iterator[None]:
         if not self._listeners:
             self._look()
-            self._later()
+            if not self._is_beating:  # who left may have left a beat that is still to come: one follows it, not two
+                self._is_beating = True
+                self._later()
         self._listeners += 1
         try:
             yield
@@ -89,10 +91,10 @@ class News:
         loop.call_later(self._beat - loop.time() % self._beat, self._strike)
 
     def _strike(self) -> None:
-        if not self._listeners:
-            return
-        self._look()
-        if not self._is_over:
+        self._is_beating = self._listeners > 0 and not self._is_over
+        if self._listeners:
+            self._look()
+        if self._is_beating:
             struck, self._next = self._next, asyncio.Event()
             struck.set()
             self._later()

@@ -93,7 +93,7 @@ class Origins:
         await self._app({**scope, "extensions": extensions}, receive, answer)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Pass on a request that is there as a whole; False if ``__call__`` must say whose pages may read the answer."""
+        """Pass on a request that is there as a whole, unless answers have to name origins: ``__call__`` does."""
         return not self._allowed and self._app.at_once(scope, body, reply)
 
     def _told(self, origin: str) -> str:

@@ -174,7 +174,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _write(self, answer: Answer) -> None:
         cycle = self._working
-        if cycle.disconnected:
+        # Of several requests uvicorn tells only the last one that the peer has hung up.
+        if cycle.disconnected or self.transport.is_closing():
             return
         head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]
         if not cycle.keep_alive:

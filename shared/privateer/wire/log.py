@@ -73,6 +73,11 @@ class Head(NamedTuple):
         text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
         return cls(origin, size, root, sign_note(text, origin, key))
 
+    @staticmethod
+    def is_one(text: str) -> bool:
+        """Whether a text looks like a head, whoever signed it."""
+        return _TEXT.match(text) is not None
+
     @classmethod
     def open(cls, signed: str, key: bytes) -> "Head":
         """Return what a head says that this key has signed.
@@ -126,8 +131,7 @@ def prove(tree: Tree, head: Head, index: int, block: int | None = None) -> Proof
     block
         The number of the block from which a device knows how the log goes on.
     """
-    last = max(0, (head.size - 1) // BLOCK - 1)
-    start = BLOCK * (last if block is None else block)
+    start = _usual_start(head) if block is None else BLOCK * block
     end = head.size if block is None else min(start + BLOCK, head.size)
     return Proof(
         head=head.signed,
@@ -152,6 +156,26 @@ def read_proof(body: bytes) -> Proof:
         return msgspec.json.decode(body, type=Proof)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProofInvalid("the answer is not a proof", field="proof", remedy="fetch it again") from None
+
+
+def _usual_start(head: Head) -> int:
+    return BLOCK * max(0, (head.size - 1) // BLOCK - 1)
+
+
+def check_start(proof: Proof, key: bytes) -> None:
+    """Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for.
+
+    Else a server that tells little would learn who has a head already, and whoever has would name its block.
+
+    Raises
+    ------
+    SignatureInvalid
+        If ``key`` has not signed the head.
+    ProofInvalid
+        If there are fewer.
+    """
+    if proof.start > _usual_start(Head.open(proof.head, key)):
+        raise ProofInvalid("the proof begins later than the log's size asks for", field="start", remedy=_REMEDY)
 
 
 def starts_too_late(proof: Proof, last: Head | None) -> bool:

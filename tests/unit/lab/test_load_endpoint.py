@@ -75,7 +75,9 @@ async def test_an_address_that_takes_no_reports_is_told_at_once(status: int, bod
 async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "PATIENCE", 0.3)
     async with Wire.open("test", "http://127.0.0.1:1", "http://127.0.0.1:1", 1) as wire:
-        with pytest.raises(Unavailable, match=r"^--shuffler: no answer \(is the shuffler running\?\)"):
+        with pytest.raises(
+            Unavailable, match=r"^--shuffler: no answer from http://127\.0\.0\.1:1 \(is the shuffler running\?\)"
+        ):
             await send(wire)
 
 

@@ -202,12 +202,20 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
     own = at.sender_key.parent / "server"
     assert key in run(capsys, "identity", "--data", str(own))[1]
     assert key in run(capsys, "identity", "--data", str(own / "identity.key"))[1]
+    assert key in run(capsys, "identity", "--data", str(own.parent))[1]
     state, evidence, head = tmp_path / "state.json", tmp_path / "evidence.json", tmp_path / "head"
     asked = ("audit-log", at.server, "--state", str(state), "--evidence", str(evidence))
     code, said = run(capsys, *asked, "--server-key", key)
     assert (code, "the log holds" in said) == (0, True)
     head.write_text(httpx.get(f"{at.server}/log/head").text)
     assert run(capsys, *asked, "--against", str(head), "--against", at.admin)[0] == 0
+    code, said = run(capsys, *asked, "--against", "README.md")
+    assert (code, "--against: README.md is not the head of a log" in said) == (2, True)
+    code, said = run(capsys, *asked, "--against", at.shuffler)
+    assert (code, "--against: not the answer of a learning server" in said) == (2, True)
+    for another in (("identity", "--url", at.shuffler), ("audit-log", at.shuffler, "--state", str(tmp_path / "new"))):
+        code, said = run(capsys, *another)
+        assert (code, "not the answer of a learning server" in said) == (2, True)
     assert not evidence.exists()
     other = Notary()
     other.enter(Entry("test", 1, bytes(32)))
@@ -225,7 +233,10 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
         (("audit-log", "http://127.0.0.1:9", "--server-key", "short"), "64 hexadecimal digits"),
         (("audit-log", "http://127.0.0.1:9", "--server-key", f"{'a' * 64},{'b' * 64}"), "more than one"),
         (("audit-log", "http://127.0.0.1:9", "--state", "README.md"), "not the state"),
-        (("identity", "--data", "/nowhere"), "holds no key"),
+        (("identity", "--url", "http://127.0.0.1:9"), "--url: no answer"),
+        (("identity", "--data", "/nowhere"), "/nowhere is not there, or has no identity.key"),
+        (("identity", "--data", "docs"), "docs is not there, or has no identity.key"),
+        (("identity", "--data", "README.md"), "holds no key"),
     ],
 )
 def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:

@@ -85,6 +85,25 @@ def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
     assert sum(counted) == len(drawn) > 1
 
 
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        (({"a": 0.6, "b": 0.4}, {"a": 0.5, "b": 0.5}), "In each of them several arms are still tried."),
+        (({"a": 1.0, "b": 0.0}, {"b": 1.0}), "In each of them one arm is in play."),
+        (
+            ({"a": 1.0}, {"a": 0.5, "b": 0.5}),
+            "In 1 of them one arm is in play; in the other 1 several are still tried.",
+        ),
+    ],
+)
+def test_the_words_say_how_many_bins_have_settled(shares: tuple[dict[str, float], ...], says: str) -> None:
+    bins = [
+        {"lower": [place], "upper": [place + 0.5], "arms": arms} for place, arms in zip((0.0, 0.5), shares, strict=True)
+    ]
+    found = found_of(make_spec())
+    assert says in meaning(found._replace(policy=found.policy | {"bins": bins}, result=None))
+
+
 def test_thousands_of_bins_are_a_small_picture() -> None:
     sides = 100
     drawn = [
@@ -225,7 +244,7 @@ def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.Captu
         (("review", "nobody"), "NAME: the server has no such experiment"),
         (("report", "demo", "--out", "."), "--out: . is a folder (name a file)"),
         (("report", "demo", "--out", "none/x.html"), "--out: there is no folder none"),
-        (("report", "demo", "--url", "http://127.0.0.1:9"), "--url: no answer from the service"),
+        (("report", "demo", "--url", "http://127.0.0.1:9"), "--url: no answer from the service at http://127.0.0.1:9 "),
         (("report", "demo", "--url", "nowhere"), "--url: not a URL"),
     ],
 )

@@ -112,7 +112,8 @@ def test_the_registry_has_its_fields_and_only_known_ones(name: str, rounds: int)
     assert deployment["deployment_model"]["model_name"] in ("Local", "Central", "Shuffle")
     assert deployment["dp_variant"]["variant_name"] == ("Approximate DP" if privacy.delta else "Pure DP")
     parameters = deployment["privacy_loss"]["privacy_parameters"]
-    assert (parameters["epsilon"], parameters.get("delta", 0.0)) == (privacy.epsilon, privacy.delta)
+    weakest = max([privacy.epsilon or 0.0, *(one.epsilon or 0.0 for one in SPECS[name].sources)])
+    assert (parameters["epsilon"], parameters.get("delta", 0.0)) == (weakest, privacy.delta)
     assert deployment["basic"]["data_curators"] == [MISSING]
 
 
@@ -143,6 +144,9 @@ def test_what_nobody_has_said_is_unknown_and_who_has_to_say_it(tmp_path: Path) -
     assert {one.key for one in made.unknown} >= {"curators", "legal_basis", "deletion", "bias"}
     text = check(html(made)).text
     assert all(f"{one.what} {one.who} {one.key}" in text for one in made.unknown)
+    said = [(one.answer, one.source) for one in made.points if not one.answered]
+    assert ("Unknown.", "The operator has to say it; the table above has what is stored") in said
+    assert all(source[0].isupper() for _, source in said), said
     assert [one.topic for one in made.points if not one.answered].count("bias") == 1
     file = tmp_path / "facts.toml"
     file.write_text(
@@ -268,7 +272,7 @@ SPEC = str(ROOT / "examples" / "peaks-local.toml")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("nobody",), "--url: no answer from the service (is it running? privateer up)"),
+        (("nobody",), "--url: no answer from the service at http://127.0.0.1:9 (is it running? privateer up)"),
         (("missing.toml", "--no-audit"), "SPEC: cannot read"),
         ((SPEC, "--audit", "audit.json", "--no-audit"), "--no-audit: cannot be given with --audit"),
         ((SPEC, "--audit", "missing.json"), "--audit: cannot read"),

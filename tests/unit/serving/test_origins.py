@@ -1,5 +1,7 @@
 """Pages of other origins use the services only where the operator names them."""
 
+from typing import Any
+
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -8,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from privateer.errors import SpecError
+from privateer.serving.answer import Answer, with_body
 from privateer.serving.origins import Origins, origins
 
 SHOP = "https://shop.example"
@@ -75,12 +78,17 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
     assert refusal.value.field == "PRIVATEER_ORIGINS"
 
 
-@pytest.mark.parametrize(("allowed", "passed"), [((), True), ((SHOP,), False), (("*",), False)])
-def test_whole_requests_pass_as_long_as_no_origin_is_named(allowed: tuple[str, ...], passed: bool) -> None:
-    """An answer at once would not say whose pages may read it; where none may, uploads keep their quick way."""
+class _AtOnce:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
 
-    class Quick(Starlette):
-        def at_once(self, *_: object) -> bool:
-            return True
+    def at_once(self, _: Any, __: bytearray, reply: Any) -> bool:
+        reply(with_body(202, b"{}"))
+        return True
 
-    assert Origins(Quick(), allowed).at_once({"type": "http"}, bytearray(), lambda _: None) is passed
+
+@pytest.mark.parametrize("allowed", [(), (SHOP,), ("*",)])
+def test_where_no_origin_is_named_requests_are_answered_at_once(allowed: tuple[str, ...]) -> None:
+    """Else the listener that strangers reach would never take the short way; with origins every answer names them."""
+    answers: list[Answer] = []
+    taken = Origins(_AtOnce(), allowed).at_once({"path": "/reports", "method": "POST"}, bytearray(), answers.append)
+    assert taken == (not allowed) == (len(answers) == 1)

@@ -108,9 +108,16 @@ export class Ledger {
     return (await this.entry(`${server}#log`)).known ?? null;
   }
 
-  /** Keep what is known of a server. @param {string} server @param {import("../log.js").Known} known */
-  async know(server, known) {
-    await this.store.change(`${server}#log`, (entry) => [{ ...entry, known }, null]);
+  /**
+   * Keep what is known of a server, unless something else than before has come to be known meanwhile.
+   * @param {string} server @param {import("../log.js").Known} known @param {import("../log.js").Known | null} before
+   * @returns {Promise<boolean>} whether it is kept
+   */
+  know(server, known, before) {
+    return this.store.change(`${server}#log`, (entry) => {
+      const is = (/** @type {import("../log.js").Known | null} */ one) => (entry.known?.key ?? null) === (one?.key ?? null) && (entry.known?.head ?? null) === (one?.head ?? null);
+      return is(known) ? [entry, true] : is(before) ? [{ ...entry, known }, true] : [entry, false];
+    });
   }
 
   /**

@@ -67,7 +67,7 @@ export async function serving(publication, use) {
   const server = createServer(async (request, response) => {
     if (at.away) return void request.socket.destroy();
     if (request.url?.startsWith("/log/proof")) {
-      response.writeHead(200).end(JSON.stringify(at.proof(await at.notary.proof(at.publication))));
+      response.writeHead(200).end(JSON.stringify(await at.proof(await at.notary.proof(at.publication))));
       return;
     }
     if (request.method === "GET") {

@@ -102,8 +102,12 @@ export declare class Ledger {
     remember(experiment: string, publication: Uint8Array<ArrayBuffer>): Promise<void>;
     /** What is known of a server. @param {string} server @returns {Promise<import("../log.js").Known | null>} */
     known(server: string): Promise<import("../log.js").Known | null>;
-    /** Keep what is known of a server. @param {string} server @param {import("../log.js").Known} known */
-    know(server: string, known: import("../log.js").Known): Promise<void>;
+    /**
+     * Keep what is known of a server, unless something else than before has come to be known meanwhile.
+     * @param {string} server @param {import("../log.js").Known} known @param {import("../log.js").Known | null} before
+     * @returns {Promise<boolean>} whether it is kept
+     */
+    know(server: string, known: import("../log.js").Known, before: import("../log.js").Known | null): Promise<boolean>;
     /**
      * Whether this time, of so many that the person comes, is the one that was drawn for the report. It is drawn when they
      * first come, and sent to nobody.

@@ -108,6 +108,8 @@ def test_randomized_response_has_the_curve_of_two_answers() -> None:
 def test_what_cannot_be_drawn_is_said(peaks: lab.Simulated) -> None:
     with pytest.raises(SpecError, match=r"age: no feature has this name \(choose from x1, x2\)"):
         lab.plot.policy(peaks, "age")
+    with pytest.raises(SpecError, match=r"policy: is no policy \(give the name of an experiment"):
+        lab.plot.policy(3)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="estimates no effects"):
         lab.plot.effects(peaks)
     with pytest.raises(SpecError, match="has no regret"):
