@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler server lab
 
-.PHONY: install test coverage check demo nightly bench benchmark browser pictures data documents site sdk sdkcheck lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents site sdk sdkcheck lock format clean
 
 install: $(STAMP)
 
@@ -55,6 +55,10 @@ benchmark: $(STAMP)
 browser: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m pytest -q -m browser
+
+# Servers that share their data, on a PostgreSQL that the tests start in a temporary folder. Needs PostgreSQL's binaries.
+postgres: $(STAMP)
+	$(BIN)/python -m pytest -q -m "postgres and not nightly"
 
 # The README's pictures of the dashboard, of experiments with simulated people.
 pictures: $(STAMP)

@@ -16,6 +16,7 @@ from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRe
 from privateer.policy import Policy
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
+from privateer.wire.upload import check_alone
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.store import Change, ShufflerKey
@@ -127,7 +128,7 @@ class Accumulator:
         self._is_due_here = current.round.batch > 0 and not current.shuffled
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
-        self._closed, self._given_up, self._asked, self._sound = current.taken, False, False, False
+        self._closed, self._given_up, self._asked, self._sound = current.taken, current.given_up, False, False
         self._closer: ShufflerKey | None = None
 
     @property
@@ -148,12 +149,20 @@ class Accumulator:
         """Parse all that requests hold at once: if all of it does, none of it is parsed again request by request."""
         self._sound = bool(opened) and self._parses([one for one in opened if one])
 
-    def take(self, envelope: Envelope, opened: list[bytes] | None = None) -> Receipt:
-        """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already."""
+    def take(self, envelope: Envelope, opened: list[bytes] | None = None, is_alone: bool = False) -> Receipt:
+        """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already.
+
+        Parameters
+        ----------
+        is_alone
+            Whether nobody signed it, so that it may carry one person's report and no more.
+        """
         receipt, facts = Receipt(), self._current.round
         try:
             if not self._is_due_here or envelope.header != self._current.header:
                 check_header(envelope.header, facts, self._current.digest, "server")
+            if is_alone:
+                check_alone(envelope, facts)
             sealed = split_sealed(envelope, facts)
         except ReportRefused as problem:
             receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
@@ -213,6 +222,8 @@ class Accumulator:
         """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
         now = self._clock.monotonic()
         self._asked = True
+        if self._given_up:
+            return Receipt()
         if self._current.is_due(now, self._received):
             self._closed = True
         elif not self.taken and self._current.is_ended(now):
@@ -303,11 +314,13 @@ class Accumulator:
     @property
     def ends_round(self) -> bool:
         """Whether the round is to be closed now: it was given up, became full, or waits for it since an earlier try."""
-        return self._given_up or (self.taken and (self._asked or not self._current.taken))
+        was_over = self._current.taken or self._current.given_up
+        return (self._given_up or self.taken) and (self._asked or not was_over)
 
     def close(self) -> tuple[OpenRound, Change]:
         """Return the round with what was counted, and the change that makes it durable; this opens no other round."""
-        filled, protected = replace(self._current, received=self._received, taken=self.taken), None
+        protected = None
+        filled = replace(self._current, received=self._received, taken=self.taken, given_up=self._given_up)
         if self._rows:
             mechanism, total = filled.mechanism, filled.total
             policy = filled.step.policy
@@ -318,8 +331,10 @@ class Accumulator:
         change = Change(
             experiment=filled.round.experiment,
             version=filled.round.version,
-            received=filled.received,
+            counted=self.accepted,
             taken=filled.taken,
+            given_up=filled.given_up,
+            part=filled.part,
             total=protected,
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,

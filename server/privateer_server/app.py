@@ -40,6 +40,7 @@ from privateer_server.experiments import open_experiments
 from privateer_server.gauges import Gauges
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
+from privateer_server.replicas import Follower
 from privateer_server.settings import Settings, read_settings
 
 _ABOUT: Final = (
@@ -128,13 +129,15 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     data, experiments = open_experiments(settings, clock)
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
-    gauges = Gauges(metrics, settings, data, experiments, intake)
+    gauges = Gauges(metrics, data, experiments, intake)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         intake.start()
         background.start(deadlines.run())
         background.start(data.clean())
+        if data.bell:
+            background.start(Follower(data, data.bell, experiments, intake).run())
         yield
         await background.stop()
         await intake.stop()

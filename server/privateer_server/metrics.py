@@ -61,9 +61,9 @@ class Metrics:
             registry=self.registry,
         )
 
-    def follow(self, change: Change, accepted: int) -> None:
-        """Count what a committed change did, which accepted so many reports."""
-        self._accepted.inc(accepted)
+    def follow(self, change: Change) -> None:
+        """Count what a committed change did."""
+        self._accepted.inc(change.counted)
         self.refuse(change.refused)
         # What a shuffler took from somebody who sent junk.
         if junk := change.refused.get(Unopenable.slug):

@@ -14,6 +14,7 @@ from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, requir
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
+_SCHEMES: Final = ("postgresql://", "postgres://")
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
 
@@ -37,8 +38,14 @@ class Settings:
         Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
+    database, journal_database
+        Where PostgreSQL is, if servers share their data: the database, and another one, which is never copied nor put
+        back, for the journal and the keys of open rounds. Without them the data are in the data directory.
+    store_key_file
+        The file with the key that encrypts the keys of open rounds there (32 bytes).
     identity
-        File with the key that signs publications; by default ``identity.key`` in the data directory, made if missing.
+        File with the key that signs publications, made if missing; by default ``identity.key`` in the data directory.
+        Servers that share their data have the same key.
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
         many as there are cores, unless it is told otherwise.
@@ -59,6 +66,9 @@ class Settings:
     body_budget: int = 256 * _MIB
     journal: Path | None = None
     openers: int = 0
+    database: str = field(default="", repr=False)
+    journal_database: str = field(default="", repr=False)
+    store_key_file: Path | None = None
     origins: tuple[str, ...] = ()
     identity: Path | None = None
     token_digest: bytes = field(init=False, repr=False)
@@ -87,7 +97,8 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
     given = {_variable("openers"): str(_cores()), **environment, **flags}
-    required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
+    _check_stores(given)
+    given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
     settings = Settings(**{name: _read(given, name) for name in names if given.get(_variable(name))})
@@ -99,6 +110,19 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     return settings
 
 
+def _check_stores(given: Mapping[str, str]) -> None:
+    """See that the settings of one kind of store are there, whole."""
+    if not given.get("PRIVATEER_DATABASE"):
+        required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
+        return
+    for name in ("PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE"):
+        required(given, name, "a database for the journal and the keys of open rounds, which no backup has")
+        if not given[name].startswith(_SCHEMES):
+            raise SpecError("is no address of a PostgreSQL database", field=name, remedy="give postgresql://HOST/NAME")
+    required(given, "PRIVATEER_STORE_KEY_FILE", "a file of 32 bytes, such as openssl rand -out FILE 32 writes")
+    required(given, "PRIVATEER_IDENTITY", "the file of the key that signs publications, the same on all servers")
+
+
 def _cores() -> int:
     """Return the number of cores that this process may use, as far as a pool of processes can use them."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -107,7 +131,7 @@ def _cores() -> int:
 
 def _read(given: Mapping[str, str], name: str) -> Any:
     if name == "openers":
-        return number(given, _variable(name), 0, _OPENERS_MAX)
+        return number(given, _variable(name), 0, _OPENERS_MAX, least=0)
     if name == "origins":
         return origins(given)
     if name.endswith("_keys"):
@@ -115,7 +139,7 @@ def _read(given: Mapping[str, str], name: str) -> Any:
     if name.endswith(("port", "_max", "_budget")):
         return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
     text = given[_variable(name)]
-    return Path(text) if name in ("data", "journal", "identity") else text
+    return Path(text) if name in ("data", "journal", "identity", "store_key_file") else text
 
 
 def _variable(name: str) -> str:

@@ -23,9 +23,10 @@ from privateer_server.mending import reason_to_give_up
 from privateer_server.opening import Opener
 from privateer_server.rounds import RoundFacts
 from privateer_server.settings import Settings
-from privateer_server.store import ExperimentRecord
-from privateer_server.store.journal import JOURNAL, Entry, Journal
-from privateer_server.store.sqlite import DATABASE, FILE, SqliteStore
+from privateer_server.store import Entry, ExperimentRecord
+from privateer_server.store.journal import JOURNAL, JournalFile
+from privateer_server.store.sqlite import FILE, SqliteStore
+from privateer_server.store.tables import DATABASE
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
@@ -85,6 +86,8 @@ class Contents:
 def examine_server(settings: Settings) -> Findings:
     """Look at a server's folder and listeners."""
     found = Findings("server")
+    if settings.database:
+        return _examine_shared(found, settings)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
         return found
     held = is_held(settings.data / FILE)
@@ -102,6 +105,24 @@ def examine_server(settings: Settings) -> Findings:
     check_disk(found, [settings.data, _journal(settings).parent], needed)
     if listeners.check(found, held):
         _check_identity(found, listeners, settings.data / KEYS_FOLDER)
+    return found
+
+
+def _examine_shared(found: Findings, settings: Settings) -> Findings:
+    """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
+    remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
+    found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
+    path = settings.store_key_file
+    if path is None or not path.is_file() or path.stat().st_size != _KEY_SIZE:
+        remedy = "put the file back that all servers have; without it no server starts"
+        found.fail("round keys", "PRIVATEER_STORE_KEY_FILE names no file of 32 bytes", remedy)
+    elif path.stat().st_mode & 0o077:
+        found.warn("round keys", "other users may read PRIVATEER_STORE_KEY_FILE", "chmod 600, or a secret mount")
+    else:
+        found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
+    check_trusted(found, "shufflers", settings.shuffler_keys)
+    check_trusted(found, "senders", settings.sender_keys)
+    Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port)).check(found, None)
     return found
 
 
@@ -134,7 +155,7 @@ def _published(journal: Path) -> dict[str, bytes]:
     """Return the digests of what a journal says was published last; of one that is missing, none."""
     try:
         with closing(copy_of(journal) or sqlite3.connect(":memory:")) as copy:
-            return _digests(_entries(Journal(copy)))
+            return _digests(_entries(JournalFile(copy)))
     except (OSError, sqlite3.Error, PrivateerError, Unsettled):
         return {}
 
@@ -143,7 +164,7 @@ def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: Journal) -> dict[str, Entry]:
+def _entries(journal: JournalFile) -> dict[str, Entry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
@@ -154,7 +175,7 @@ def _read_once(found: Findings, settings: Settings) -> Contents | None:
         return None
     with closing(journal_copy), closing(database):
         try:
-            contents = _contents(database, SqliteStore(database), Journal(journal_copy))
+            contents = _contents(database, SqliteStore(database), JournalFile(journal_copy))
             open_rounds, _ = len(contents.open_rounds), contents.following_keys
         except (PrivateerError, sqlite3.Error, TypeError, ValueError):
             found.fail("database", "an experiment in it cannot be read", _RESTORE)
@@ -175,7 +196,7 @@ def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
     return empty
 
 
-def _contents(database: sqlite3.Connection, store: SqliteStore, journal: Journal) -> Contents:
+def _contents(database: sqlite3.Connection, store: SqliteStore, journal: JournalFile) -> Contents:
     recorded = max([0.0, *_times(database)])
     return Contents(store.experiments(), set(store.deleted()), _entries(journal), set(journal.buried()), recorded)
 
@@ -214,12 +235,8 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
     openers, broken = _openers(folder)
     wanted = contents.open_keys
     lost = sorted(name for name, key in wanted.items() if key not in openers and key.hex() not in before)
-    rounds = {one.name: one.current for one in contents.experiments}
-    unread = sorted(
-        name
-        for name, key in wanted.items()
-        if key in openers and openers[key].reveal(rounds[name].total, rounds[name].digest) is None
-    )
+    records = {one.name: one for one in contents.experiments}
+    unread = sorted(name for name, key in wanted.items() if key in openers and not _opens(openers[key], records[name]))
     known = set(wanted.values()) | contents.following_keys
     left = [key for key in openers if key not in known and key.hex() in before]
     if broken:
@@ -234,6 +251,12 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
         found.warn("round keys", detail, "start the server, which erases them; if it runs, see the disk and its log")
     if not (broken or lost or unread or left):
         found.ok("round keys", f"open rounds: {len(wanted):,}; each has its key, and there is no other")
+
+
+def _opens(opener: Opener, record: ExperimentRecord) -> bool:
+    """Whether all sums of the open round of an experiment open."""
+    digest = record.current.digest
+    return all(opener.reveal(sums, digest) is not None for sums in (record.current.total, *record.parts))
 
 
 _KEYS_REMEDY: Final = "put the file back if you moved it; else start the server, which gives the round up"
@@ -260,7 +283,7 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
 def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> None:
     """Check that every shuffler with a claim is trusted, and that there is one where one is needed."""
     asking = [one for one in contents.experiments if one.name in contents.open_rounds]
-    if strangers := [one.name for one in asking if one.shuffler not in trusted | {""}]:
+    if strangers := [one.name for one in asking if one.standing.shuffler not in trusted | {""}]:
         detail = f"{strangers[0]} is claimed by a shuffler that is not trusted" + _others(strangers)
         found.fail("shufflers", detail, "put its public key back, or release the claim (docs/operations.md)")
     shuffled = sorted(name for name, facts in contents.open_rounds.items() if facts.endpoint == "shuffler")

@@ -5,19 +5,19 @@ from typing import Any, Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from privateer.errors import Unauthorized
+from privateer.errors import Conflict, Unauthorized
 from privateer.serving.openapi import refusals
 from privateer_server.api.admin import Token, authorize
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
-    **refusals(Unauthorized),
+    **refusals(Unauthorized, Conflict),
 }
 
 
-def backup_router(store: SqliteStore, token_digest: bytes) -> APIRouter:
+def backup_router(store: Store, token_digest: bytes) -> APIRouter:
     """Return the route, bound to what it copies."""
     router = APIRouter(tags=["operations"])
 

@@ -28,7 +28,7 @@ from privateer_server.changes import Changes
 from privateer_server.experiments import Experiments
 from privateer_server.exports import exported, start_with
 from privateer_server.respec import renamed
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 PRIVATE_PAGES: Final = frozenset({"log", "export"})
 """Pages of an experiment that strangers do not read."""
@@ -92,7 +92,7 @@ class WarmStart(_Body):
 
 
 def changes_router(
-    changes: Changes, experiments: Experiments, store: SqliteStore, token_digest: bytes, budget: Budget
+    changes: Changes, experiments: Experiments, store: Store, token_digest: bytes, budget: Budget
 ) -> APIRouter:
     """Return the routes, bound to what they change."""
     router = APIRouter(prefix="/experiments/{name}", tags=["changes"])

@@ -33,7 +33,7 @@ from privateer_server.api import models, promises, views
 from privateer_server.api.admin import Token, authorize
 from privateer_server.api.polls import Polls
 from privateer_server.experiments import Experiments
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
@@ -77,7 +77,7 @@ _SPEC: Final = {
 
 
 def experiments_router(
-    experiments: Experiments, store: SqliteStore, identity: Identity, token_digest: bytes, budget: Budget
+    experiments: Experiments, store: Store, identity: Identity, token_digest: bytes, budget: Budget
 ) -> APIRouter:
     """Return the routes, bound to what they read."""
     router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
@@ -104,7 +104,7 @@ def experiments_router(
     @router.get("/{name}", responses=_READING)
     async def show(name: str) -> models.Details:
         """Show one experiment: its progress, its refusals by reason, and its spec."""
-        return views.details(experiments.get(name))
+        return views.details(await experiments.find(name))
 
     @router.get("/{name}/policy", response_model=models.PublishedPolicy, responses=_POLICY)
     async def policy(
@@ -115,7 +115,7 @@ def experiments_router(
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Get the policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
-        experiment = experiments.get(name)
+        experiment = await experiments.find(name)
         if wait and _matches(if_none_match, experiment.current.digest):
             await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
             experiment = experiments.get(name)  # it may have been deleted

@@ -19,7 +19,7 @@ from privateer_lab.cli import main
 from privateer_lab.doctor import answers, files
 from privateer_lab.services import Services, free_port, running
 from privateer_server.store import LogLine
-from privateer_server.store.journal import Journal
+from privateer_server.store.journal import JournalFile
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL
 from tests.support.specs import tables
@@ -330,7 +330,7 @@ def lost_experiment(_: Made, data: Path) -> None:
 
 
 def deleted_experiment(_: Made, data: Path) -> None:
-    journal = Journal(data / "server" / "journal.db")
+    journal = JournalFile(data / "server" / "journal.db")
     journal.bury("test", LogLine(0.0, "delete", "", "somebody", 1, 1))
     journal.close()
 
@@ -447,3 +447,26 @@ def test_a_folder_that_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "server").write_text("")
     code, found = examined(capsys, tmp_path)
     assert (code, found["server folder"][0]["level"]) == (1, "fail")
+
+
+@pytest.mark.parametrize(("size", "level"), [(32, "ok"), (31, "fail")])
+def test_shared_data_are_not_looked_into(
+    size: int, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "store.key"
+    key.write_bytes(b"k" * size)
+    key.chmod(0o600)
+    given = {
+        "PRIVATEER_DATABASE": "postgresql://nowhere/one",
+        "PRIVATEER_JOURNAL_DATABASE": "postgresql://nowhere/two",
+        "PRIVATEER_STORE_KEY_FILE": str(key),
+        "PRIVATEER_IDENTITY": str(tmp_path / "identity.key"),
+        "PRIVATEER_ADMIN_TOKEN": "t" * 32,
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["doctor", "server", "--json"])
+    found = {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert (found["database"]["level"], found["round keys"]["level"]) == ("warn", level)
+    assert "More than one server" in found["database"]["remedy"]
