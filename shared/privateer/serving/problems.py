@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from privateer.errors import NotFound, PrivateerError, Unauthorized, Unavailable
+from privateer.errors import NotFound, PrivateerError, TokenRefused, Unauthorized, Unavailable
 from privateer.serving.logs import trace
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
@@ -35,6 +35,8 @@ def problem_response(error: PrivateerError, **extension: Any) -> Response:
     headers = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TokenRefused):
+        headers["WWW-Authenticate"] = error.challenge
     if isinstance(error, Unavailable):
         headers["Retry-After"] = _RETRY_SECONDS
     return Response(problem_body(error, **extension), error.status, headers, MEDIA_TYPE)
