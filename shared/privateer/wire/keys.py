@@ -47,7 +47,7 @@ def own_key(path: Path, field: str) -> Ed25519PrivateKey:
         Naming ``field``, if the file cannot be read or holds no key.
     """
     if not path.exists():
-        _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
+        write_file(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
     return read_signing_key(path, field)
 
 
@@ -61,10 +61,11 @@ def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = public_hex(key) + "\n"
     if not path.exists() or path.read_text() != text:
-        _write(path, text, 0o644)
+        write_file(path, text, 0o644)
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def write_file(path: Path, text: str, mode: int) -> None:
+    """Write a file that others read while a service runs, or one that nobody else may read."""
     draft = path.with_name(f".{path.name}.new")  # renamed when complete: nobody reads half a key
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w") as file:
