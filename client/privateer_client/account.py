@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from privateer_client.choice import Choice
+
+if TYPE_CHECKING:
+    from privateer_client.purse import TokenPurse
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class SealedReport(NamedTuple):
 
 class Account(Protocol):
     """Where a device records payments, and keeps reports, choices and publications; see `Ledger`."""
+
+    @property
+    def tokens(self) -> "TokenPurse | None":
+        """Where upload tokens are kept; None: nowhere."""
+        ...
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment together with the sealed report that it is for, and erase the choice; or refuse it."""

@@ -10,7 +10,7 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 4
+_VERSION: Final = 5
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -36,6 +36,11 @@ _MIGRATIONS: Final = {
         "DROP TABLE outbox_of_one",
         """CREATE TABLE draws (experiment TEXT PRIMARY KEY, times INTEGER NOT NULL, seconds REAL NOT NULL,
         drawn INTEGER NOT NULL, come INTEGER NOT NULL, period INTEGER NOT NULL)""",
+    ),
+    4: (
+        "ALTER TABLE outbox ADD COLUMN token BLOB NOT NULL DEFAULT x''",
+        """CREATE TABLE tokens (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, input BLOB PRIMARY KEY,
+        request BLOB NOT NULL, inverse BLOB NOT NULL, token BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID""",
     ),
 }
 """What makes a marked ledger of each version one of the next."""

@@ -18,6 +18,7 @@ from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
+from privateer.serving.tokens import TokenGate
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
@@ -28,6 +29,7 @@ from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operations import operations_router
 from privateer_server.api.pages import READING, pages
 from privateer_server.api.problems import answer_problems
+from privateer_server.api.tokens import tokens_router
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
@@ -105,6 +107,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     """
     metrics, clock = Metrics(), clock or SystemClock()
     data, experiments = open_experiments(settings, clock)
+    data.store.forget_tokens(clock.now())
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
     gauges = Gauges(metrics, settings, data, experiments, intake)
@@ -138,8 +141,10 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    gate = settings.tokens.gate(clock=clock)
+    control.include_router(tokens_router(gate))
     describe(control)
-    endpoints = _endpoints(settings, intake, metrics, budget, shufflers)
+    endpoints = _endpoints(settings, intake, metrics, budget, shufflers, gate if settings.tokens.required else None)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
@@ -150,11 +155,16 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
 
 
 def _endpoints(
-    settings: Settings, intake: Intake, metrics: Metrics, budget: Budget, shufflers: TrustedKeys
+    settings: Settings,
+    intake: Intake,
+    metrics: Metrics,
+    budget: Budget,
+    shufflers: TrustedKeys,
+    gate: TokenGate | None,
 ) -> dict[str, ASGIApp]:
     senders = TrustedKeys(settings.sender_keys)
     return {
-        "/reports": FaultGuard(ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)),
+        "/reports": FaultGuard(ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, gate)),
         "/batches": FaultGuard(BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
     }
 

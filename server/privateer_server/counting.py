@@ -132,7 +132,9 @@ class Counting:
         current, opener = experiment.current, self._keys.find(experiment.current.round.public_key)
         answered, size = partial(self._store.answer, name), partial(self._report_size, name)
         earlier = partial(self._closer.earlier.find, name)
-        accumulator = Accumulator(current, experiment.report_ids, opener, self._clock, answered, size, earlier)
+        accumulator = Accumulator(
+            current, experiment.report_ids, opener, self._clock, answered, size, earlier, self._store.spent
+        )
         for request in requests:
             if opener and request.opened is None and request.is_for(current):
                 request.open(opener, current)

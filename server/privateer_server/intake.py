@@ -13,6 +13,7 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
+from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, binding, header_of
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Delivery, Receipt
@@ -23,6 +24,7 @@ from privateer_server.experiments import Experiments
 from privateer_server.metrics import Metrics
 from privateer_server.openers import Openers
 from privateer_server.rounds import OpenRound
+from privateer_server.spending import SpentToken
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
@@ -57,6 +59,7 @@ class Intake:
 
     def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock, processes: int) -> None:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
+        self._store = data.store
         self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
         self._is_failing = self._is_damaged = self._stopping = False
         self._queue: Turns[_Waiting] = Turns(_QUEUE_MAX, _GROUP_BYTES)
@@ -108,7 +111,9 @@ class Intake:
                     return
             await asyncio.wait([closing])  # other experiments are counted meanwhile
 
-    async def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> Receipt:
+    async def submit(
+        self, envelope: Envelope, sender: str = "", *, is_signed: bool = False, admission: Admission | None = None
+    ) -> Receipt:
         """Have reports from devices counted; return when what was accepted is durable.
 
         Parameters
@@ -117,6 +122,8 @@ class Intake:
             Who takes turns with others.
         is_signed
             Whether a trusted sender signed it; what nobody signed carries one person's report.
+        admission
+            The upload token that it comes with, if it needs one.
 
         Raises
         ------
@@ -127,16 +134,21 @@ class Intake:
         Unavailable
             If the server is overloaded or cannot write.
         """
-        name = envelope.header.experiment
+        name, token = envelope.header.experiment, None
         try:
             current = self._experiments.get(name).current
             # What comes for an earlier version is refused unopened, and may be larger than a report of this one.
             if not is_signed and envelope.header.version >= current.round.version:
                 check_alone(envelope, current.round)
+            if admission:
+                admission.check_for(name)
+                token = SpentToken.of(admission, envelope.sealed)
+                await token.check_early(self._store.spent)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return await self._do(Request(name, lambda into, opened: into.take(envelope, opened), envelope), sender)
+        request = Request(name, lambda into, opened: into.take(envelope, opened, token), envelope)
+        return await self._do(request, sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
         """Have a shuffler's batch counted; return when that is durable.

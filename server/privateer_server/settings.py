@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from privateer.errors import SpecError
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
+from privateer.serving.tokens import TokenSettings
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
@@ -39,6 +40,8 @@ class Settings:
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has one
         less than there are cores, unless it is told otherwise.
+    tokens
+        Whether reports come with upload tokens alone, and whose.
     """
 
     data: Path
@@ -54,6 +57,7 @@ class Settings:
     body_budget: int = 256 * _MIB
     journal: Path | None = None
     openers: int = 0
+    tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
@@ -82,8 +86,10 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     given = {_variable("openers"): str(_cores() - 1), **environment, **flags}
     required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
-    names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
-    settings = Settings(**{name: _read(given, name) for name in names if given.get(_variable(name))})
+    names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
+    values = {name: _read(given, name) for name in names if given.get(_variable(name))}
+    tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', Settings.port)}")
+    settings = Settings(**values, tokens=tokens)
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(

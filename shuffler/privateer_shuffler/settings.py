@@ -1,12 +1,13 @@
 """The shuffler's settings, from environment variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from privateer.errors import SpecError
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
+from privateer.serving.tokens import TokenSettings
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Settings:
     server_ca
         Certificates (PEM) of the authorities that may sign the server's certificate, instead of the public ones
         (``PRIVATEER_SERVER_CA``).
+    tokens
+        Whether reports come with upload tokens alone, and whose.
     """
 
     server_url: str
@@ -51,6 +54,7 @@ class Settings:
     admin_port: int = 8003
     sender_keys: tuple[Path, ...] = ()
     server_ca: Path | None = None
+    tokens: TokenSettings = field(default_factory=TokenSettings)
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -64,19 +68,21 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     data = Path(environment.get("PRIVATEER_DATA") or "data/shuffler")
     body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
+    port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
     return Settings(
         server_url=url,
         data=data,
         public_key_file=Path(environment.get("PRIVATEER_PUBLIC_KEY_FILE") or data / "shuffler.pub"),
         min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
         host=environment.get("PRIVATEER_HOST") or Settings.host,
-        port=number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX),
+        port=port,
         body_limit=body_limit,
         body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
         admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
+        tokens=TokenSettings.read(environment, f"127.0.0.1:{port}"),
     )
 
 

@@ -10,6 +10,7 @@ from privateer.serving.bodies import Body, unchanged
 from privateer.serving.budget import Budget, Reservation
 from privateer.serving.endpoint import Endpoint, UploadEndpoint, answer
 from privateer.serving.problems import problem_response
+from privateer.serving.tokens import TokenGate
 from privateer.wire.batch import BATCH, decode_batch
 from privateer.wire.envelope import Envelope
 from privateer.wire.keys import TrustedKeys
@@ -25,12 +26,21 @@ _ACCEPTED: Final = 202
 class ReportsEndpoint(UploadEndpoint):
     """``POST /reports``: envelopes of sealed reports, one person's or a trusted sender's."""
 
-    def __init__(self, intake: Intake, metrics: Metrics, budget: Budget, bytes_max: int, keys: TrustedKeys) -> None:
-        super().__init__(budget, bytes_max, keys, metrics.refuse)
+    def __init__(
+        self,
+        intake: Intake,
+        metrics: Metrics,
+        budget: Budget,
+        bytes_max: int,
+        keys: TrustedKeys,
+        gate: TokenGate | None = None,
+    ) -> None:
+        super().__init__(budget, bytes_max, keys, metrics.refuse, gate)
         self._intake = intake
 
     async def _counted(self, request: Request, envelope: Envelope, body: Body) -> Response:  # noqa: ARG002
-        receipt = await self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
+        signed, admission = body.is_signed, body.admission
+        receipt = await self._intake.submit(envelope, body.sender, is_signed=signed, admission=admission)
         if receipt.problem and not receipt.accepted:
             return problem_response(receipt.problem, accepted=0, refused=receipt.refused)
         return answer(UploadAnswer(receipt.accepted, receipt.refused), _ACCEPTED)

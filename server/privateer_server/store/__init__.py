@@ -146,6 +146,8 @@ class Change:
         The answers to a shuffler's batches, by the digests of these.
     following
         The next round, if the change closes this one.
+    tokens
+        Upload tokens that its reports came with: hashes of token and report, and when the token's key expires.
     """
 
     experiment: str
@@ -157,3 +159,4 @@ class Change:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
+    tokens: Sequence[tuple[bytes, bytes, int]] = field(default=(), repr=False)

@@ -11,6 +11,8 @@ from privateer.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
 _TABLES: Final = {"experiments": 0, "rounds": 1, "answers": 0, "refusals": 0, "log": 0, "deleted": 0}
+_TOKENS: Final = "spent_tokens"
+"""A table that a database may lack; a backup has it, since tokens stay spent."""
 """Tables that a backup has, and how many of their last columns stay empty.
 
 A round is copied without the sums of its reports: a server that finds no sums gives an open round up.
@@ -28,7 +30,15 @@ def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
             for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608 - our own names
                 values = (*row[: len(row) - empty], *(b"",) * empty)
                 copy.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", values)  # noqa: S608
+        _copy_tokens(db, copy)
         return copy.serialize()
+
+
+def _copy_tokens(db: sqlite3.Connection, copy: sqlite3.Connection) -> None:
+    made = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (_TOKENS,)).fetchone()
+    if made:
+        copy.execute(made[0])
+        copy.executemany(f"INSERT INTO {_TOKENS} VALUES (?, ?, ?)", db.execute(f"SELECT * FROM {_TOKENS}"))  # noqa: S608
 
 
 def restore(backup: Path, data: Path, kind: Kind) -> None:

@@ -64,6 +64,12 @@ DATABASE: Final = Kind(
     """,
     field="PRIVATEER_DATA",
 )
+SPENT_TOKENS: Final = """
+CREATE TABLE IF NOT EXISTS spent_tokens (
+    token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+"""A table that databases of this version may lack: they were made before there were upload tokens."""
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
 _LAST_ROUND: Final = f"""
 SELECT {_COLUMNS}, publication, state, total FROM rounds WHERE experiment = ? ORDER BY version DESC LIMIT 1
@@ -94,6 +100,17 @@ class SqliteStore:
         self._lock = Lock()
         self._db = data if isinstance(data, sqlite3.Connection) else open_database(data / FILE, DATABASE)
         self._written = True
+        if isinstance(data, Path):
+            self._db.execute(SPENT_TOKENS)
+
+    def forget_tokens(self, now: float) -> None:
+        """Forget spent upload tokens whose key has expired."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM spent_tokens WHERE expires <= ?", (int(now),))
+
+    def spent(self, token: bytes) -> bytes | None:
+        """Return the hash of the report that a spent token came with, if it was spent."""
+        return self._blob("SELECT report FROM spent_tokens WHERE token = ?", token)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -252,6 +269,7 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
     if change.report_ids:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
         db.execute("INSERT INTO report_ids VALUES (?, ?, ?)", (*where, b"".join(change.report_ids)))
+    db.executemany("INSERT INTO spent_tokens VALUES (?, ?, ?)", change.tokens)
     rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
     db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])

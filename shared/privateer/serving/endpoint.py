@@ -15,6 +15,7 @@ from privateer.serving.bodies import Body, unchanged
 from privateer.serving.budget import Budget, Reservation
 from privateer.serving.peer import peer
 from privateer.serving.problems import MethodNotAllowed, problem_response
+from privateer.serving.tokens import TokenGate
 from privateer.wire.envelope import Envelope, decode_envelope
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.upload import UPLOAD
@@ -90,13 +91,33 @@ class Endpoint(ABC):
 
 
 class UploadEndpoint(Endpoint):
-    """Takes uploads of reports: one person's, or more if a trusted sender signed them."""
+    """Takes uploads of reports: one person's, or more if a trusted sender signed them.
+
+    Parameters
+    ----------
+    gate
+        Admits uploads that no trusted sender signed by their tokens; None: they need none.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        bytes_max: int,
+        keys: TrustedKeys,
+        refuse: Callable[[Mapping[str, int]], None],
+        gate: TokenGate | None = None,
+    ) -> None:
+        super().__init__(budget, bytes_max, keys, refuse)
+        self._gate = gate
 
     def _announced(self, request: Request) -> Body:
         headers = dict(request.scope["headers"])
         signature, length = headers.get(_SIGNATURE), headers.get(b"content-length")
         if signature is None:
-            return Body.unsigned(length, self._bytes_max, peer(request.scope))
+            admission = None
+            if self._gate is not None:
+                admission = self._gate.admit(headers.get(b"authorization"), request.path_params.get("name", ""))
+            return Body.unsigned(length, self._bytes_max, peer(request.scope), admission)
         announced = UPLOAD.check(signature.decode("latin-1"), self._keys.by_id(), self._clock.now())
         return Body.signed(announced, self._bytes_max)
 

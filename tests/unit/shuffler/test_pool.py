@@ -271,4 +271,4 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
 
 
 def test_the_default_source_is_the_operating_system():
-    assert Pool.__init__.__defaults__ == (secrets.randbelow, None)
+    assert Pool.__init__.__defaults__ == (secrets.randbelow, None, None)
