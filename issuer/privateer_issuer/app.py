@@ -111,7 +111,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
 
     app = Starlette(
         routes=[
-            Route("/experiments/{name}/tokens", issuing, methods=["POST"]),
+            Route("/experiments/{name}/tokens", issuing.sign, methods=["POST"]),
             Route("/token-keys", pages.keys),
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),

@@ -30,7 +30,7 @@ class Issuing:
         self._keys, self._shares, self._attestation = keys, shares, attestation
         self._metrics, self._budget, self._clock = metrics, budget, clock
 
-    async def __call__(self, request: Request) -> Response:
+    async def sign(self, request: Request) -> Response:
         """Answer one request."""
         name = request.path_params["name"]
         try:

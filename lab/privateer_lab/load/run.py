@@ -33,6 +33,8 @@ def run_load(
     seed: int = 0,
     cohort: str = "",
     sender_key: Path | None = None,
+    issuer: str | None = None,
+    attestation_secret: bytes | None = None,
 ) -> LoadResult:
     """Drive simulated people through an experiment.
 
@@ -52,6 +54,8 @@ def run_load(
         The source to which these people belong; empty for the experiment's own people.
     sender_key
         File of a private key that the services trust with several people's reports at once.
+    issuer, attestation_secret
+        The issuer of upload tokens, if reports need some, and what the application's backend shares with it.
 
     Raises
     ------
@@ -66,7 +70,7 @@ def run_load(
 
     async def drive() -> tuple[LoadResult, bool]:
         started, whole = time.perf_counter(), True
-        async with Wire.open(name, server, shuffler, concurrency, sender) as wire:
+        async with Wire.open(name, server, shuffler, concurrency, sender, issuer, attestation_secret) as wire:
             driver = Driver(wire, population, seed, cohort)
             try:
                 await driver.run(users, concurrency, batch, lambda people: bar.advance(task, people))
