@@ -66,7 +66,8 @@ class Keys:
         after = kept + [_drawn(name, now, self._seconds, kept) for name in due]
         if after != rows:
             self._store.replace_keys(after)
-        self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
+        if after != rows or not self._keys:
+            self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
         self._show()
 
     def _has_young(self, rows: list[KeyRow], name: str, now: float) -> bool:

@@ -2,16 +2,14 @@
 
 import pytest
 
-from privateer.errors import TokenWarning
 from privateer.verification import Limits
-from privateer.wire.token import TOKEN_SIZE, read_authorization
+from privateer.wire.token import read_authorization
 from privateer_client import AsyncClient
 from privateer_client.answers import Outcome
 from privateer_client.ledger import Ledger
 from privateer_lab.load.driver import LIMITS
 from tests.support.servers import SHUFFLED, SMALL
-from tests.support.tokens import SECRET, Trio, now, trio
-from privateer.wire.attestation import attest
+from tests.support.tokens import Trio, trio
 
 CONTEXT = {"x1": 0.5, "x2": 0.5}
 

@@ -158,9 +158,7 @@ async def trio(folder: Path, clock: Clock | None = None, **issuer: Any) -> Async
         direct = ServerSettings(folder / "server", TOKEN, trusted, tokens=checking(folder, "server:80"))
         ways.hosts["server"] = create_server(direct, clock)
         where = ("http://server", folder / "shuffler", folder / "trusted" / "one.pub")
-        mixing = ShufflerSettings(
-            *where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, "shuffler:80")
-        )
+        mixing = ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, "shuffler:80"))
         ways.hosts["shuffler"] = create_shuffler(mixing, httpx.ASGITransport(ways.hosts["server"]))
         for app in list(ways.hosts.values()):
             await stack.enter_async_context(serving(app))
