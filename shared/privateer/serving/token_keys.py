@@ -47,6 +47,7 @@ class TokenKeys:
         self._source, self._looked = source, -_FRESH[True]
         self._looking = threading.Lock()
         self._known: Mapping[str, Issued] = {}
+        self._read_before: list[tuple[str, bytes]] = []
         self._warned: set[str] = set()
 
     def all(self) -> Mapping[str, Issued]:
@@ -61,11 +62,13 @@ class TokenKeys:
 
     def _look(self) -> None:
         try:
-            found: dict[str, Issued] = {}
-            for name, body in self._documents():
-                found |= self._read(name, body)
-            if found or not self._is_page:  # a page that is away for a moment does not take keys back
-                self._known = found
+            documents = self._documents()
+            is_away = self._is_page and not documents  # for a moment: that takes no keys back
+            if documents != self._read_before and not is_away:
+                found: dict[str, Issued] = {}
+                for name, body in documents:
+                    found |= self._read(name, body)
+                self._known, self._read_before = found, documents
         finally:
             self._looking.release()
 

@@ -184,5 +184,5 @@ def test_a_bad_setting_is_named(name: str, variables: dict[str, str]) -> None:
 
 
 def test_an_address_of_keys_is_one_of_the_web() -> None:
-    with pytest.raises(SpecError, match="https://issuer.example"):
+    with pytest.raises(SpecError, match=r"https://issuer\.example"):
         TokenKeys("file:///etc/passwd")
