@@ -19,6 +19,7 @@ from privateer.serving.process import Listener, Service, listen, prepare_process
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
 from privateer.serving.tokens import TokenGate
+from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
@@ -57,6 +58,8 @@ class Server:
         The same without what is private: for a listener that strangers reach.
     end_waits
         Answers all long polls, before a stop.
+    turnstile
+        Turns uploads without a token away, if they need one.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class Server:
         control: ASGIApp,
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
+        turnstile: Turnstile | None = None,
     ) -> None:
         self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
+        self.turnstile = turnstile
         self._timed = Timed(self._answer, self._route, answered)
         self.public = PublicPages(self, _is_public)
 
@@ -145,13 +150,16 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(tokens_router(gate))
     describe(control)
     endpoints = _endpoints(settings, intake, metrics, budget, shufflers, gate if settings.tokens.required else None)
+    turnstile = None
+    if gate and settings.tokens.required:
+        turnstile = Turnstile(gate, lambda path: "" if path == "/reports" else None, metrics.refuse)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
-    return Server(endpoints, control, experiments.end_waits, answered)
+    return Server(endpoints, control, experiments.end_waits, answered, turnstile)
 
 
 def _endpoints(
@@ -179,7 +187,7 @@ def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
     app = create_app(settings)
     return Service(
-        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
         Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
         app.end_waits,
     )

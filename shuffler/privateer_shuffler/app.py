@@ -26,6 +26,7 @@ from privateer.serving.process import Listener, Service, listen, prepare_process
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import Timed
 from privateer.serving.tokens import TokenGate
+from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
 from privateer.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.description import SigningKey, Standing, Status, document
@@ -111,10 +112,16 @@ class Shuffler:
     """The ASGI application: the endpoint for reports, and pages for everything else.
 
     The router of the pages would cost as much as holding a report does.
+
+    Attributes
+    ----------
+    turnstile
+        Turns uploads without a token away, if they need one.
     """
 
-    def __init__(self, endpoint: ASGIApp, pages: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, endpoint: ASGIApp, pages: ASGIApp, metrics: Metrics, turnstile: Turnstile | None = None) -> None:
         self._endpoint, self._pages, self._metrics = endpoint, pages, metrics
+        self.turnstile = turnstile
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -198,7 +205,8 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(FaultGuard(endpoint), app, metrics)
+    turnstile = Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse) if gate and spent else None
+    return Shuffler(FaultGuard(endpoint), app, metrics, turnstile)
 
 
 def _watch(metrics: Metrics, rounds: Rounds, folder: Path) -> None:
@@ -227,7 +235,7 @@ def _start() -> Service:
     settings = read_settings(os.environ)
     app = create_app(settings)
     return Service(
-        Listener(PublicPages(app, _is_public), listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(PublicPages(app, _is_public), listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
         Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 

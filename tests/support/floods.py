@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-DEPTH: Final = 8
+DEPTH: Final = 1
 """Requests under way on a connection."""
 _REFUSED: Final = b"HTTP/1.1 401"
 _CODE: Final = "import sys; from tests.support.floods import run; run(*sys.argv[1:])"
@@ -40,6 +40,7 @@ class Flood:
 
 def run(url: str, request: str, connections: str, cores: str) -> None:
     """Flood a service until a line comes; tell the rate of answers, all of which must be refusals."""
+    os.nice(19)  # people who share its core are not to wait for it, but for the service
     if cores:
         os.sched_setaffinity(0, set(map(int, cores.split(","))))
     at, burst = urlsplit(url), bytes.fromhex(request) * DEPTH

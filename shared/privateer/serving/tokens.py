@@ -21,6 +21,7 @@ from privateer.wire.token import SCHEME, Challenge, Token, read_authorization
 from privateer.wire.token_keys import Directory, TokenKey
 
 _FIELD: Final = "Authorization"
+_EARLY_MAX: Final = 4096
 _GET: Final = "get a token from the issuer"
 
 
@@ -83,8 +84,10 @@ class TokenGate:
     ) -> None:
         self._keys, self._origins, self._is_spent = keys, origins, is_spent
         self._clock = clock or SystemClock()
+        self._early: dict[bytes, Admission] = {}
         self._read: Mapping[str, Issued] | None = None
         self._experiments: dict[bytes, str] = {}
+        self._challenges: dict[str, tuple[TokenKey | None, str]] = {}
 
     def admit(self, authorization: bytes | None, experiment: str = "") -> Admission:
         """Return what a request's ``Authorization`` admits, and name the experiment, if the address does.
@@ -95,12 +98,25 @@ class TokenGate:
             If it admits nothing.
         """
         try:
-            admission = self._admission(authorization)
+            early = self._early.pop(authorization, None) if authorization else None
+            admission = early or self._admission(authorization)
             admission.check_for(experiment or admission.experiment)
             return admission
         except TokenRefused as refused:
             refused.challenge = self.challenge(experiment)
             raise
+
+    def admit_early(self, authorization: bytes | None, experiment: str = "") -> None:
+        """Do the same for a request that is only beginning; `admit` then does not verify the token again.
+
+        Raises
+        ------
+        TokenRefused
+            If it is not admitted.
+        """
+        admission = self.admit(authorization, experiment)
+        if authorization is not None and len(self._early) < _EARLY_MAX:
+            self._early[authorization] = admission
 
     def _admission(self, authorization: bytes | None) -> Admission:
         if authorization is None:
@@ -139,11 +155,15 @@ class TokenGate:
 
     def challenge(self, experiment: str) -> str:
         """Return the ``WWW-Authenticate`` that asks for a token of an experiment (RFC 9577, section 2.1)."""
-        issued = self._known().get(experiment)
-        valid = issued and next((key for key in issued.keys if key.is_valid(self._clock.now())), None)
+        issued, now = self._known().get(experiment), self._clock.now()
+        valid = issued and next((key for key in issued.keys if key.is_valid(now)), None)
         if not issued or not valid:
             return SCHEME
-        return Challenge(issued.issuer, self._origins[0], experiment).header(valid)
+        key, text = self._challenges.get(experiment, (None, ""))
+        if key is not valid:
+            text = Challenge(issued.issuer, self._origins[0], experiment).header(valid)
+            self._challenges[experiment] = valid, text
+        return text
 
     def directory(self, experiment: str) -> Directory:
         """Return what a device must know to get tokens of an experiment.
