@@ -104,8 +104,8 @@ def listen(host: str, port: int, field: str) -> socket.socket:
 def _serve(service: Service) -> None:
     files = _open_files()
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
-    config = _config(service.public, "on", min(_CONNECTIONS_MAX, files // 2))
-    beside = uvicorn.Server(_config(service.private, "off", min(_PRIVATE_MAX, files // 8)))
+    config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
+    beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
     _Process(config, beside, service).run(sockets=[service.public.socket])
 
 
@@ -118,13 +118,13 @@ def _open_files() -> int:
     return hard
 
 
-def _config(listener: Listener, lifespan: Any, connections: int) -> uvicorn.Config:
+def _config(app: Any, lifespan: Any, connections: int, turnstile: Turnstile | None = None) -> uvicorn.Config:
     # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
     # also warn about what strangers send.
     return uvicorn.Config(
-        listener.app,
+        app,
         loop="uvloop",
-        http=cast(Any, partial(GuardedProtocol, Connections(connections), listener.turnstile)),
+        http=cast(Any, partial(GuardedProtocol, Connections(connections), turnstile)),
         ws="none",
         lifespan=lifespan,
         access_log=False,
