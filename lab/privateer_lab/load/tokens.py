@@ -1,5 +1,7 @@
 """Upload tokens for simulated people: each is a device of its own, and gets one just before its report."""
 
+import asyncio
+import math
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -13,11 +15,13 @@ from privateer.wire.attestation import HEADER, attest
 from privateer.wire.problem import slug_of
 from privateer.wire.token import REQUEST_TYPE, Challenge, PendingToken, server_name
 from privateer.wire.token_keys import Directory, TokenKey
+from privateer_lab.load.endpoint import PATIENCE
 
 _FIELD: Final = "--issuer"
 _FRESH: Final = 60.0
 """Seconds for which keys count without being asked for again."""
 _LIFE: Final = 600
+_BREATH: Final = 0.2
 _OK: Final = 200
 
 
@@ -36,7 +40,7 @@ class TokenSource:
     issuer: str
     secret: bytes | None
     http: aiohttp.ClientSession
-    _keys: dict[str, tuple[float, TokenKey]] = field(default_factory=dict)
+    _keys: dict[str, tuple[float, TokenKey | None]] = field(default_factory=dict)
 
     async def token(self, name: str, base: str) -> bytes:
         """Return a token for an experiment at the endpoint of a service.
@@ -67,22 +71,28 @@ class TokenSource:
             raise TermsRefused(error.detail, field=_FIELD, remedy=error.remedy) from None
 
     async def _key(self, name: str, base: str) -> TokenKey:
-        known = self._keys.get(base)
-        if known is None or time.monotonic() - known[0] > _FRESH:
-            known = self._keys[base] = time.monotonic(), await self._shown(name, base)
-        return known[1]
+        """Return the newest key that an endpoint takes; the endpoint has some seconds to start."""
+        looked, key = self._keys.get(base, (-math.inf, None))
+        if time.monotonic() - looked > _FRESH:
+            latest = time.monotonic() + PATIENCE
+            while (found := await self._asked(name, base)) is None and key is None:
+                if time.monotonic() >= latest:
+                    remedy = "set its PRIVATEER_TOKEN_KEYS"
+                    raise Unavailable("the endpoint shows no token keys", field=_FIELD, remedy=remedy)
+                await asyncio.sleep(_BREATH)
+            key = found or key
+            self._keys[base] = time.monotonic(), key
+        assert key is not None, "it was found, or known before"
+        return key
 
-    async def _shown(self, name: str, base: str) -> TokenKey:
-        """Return the newest key that an endpoint takes now."""
+    async def _asked(self, name: str, base: str) -> TokenKey | None:
         try:
             async with self.http.get(f"{base}/experiments/{name}/token-keys") as response:
                 body = await response.read()
             keys = [key for key in Directory.decode(body).keys(name) if key.is_valid(time.time())]
         except (aiohttp.ClientError, TimeoutError, Malformed):
-            keys = []
-        if not keys:
-            raise Unavailable("the endpoint shows no token keys", field=_FIELD, remedy="set its PRIVATEER_TOKEN_KEYS")
-        return keys[0]
+            return None
+        return keys[0] if keys else None
 
 
 _REMEDY: Final = "see the experiments and the attestation that the issuer was started with"
