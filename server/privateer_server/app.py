@@ -152,7 +152,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     endpoints = _endpoints(settings, intake, metrics, budget, shufflers, gate if settings.tokens.required else None)
     turnstile = None
     if gate and settings.tokens.required:
-        turnstile = Turnstile(gate, lambda path: "" if path == "/reports" else None, metrics.refuse)
+        senders = TrustedKeys(settings.sender_keys)
+        turnstile = Turnstile(gate, lambda path: "" if path == "/reports" else None, metrics.refuse, senders)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)

@@ -205,8 +205,12 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    turnstile = Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse) if gate and spent else None
+    turnstile = _turnstile(gate, metrics, senders) if gate and spent else None
     return Shuffler(FaultGuard(endpoint), app, metrics, turnstile)
+
+
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
+    return Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse, senders)
 
 
 def _watch(metrics: Metrics, rounds: Rounds, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The gate of an endpoint that takes reports with upload tokens alone: it looks at headers, before a body is read."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,9 @@ from privateer.wire.token_keys import Directory, TokenKey
 
 _FIELD: Final = "Authorization"
 _EARLY_MAX: Final = 4096
+_MINUTE: Final = 60.0
+_ASKED_MAX: Final = 30
+"""How often in a minute somebody may come with the same spent token. A device whose answers are lost tries eight times."""
 _GET: Final = "get a token from the issuer"
 
 
@@ -85,6 +89,8 @@ class TokenGate:
         self._keys, self._origins, self._is_spent = keys, origins, is_spent
         self._clock = clock or SystemClock()
         self._early: dict[bytes, Admission] = {}
+        self._asked: Counter[bytes] = Counter()
+        self._minute = -_MINUTE
         self._read: Mapping[str, Issued] | None = None
         self._experiments: dict[bytes, str] = {}
         self._challenges: dict[str, tuple[TokenKey | None, str]] = {}
@@ -98,8 +104,7 @@ class TokenGate:
             If it admits nothing.
         """
         try:
-            early = self._early.pop(authorization, None) if authorization else None
-            admission = early or self._admission(authorization)
+            admission = self._verified(authorization) or self._admission(authorization)
             admission.check_for(experiment or admission.experiment)
             return admission
         except TokenRefused as refused:
@@ -115,8 +120,15 @@ class TokenGate:
             If it is not admitted.
         """
         admission = self.admit(authorization, experiment)
-        if authorization is not None and len(self._early) < _EARLY_MAX:
+        if authorization is not None:
+            if len(self._early) >= _EARLY_MAX:  # requests that ended before they were answered
+                self._early.clear()
             self._early[authorization] = admission
+
+    def _verified(self, authorization: bytes | None) -> Admission | None:
+        """Return what the token of this request was found to admit when the request began."""
+        early = self._early.pop(authorization, None) if authorization is not None else None
+        return early if early and self._clock.now() < early.expires else None
 
     def _admission(self, authorization: bytes | None) -> Admission:
         if authorization is None:
@@ -127,12 +139,21 @@ class TokenGate:
         if name is None:
             raise _elsewhere()
         key = self._key(known[name], token)
-        spent = Admission(name, token.nonce, key.not_after, is_spent=True)
         if self._is_spent(token.nonce):
-            return spent  # whoever knows its nonce may ask about the report that came with it
+            return self._asking(Admission(name, token.nonce, key.not_after, is_spent=True))
         if not token.is_signed(key):
             raise TokenInvalid("the issuer did not sign the upload token", field=_FIELD, remedy=_GET)
         return Admission(name, token.nonce, key.not_after)
+
+    def _asking(self, spent: Admission) -> Admission:
+        """Admit somebody who knows a spent token, to ask about the report that came with it; not without end."""
+        now = self._clock.monotonic()
+        if now - self._minute >= _MINUTE:
+            self._minute, self._asked = now, Counter()
+        self._asked[spent.nonce] += 1
+        if self._asked[spent.nonce] > _ASKED_MAX:
+            raise spent.spent()
+        return spent
 
     def _key(self, issued: Issued, token: Token) -> TokenKey:
         key = next((one for one in issued.keys if one.id == token.key_id), None)

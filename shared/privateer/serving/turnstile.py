@@ -8,10 +8,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from privateer.errors import TokenMissing, TokenRefused
+from privateer.clock import Clock, SystemClock
+from privateer.errors import SenderRefused, TokenMissing, TokenRefused
 from privateer.serving.tokens import TokenGate
+from privateer.wire.keys import TrustedKeys
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 from privateer.wire.upload import UPLOAD
 
@@ -22,6 +25,8 @@ _UNITS: Final = 60
 microseconds, so this is half of a core at most."""
 _LOOK, _VERIFY = 1, 3
 """Units of a refusal at first sight, and of one after a signature was verified."""
+_FRESH: Final = 1.0
+"""Seconds for which the keys of trusted senders count without a new look at their files."""
 _KEPT: Final = 256
 _SENDER: Final = UPLOAD.header.encode()
 
@@ -48,6 +53,8 @@ class Turnstile:
         Returns the experiment that a path takes reports for, which may be unknown and empty; None: another page.
     refuse
         Counts refused reports by reason.
+    keys
+        Keys of trusted senders, whose uploads need no token.
     """
 
     def __init__(
@@ -55,11 +62,15 @@ class Turnstile:
         gate: TokenGate,
         experiment: Callable[[str], str | None],
         refuse: Callable[[Mapping[str, int]], None],
+        keys: TrustedKeys,
+        clock: Clock | None = None,
     ) -> None:
-        self._gate, self._experiment, self._refuse = gate, experiment, refuse
+        self._gate, self._experiment, self._refuse, self._keys = gate, experiment, refuse, keys
         self._waiting: deque[tuple[Turned, int]] = deque()
         self._next: asyncio.TimerHandle | None = None
-        self._answers: dict[tuple[str, str], bytes] = {}
+        self._answers: dict[tuple[str, ...], bytes] = {}
+        self._known_senders: tuple[float, Mapping[str, Ed25519PublicKey]] = (-_FRESH, {})
+        self._clock = clock or SystemClock()
 
     def refusal(self, method: bytes, path: bytes, headers: Headers) -> tuple[bytes, int] | None:
         """Return the answer to an upload that is not admitted, and what it has cost; None for everything else."""
@@ -69,29 +80,34 @@ class Turnstile:
         if name is None:
             return None
         sent = dict(headers)
-        if _SENDER in sent:
-            return None
         try:
-            self._gate.admit_early(sent.get(b"authorization"), name)
-        except TokenRefused as refused:
+            if _SENDER in sent:
+                UPLOAD.check(sent[_SENDER].decode("latin-1"), self._senders(), self._clock.now())
+            else:
+                self._gate.admit_early(sent.get(b"authorization"), name)
+        except (TokenRefused, SenderRefused) as refused:
             self._refuse({refused.slug: 1})
             return self._answer(refused), _LOOK if isinstance(refused, TokenMissing) else _VERIFY
         return None
 
-    def _answer(self, refused: TokenRefused) -> bytes:
-        known = (refused.detail, refused.challenge)
+    def _senders(self) -> Mapping[str, Ed25519PublicKey]:
+        """Return the keys of trusted senders, read anew now and then."""
+        looked, keys = self._known_senders
+        now = self._clock.monotonic()
+        if now - looked > _FRESH:
+            keys = self._keys.by_id()
+            self._known_senders = now, keys
+        return keys
+
+    def _answer(self, refused: TokenRefused | SenderRefused) -> bytes:
+        asks = [f"www-authenticate: {refused.challenge}"] if isinstance(refused, TokenRefused) else []
+        known = (refused.detail, *asks)
         answer = self._answers.get(known)
         if answer is None:
             if len(self._answers) >= _KEPT:
                 self._answers.clear()
             body = problem_body(refused, accepted=0, refused={refused.slug: 1})
-            head = (
-                f"content-type: {MEDIA_TYPE}",
-                f"content-length: {len(body)}",
-                f"www-authenticate: {refused.challenge}",
-                "",
-                "",
-            )
+            head = (f"content-type: {MEDIA_TYPE}", f"content-length: {len(body)}", *asks, "", "")
             answer = self._answers[known] = STATUS_LINE[refused.status] + "\r\n".join(head).encode() + body
         return answer
 

@@ -139,6 +139,24 @@ def test_a_spent_token_admits_a_question_alone(at: Gate) -> None:
     assert type(admission.spent()) is TokenSpent
 
 
+def test_nobody_asks_about_a_spent_token_without_end(at: Gate) -> None:
+    pending = token()
+    at.spent.add(pending.input[2:34])
+    text = header(signed(pending))
+    for _ in range(30):
+        assert at.gate.admit(text, "spring").is_spent
+    assert type(at.refusal(text)) is TokenSpent
+    at.clock.time += 60.0
+    assert at.gate.admit(text, "spring").is_spent
+
+
+def test_a_token_that_was_verified_early_may_expire(at: Gate) -> None:
+    text = header(signed(token()))
+    at.gate.admit_early(text, "spring")
+    at.clock.time = 1000.0
+    assert type(at.refusal(text)) is TokenExpired
+
+
 def test_keys_are_read_anew(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     text = header(signed(token(1, "autumn"), 1))
     assert type(at.refusal(text, "autumn")) is TokenInvalid

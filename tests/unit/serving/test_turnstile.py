@@ -16,9 +16,12 @@ from privateer.serving.protocol import GuardedProtocol
 from privateer.serving.token_keys import TokenKeys
 from privateer.serving.tokens import TokenGate
 from privateer.serving.turnstile import Turnstile
+from privateer.wire.keys import TrustedKeys
 from privateer.wire.token import authorization
+from privateer.wire.upload import UPLOAD
 from tests.support.mint import ORIGIN, minted
 from tests.support.mint import settings as tokens
+from tests.support.senders import KEY, TRUSTED
 from tests.unit.serving.test_protocol import State, app, said
 
 PATH = "/experiments/spring/reports"
@@ -41,7 +44,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[int, Counter[str], Toke
     """A listener whose uploads need tokens, and what it has refused."""
     gate = TokenGate(TokenKeys(tokens(folder / "keys").keys), (ORIGIN,))
     refused: Counter[str] = Counter()
-    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update)
+    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, TrustedKeys(TRUSTED))
     config, state = _config(app, "off", 100), State()
     config.load()
     loop = asyncio.get_running_loop()
@@ -65,12 +68,19 @@ async def test_an_upload_without_a_token_is_turned_away(tmp_path: Path) -> None:
         assert refused == {"token-missing": 1}
 
 
-@pytest.mark.parametrize("more", ["privateer-sender: x\r\n", with_token(minted())])
+@pytest.mark.parametrize("more", [f"{UPLOAD.header}: {UPLOAD.sign(b'hello', KEY)}\r\n", with_token(minted())])
 async def test_others_become_requests(tmp_path: Path, more: str) -> None:
     async with listening(tmp_path) as (port, refused, _):
         assert (await said(port, upload(CLOSE + more))).endswith(b"\r\n\r\n5")
         assert (await said(port, upload(CLOSE, path="/other"))).endswith(b"\r\n\r\n5")
         assert not refused
+
+
+@pytest.mark.parametrize("text", ["", "x", "0" * 16 + ".1.1." + "0" * 64 + "." + "0" * 128])
+async def test_nobody_passes_as_a_sender(tmp_path: Path, text: str) -> None:
+    async with listening(tmp_path) as (port, refused, _):
+        assert (await said(port, upload(f"{CLOSE}{UPLOAD.header}: {text}\r\n"))).startswith(b"HTTP/1.1 403 ")
+        assert refused == {"sender-refused": 1}
 
 
 async def test_a_token_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
