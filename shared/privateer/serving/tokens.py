@@ -25,7 +25,7 @@ _FIELD: Final = "Authorization"
 _EARLY_MAX: Final = 4096
 _MINUTE: Final = 60.0
 _ASKED_MAX: Final = 30
-"""How often in a minute somebody may come with the same spent token. A device whose answers are lost tries eight times."""
+"""How often in a minute a spent token may come: a device that hears no answer tries eight times."""
 _GET: Final = "get a token from the issuer"
 
 
