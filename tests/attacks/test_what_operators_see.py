@@ -177,9 +177,9 @@ import base64, logging
 
 from privateer_server.accumulator import Accumulator
 take = Accumulator.take
-def telling_ids(self, envelope, opened=None):
+def telling_ids(self, envelope, opened=None, token=None):
     logging.getLogger("privateer.server").error("took %s", [one[:16].hex() for one in opened or ()])
-    return take(self, envelope, opened)
+    return take(self, envelope, opened, token)
 Accumulator.take = telling_ids
 
 from privateer.serving.endpoint import UploadEndpoint
