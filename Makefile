@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler issuer server lab
 
-.PHONY: install test coverage check demo nightly bench benchmark browser data documents sdk lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures data documents site sdk lock format clean
 
 install: $(STAMP)
 
@@ -56,9 +56,19 @@ browser: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m pytest -q -m browser
 
+# The README's pictures of the dashboard, of experiments with simulated people.
+pictures: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
+	$(BIN)/python -m tests.documents.pictures
+
 # Writes what is made from the code under docs/: OpenAPI documents, and vectors of the wire format.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents
+
+# The documentation as a site, in site/. A dead link, a missing anchor or a page that is nowhere listed fails.
+site: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The SDK for JavaScript: its tests on the vectors of docs/wire, and what it reports to real services; and the modules
 # of the dashboard that need no browser. Needs Node.
@@ -70,7 +80,7 @@ sdk: $(STAMP)
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser issuer load server shuffler; do \
+	for role in dev benchmark browser docs issuer load server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

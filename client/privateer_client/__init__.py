@@ -5,6 +5,7 @@ from privateer.verification import Limits
 from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger
+from privateer_client.offline import OfflinePolicy
 from privateer_client.session import Session
 
-__all__ = ["AsyncClient", "Client", "Ledger", "Limits", "Outcome", "Session", "UnfitValueWarning"]
+__all__ = ["AsyncClient", "Client", "Ledger", "Limits", "OfflinePolicy", "Outcome", "Session", "UnfitValueWarning"]

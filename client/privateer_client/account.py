@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from privateer_client.choice import Choice
+from privateer_client.known_servers import Servers
 
 if TYPE_CHECKING:
     from privateer_client.purse import TokenPurse
@@ -77,6 +78,11 @@ class Account(Protocol):
     """Where a device records payments, and keeps reports, choices and publications; see `Ledger`."""
 
     @property
+    def servers(self) -> Servers:
+        """What the device knows of servers."""
+        ...
+
+    @property
     def tokens(self) -> "TokenPurse | None":
         """Where upload tokens are kept; None: nowhere."""
         ...
@@ -126,5 +132,9 @@ class Account(Protocol):
         ...
 
     def remember(self, experiment: str, publication: bytes) -> None:
-        """Keep a publication in the place of the one before."""
+        """Keep a publication, which is in its server's log, in the place of the one before."""
+        ...
+
+    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+        """Whether the publication that is kept has this digest, and was in its server's log."""
         ...

@@ -31,6 +31,8 @@ class Answer(NamedTuple):
     """Seconds after which the endpoint wants the next request; 0 if it did not say."""
     asks: str = ""
     """Whom the round asks, if the server says it beside a publication (`privateer.wire.publication.ASKS_HEADER`)."""
+    signed: str = ""
+    """Who signed a publication, and how (`privateer.wire.identity.SIGNED_HEADER`)."""
 
 
 class Verdict(NamedTuple):

@@ -13,6 +13,7 @@ import httpx
 from privateer.clock import Clock, SystemClock
 from privateer.errors import AlreadyReported, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer.verification import Limits
+from privateer.wire.identity import read_keys
 from privateer_client.account import Account, SealedReport
 from privateer_client.address import Address
 from privateer_client.answers import Outcome
@@ -45,7 +46,9 @@ class _Client(Generic[_Transport]):
         patience: float = 10.0,
         transport: _Transport | None = None,
         clock: Clock | None = None,
+        server_key: str = "",
     ) -> None:
+        self._pinned = read_keys(server_key, "server_key")
         self._url = _normal(url, "url")
         self._shuffler = _normal(shuffler, "shuffler") if shuffler else None
         self._issuer = Issuer(_normal(issuer, "issuer"), attest) if issuer else None
@@ -56,6 +59,17 @@ class _Client(Generic[_Transport]):
 
     def _open(self, transport: _Transport | None) -> None:
         raise NotImplementedError
+
+    @property
+    def head(self) -> str | None:
+        """The last signed head of the server's log, for comparing with other devices; None before the first answer."""
+        known = self._account.servers.get(self._url)
+        return None if known is None else known.head
+
+    @property
+    def evidence(self) -> str | None:
+        """What shows that the server contradicted itself, as JSON; None if it never did."""
+        return self._account.servers.evidence(self._url)
 
     def _joining(self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str) -> Steps[Session[Reported]]:
         """Fetch and check the publication of an experiment; before, send once what is due or waits."""
@@ -154,7 +168,7 @@ class _Client(Generic[_Transport]):
         return server == self._url and report.endpoint in self._address(name).endpoints
 
     def _publications(self, name: str, cohort: str = "") -> Publications:
-        return Publications(self._address(name), self._limits, self._account, self._pace, cohort)
+        return Publications(self._address(name), self._limits, self._account, self._pace, cohort, self._pinned)
 
     def _address(self, name: str) -> Address:
         return Address(self._url, name, self._shuffler)
@@ -187,6 +201,9 @@ class Client(_Client[httpx.BaseTransport]):
         for later. The last try may begin just before they end.
     clock
         What tells when a report is due.
+    server_key
+        The server's public key, as ``privateer identity`` prints it, or several separated by commas, for a time in
+        which the key is replaced. Without it the first key that the ledger meets is the server's from then on.
 
     Raises
     ------
@@ -222,6 +239,8 @@ class Client(_Client[httpx.BaseTransport]):
         ------
         TermsRefused
             If the terms miss what the experiment or this device promises, or the experiment's draw of people changed.
+        SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
+            If the server is not the one that this device knows, or contradicts itself (`evidence`).
         NotFound, Deleted, Unavailable
             If there is no such experiment, there was one, or there is neither an answer nor a policy kept.
         InputError

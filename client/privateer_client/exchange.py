@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
+from privateer.wire.identity import SIGNED_HEADER
 from privateer.wire.publication import ASKS_HEADER
 from privateer_client.answers import Answer
 from privateer_client.delivery import PROBLEM_BYTES, Ask, Pause, Steps
@@ -169,8 +170,9 @@ def _grow(body: bytearray, chunk: bytes, most: int) -> None:
 
 
 def _made(response: httpx.Response, body: bytearray) -> Answer:
-    wait, asks = _seconds(response.headers.get("retry-after", "")), response.headers.get(ASKS_HEADER, "")
-    return Answer(response.status_code, bytes(body), wait, asks)
+    told = response.headers
+    wait, asks, signed = told.get("retry-after", ""), told.get(ASKS_HEADER, ""), told.get(SIGNED_HEADER, "")
+    return Answer(response.status_code, bytes(body), _seconds(wait), asks, signed)
 
 
 def _seconds(retry_after: str) -> float:

@@ -14,6 +14,7 @@ from privateer.errors import AlreadyReported, BudgetExceeded, InputError, Malfor
 from privateer.wire.publication import digest
 from privateer_client.account import Payment, SealedReport
 from privateer_client.choice import Choice, decode_choice, encode_choice
+from privateer_client.known_servers import KnownServers
 from privateer_client.ledger_file import LedgerFile
 from privateer_client.purse import TokenPurse
 from privateer_client.vault import Vault, unreadable
@@ -83,6 +84,11 @@ class Ledger:
     key
         32 bytes that encrypt the choices. Default: those in a file beside the ledger, made when it is first needed.
 
+    Attributes
+    ----------
+    servers
+        What the device knows of servers: their keys, and the heads of their logs.
+
     Raises
     ------
     InputError
@@ -114,6 +120,7 @@ class Ledger:
         where = Path(path) if path else default_path()
         self._vault = Vault(key, where.with_name(f"{where.name}.key"))
         self._file = LedgerFile(where, self._today)
+        self.servers = KnownServers(self._file)
         self._tokens = TokenPurse(self._file, self._clock)
 
     @property
@@ -311,14 +318,20 @@ class Ledger:
         return known[1] if known is not None and digest(known[1]) == known[0] else None
 
     def remember(self, experiment: str, publication: bytes) -> None:
-        """Keep a publication in the place of the one before."""
+        """Keep a publication, which is in its server's log, in the place of the one before."""
         name = digest(publication)
         with self._file.transaction() as database:
-            same = "SELECT 1 FROM publications WHERE (experiment, digest, body) = (?, ?, ?)"
+            same = "SELECT 1 FROM publications WHERE (experiment, digest, body, witnessed) = (?, ?, ?, 1)"
             if database.execute(same, (experiment, name, publication)).fetchone() is None:
                 database.execute(
-                    "INSERT OR REPLACE INTO publications VALUES (?, ?, ?)", (experiment, name, publication)
+                    "INSERT OR REPLACE INTO publications VALUES (?, ?, ?, 1)", (experiment, name, publication)
                 )
+
+    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+        """Whether the publication that is kept has this digest, and was in its server's log."""
+        with self._file.transaction() as database:
+            known = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
+            return database.execute(known, (experiment, name)).fetchone() is not None
 
 
 def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:

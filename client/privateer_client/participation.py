@@ -87,6 +87,7 @@ class Participation:
             "model": round_.model == spec.privacy.model == terms.model,
             "batch": round_.batch == terms.batch,
             "messages": round_.messages == terms.messages,
+            "groups": round_.groups == terms.mechanism.groups,
             "cohort": self.policy.cohort in spec.cohorts and not (self.drains and self.policy.cohort),
             "drain": not self.drains or spec.experiment.conversion_window > 0,
             "deadline": round_.deadline == 0 or spec.round_seconds > 0,

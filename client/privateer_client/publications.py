@@ -7,12 +7,14 @@ from privateer.clock import Clock
 from privateer.errors import Deleted, InputError, NotFound, Unavailable
 from privateer.verification import Limits
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.log import Entry
 from privateer.wire.publication import ASKS_NOBODY
 from privateer_client.account import Account
 from privateer_client.address import Address
 from privateer_client.answers import Answer
 from privateer_client.delivery import Ask, Pace, Steps
 from privateer_client.participation import Participation
+from privateer_client.witness import Witness
 
 _BYTES: Final = 16 << 20
 _FRESH: Final = 3.0
@@ -61,9 +63,20 @@ class Publications:
         How long a request may take.
     cohort
         The source that the person belongs to; empty for the experiment's own people.
+    pinned
+        The keys that the server may have; empty: the one that it had first.
     """
 
-    def __init__(self, address: Address, limits: Limits, account: Account, pace: Pace, cohort: str = "") -> None:
+    def __init__(
+        self,
+        address: Address,
+        limits: Limits,
+        account: Account,
+        pace: Pace,
+        cohort: str = "",
+        pinned: frozenset[bytes] = frozenset(),
+    ) -> None:
+        self._witness = Witness(address.server, pinned, account.servers)
         self.address, self.clock = address, pace.clock
         self._limits, self._account, self._pace, self._cohort = limits, account, pace, cohort
 
@@ -74,12 +87,15 @@ class Publications:
         ------
         TermsRefused, Malformed
             If the device does not accept it.
+        SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
+            If the server is not the one that the device knows, or contradicts itself.
         NotFound, Deleted, Unavailable
             If there is no such experiment, there was one, or there is neither an answer nor a publication kept.
         """
         answer = yield self._ask(self._pace.timeout)
         try:
-            return self._checked(answer, is_paused=answer is not None and answer.asks == ASKS_NOBODY)
+            is_paused = answer is not None and answer.asks == ASKS_NOBODY
+            return (yield from self._checked(answer, self._pace.timeout, is_paused=is_paused))
         except Unavailable:
             kept = self.kept()
             if kept is None:
@@ -103,26 +119,33 @@ class Publications:
 
         Raises
         ------
-        TermsRefused, Malformed, NotFound, Deleted, Unavailable
+        TermsRefused, Malformed, Untrusted, NotFound, Deleted, Unavailable
             As `joined`; what was kept does not do here.
         """
         if known is not None and known.is_fresh(self.clock):
             return known
         # What was kept is from an earlier session, and its digest would tie the two together.
         tag = None if known is None or known.sent is None else known.participation.header.digest
-        answer = yield self._ask(timeout or self._pace.timeout, tag)
+        timeout = timeout or self._pace.timeout
+        answer = yield self._ask(timeout, tag)
         if known is not None and tag is not None and answer is not None and answer.status == _NOT_MODIFIED:
             return known._replace(sent=Moment.of(self.clock))
         # Whoever chose when the round asked may report in a pause that has begun since.
-        return self._checked(answer, is_paused=False)
+        return (yield from self._checked(answer, timeout, is_paused=False))
 
     def _ask(self, timeout: float, tag: bytes | None = None) -> Ask:
         headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
 
-    def _checked(self, answer: Answer | None, *, is_paused: bool) -> Published:
-        body = _body(answer)
-        published = Published(self._followed(body, is_paused=is_paused), Moment.of(self.clock))
+    def _checked(self, answer: Answer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
+        answer = _publication(answer)
+        body, sent = answer.body, Moment.of(self.clock)
+        self._witness.signer(answer)
+        published = Published(self._followed(body, is_paused=is_paused), sent)
+        header = published.participation.header
+        if not self._account.has_witnessed(self.address.identity, header.digest):
+            entry = Entry(header.experiment, header.version, header.digest)
+            yield from self._witness.witnessed(entry, answer, timeout)
         with suppress(InputError):  # what cannot be kept is fetched again
             self._account.remember(self.address.identity, body)
         return published
@@ -131,7 +154,7 @@ class Publications:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
 
-def _body(answer: Answer | None) -> bytes:
+def _publication(answer: Answer | None) -> Answer:
     if answer is None:
         raise Unavailable("the server did not answer within time and size", remedy="try again later")
     if answer.status == _NOT_FOUND:
@@ -140,4 +163,4 @@ def _body(answer: Answer | None) -> bytes:
         raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
     if answer.status // 100 * 100 != _OK:
         raise Unavailable("the server did not publish a policy", remedy="try again later")
-    return answer.body
+    return answer

@@ -1,6 +1,85 @@
-"""The lab: command line, simulation and benchmarks. May import every role; nothing imports it."""
+"""The lab: people who are simulated, plans, off-policy estimates and pictures; ``import privateer_lab as lab``.
+
+The command line, the load driver and the audit are in here, too. The lab may import every role; nothing imports it.
+docs/notebook.md has the names below; each is imported when it is first used.
+"""
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 # Work is shared out by processes, and matrices are small: threads of linear algebra would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+if TYPE_CHECKING:
+    from privateer_lab.notebook import plot
+    from privateer_lab.notebook.evaluation import Evaluation, evaluate
+    from privateer_lab.notebook.experiments import Found, History, history, result
+    from privateer_lab.notebook.planned import Planned, plan
+    from privateer_lab.notebook.policies import Policy, policy
+    from privateer_lab.notebook.replayed import Replayed, replay
+    from privateer_lab.notebook.simulated import Simulated, simulate
+    from privateer_lab.notebook.sizes import detectable, sample_size
+    from privateer_lab.notebook.specs import spec, spec_from
+    from privateer_lab.notebook.swept import sweep
+    from privateer_lab.notebook.tables import Table
+
+_PLACES: Final = {
+    "Evaluation": "evaluation",
+    "Found": "experiments",
+    "History": "experiments",
+    "Planned": "planned",
+    "Policy": "policies",
+    "Replayed": "replayed",
+    "Simulated": "simulated",
+    "Table": "tables",
+    "detectable": "sizes",
+    "evaluate": "evaluation",
+    "history": "experiments",
+    "plan": "planned",
+    "policy": "policies",
+    "replay": "replayed",
+    "result": "experiments",
+    "sample_size": "sizes",
+    "simulate": "simulated",
+    "spec": "specs",
+    "spec_from": "specs",
+    "sweep": "swept",
+}
+"""The file in ``privateer_lab.notebook`` that has each name."""
+
+__all__ = [
+    "Evaluation",
+    "Found",
+    "History",
+    "Planned",
+    "Policy",
+    "Replayed",
+    "Simulated",
+    "Table",
+    "detectable",
+    "evaluate",
+    "history",
+    "plan",
+    "plot",
+    "policy",
+    "replay",
+    "result",
+    "sample_size",
+    "simulate",
+    "spec",
+    "spec_from",
+    "sweep",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plot":
+        return import_module("privateer_lab.notebook.plot")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"privateer_lab.notebook.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,10 +1,13 @@
-"""Bins of one or two features as text: which arm each place plays."""
+"""Bins in words, and those of one or two features as a map of letters: which arm each place plays."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from rich.text import Text
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
+_COLOURS: Final = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#9a9a9a", "#3b95cf")
 
 
 def draw(bins: list[dict[str, Any]], arms: list[str], width: int = 48, height: int = 16) -> str:
@@ -38,3 +41,37 @@ def _letter(shares: dict[str, float], arms: list[str]) -> str:
     favourite = max(shares, key=lambda name: shares[name])
     letter = _LETTERS[arms.index(favourite)]
     return letter if len(shares) == 1 else letter.lower()
+
+
+def people_in(where: Mapping[str, Any]) -> str:
+    """Say which people are in a bin, by the values of the features that it restricts."""
+    return "; ".join(f"{name}: {_values(values)}" for name, values in where.items()) or "all"
+
+
+def _values(values: Any) -> str:
+    """Write the ends of a number's interval, or levels; null stands for people who have no value."""
+    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
+        return f"{values[0]:.4g} to {values[1]:.4g}"
+    return ", ".join("missing" if one is None else _written(one) for one in values or [None])
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def coloured(drawn: str) -> Text:
+    """Return a map with a colour for each letter; the letters stay for whoever sees none."""
+    *rows, legend = drawn.split("\n")
+    text = Text()
+    for row in rows:
+        for letter in row:
+            text.append(letter, style=_style(letter))
+        text.append("\n")
+    return text.append(legend)
+
+
+def _style(letter: str) -> str:
+    background = _COLOURS[_LETTERS.index(letter.upper()) % len(_COLOURS)]
+    return f"black on {background}" if letter.isupper() else f"{background}"

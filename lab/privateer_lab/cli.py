@@ -22,9 +22,12 @@ from privateer_lab.commands import (
     people,
     planning,
     records,
+    report,
     reproductions,
+    review,
     running,
     sweeps,
+    transparency,
 )
 
 app = typer.Typer(
@@ -40,6 +43,7 @@ for module in (
     effects,
     changes,
     backups,
+    transparency,
     doctor,
     people,
     planning,
@@ -49,6 +53,8 @@ for module in (
     account,
     records,
     audit,
+    review,
+    report,
 ):
     module.register(app)
 

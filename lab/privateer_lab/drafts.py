@@ -10,6 +10,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,6 +63,10 @@ class Draft:
     def __str__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li>{escape(one)}</li>" for one in (*self.confirm, *self.notes))
+        return f"<pre>{escape(self.text)}</pre><ul>{said}</ul>"
+
 
 @dataclass
 class _Features:
@@ -76,7 +81,7 @@ class _Features:
         if from_data:
             self.confirm.append(f"{name}: {from_data}")
         remark = "  # from the data: confirm that it may be public" if from_data else ""
-        self.lines.append(f"{_key(name)} = {_inline(table)}{remark}")
+        self.lines.append(f"{_key(name)} = {toml(table)}{remark}")
 
     def leave_out(self, name: str, why: str) -> None:
         self.notes.append(f"{name} is left out: {why}.")
@@ -91,13 +96,17 @@ def draft(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     quantiles: bool = False,
     seen_from: Path | None = None,
+    reward: str | None = None,
+    arm: str | None = None,
+    ignore: Sequence[str] = (),
 ) -> Draft:
     """Draft a spec from the types and values of a table's columns.
 
     Parameters
     ----------
     table
-        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV file.
+        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
+        file.
     name
         The experiment's name.
     arms
@@ -110,6 +119,10 @@ def draft(
         Give numbers that crowd in a part of their range cut points in place of bounds.
     seen_from
         The folder that the spec will be in, if it names the file; by default the working directory.
+    reward, arm
+        Columns of a log: what came of a choice, whose bounds become the reward's, and what was chosen.
+    ignore
+        More columns that are no features.
 
     Raises
     ------
@@ -118,12 +131,15 @@ def draft(
     """
     path = str(table) if isinstance(table, str | Path) else None
     profiles = profiles_in(path) if path else profiles_of(table)
-    names = [profile.name for profile in profiles]
-    for wanted in [*(bounds or {}), *([label] if label else [])]:
-        if wanted not in names:
+    known, outside = {profile.name: profile for profile in profiles}, {label, reward, arm, *ignore}
+    for wanted in [*(bounds or {}), *(name for name in (label, reward, arm, *ignore) if name)]:
+        if wanted not in known:
             raise SpecError("no column has this name", field=wanted, remedy="see the names of the columns")
-    classes = _classes(next(one for one in profiles if one.name == label)) if label else []
-    features = _features([one for one in profiles if one.name != label], dict(bounds or {}), quantiles)
+    classes = _classes(known[label]) if label else []
+    features = _features([one for one in profiles if one.name not in outside], dict(bounds or {}), quantiles)
+    if arm and not arms:
+        arms = _classes(known[arm])
+        features.confirm.append(f"{arm}: the names of the {len(arms)} arms are from the data")
     if not arms and not classes:
         features.notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
     rows = max(profile.rows for profile in profiles)
@@ -132,6 +148,7 @@ def draft(
         "[context.features]",
         *features.lines,
         "",
+        *(_reward(known[reward], features, (bounds or {}).get(reward)) if reward else ()),
         *_closing(),
         *(_population(os.path.relpath(path, seen_from), label, classes, list(arms)) if path and label else ()),
     ]
@@ -189,10 +206,10 @@ def _add_numbers(
     if quantiles and quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
         cuts = _cuts(numbers)
         if cuts[0] < cuts[-1]:
-            found.take(profile.name, {"quantiles": cuts, **gaps}, f"the cut points {_inline(cuts)} are from the data")
+            found.take(profile.name, {"quantiles": cuts, **gaps}, f"the cut points {toml(cuts)} are from the data")
             return
     low, high = _bounds(numbers)
-    said = f"low = {_inline(low)} and high = {_inline(high)} hold about 98 in 100 rows, rounded outward"
+    said = f"low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rows, rounded outward"
     found.take(profile.name, {"low": low, "high": high, **gaps}, said)
     if profile.counts is not None and len(profile.counts) <= _CODES and _whole(numbers):
         count = len(profile.counts)
@@ -258,7 +275,7 @@ def _text(value: Value) -> str:
 def _classes(profile: Profile) -> list[str]:
     classes = sorted(_text(value) for value in profile.counts or ())
     if not 2 <= len(classes) <= 16:
-        raise SpecError("must have 2 to 16 different values", field=profile.name, remedy="choose another label")
+        raise SpecError("must have 2 to 16 different values", field=profile.name, remedy="choose another column")
     return classes
 
 
@@ -266,12 +283,28 @@ def _opening(name: str, arms: list[str], rows: int) -> list[str]:
     size = max(1, min(1000, rows))
     return [
         "[experiment]",
-        f"name = {_inline(name)}",
-        f"arms = {_inline(arms)}",
+        f"name = {toml(name)}",
+        f"arms = {toml(arms)}",
         f"horizon = {max(rows, size)}  # people whose reports count",
         f"round_size = {size}",
         "",
     ]
+
+
+def _reward(profile: Profile, found: _Features, bounds: tuple[float, float] | None) -> list[str]:
+    """Return the section of a log's rewards: none if they are 0 and 1, as a spec's are by default."""
+    numbers = profile.numbers
+    if profile.is_boolean and not profile.gaps:
+        return []
+    if numbers is None or profile.gaps or not np.isfinite(numbers).all():
+        raise SpecError("must be numbers, one a row", field=profile.name, remedy="name the column of rewards")
+    if bounds is None and numbers.min() >= 0 and numbers.max() <= 1:
+        return []
+    low, high = bounds or _bounds(numbers)
+    remark = "" if bounds else "  # from the data: confirm that it may be public"
+    if not bounds:
+        found.confirm.append(f"{profile.name}: low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rewards")
+    return ["[reward]" + remark, f"low = {toml(low)}", f"high = {toml(high)}", ""]
 
 
 def _closing() -> list[str]:
@@ -284,26 +317,26 @@ def _closing() -> list[str]:
     )
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
-        *(f"{key} = {_inline(value)}" for key, value in promise.items()),
+        *(f"{key} = {toml(value)}" for key, value in promise.items()),
         "",
         "[algorithm]",
-        f"name = {_inline(fitting)}",
+        f"name = {toml(fitting)}",
     ]
 
 
 def _population(path: str, label: str, classes: list[str], arms: list[str]) -> list[str]:
     lines = ["", "[population]  # simulated people: the rows, whose class is the right arm", 'name = "csv"']
-    lines += [f"path = {_inline(path)}", f"label = {_inline(label)}", 'ignore = ["*"]']
-    return lines + ([f"classes = {_inline(classes)}"] if arms and arms != classes else [])
+    lines += [f"path = {toml(path)}", f"label = {toml(label)}", 'ignore = ["*"]']
+    return lines + ([f"classes = {toml(classes)}"] if arms and arms != classes else [])
 
 
 def _key(name: str) -> str:
     plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return name if plain else _inline(name)
+    return name if plain else toml(name)
 
 
-def _inline(value: Any) -> str:
+def toml(value: Any) -> str:
     """Write a value as TOML; JSON's strings, lists, numbers and booleans are TOML's."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_inline(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
     return json.dumps(value).replace("\x7f", "\\u007f")

@@ -77,7 +77,7 @@ def draw_effects(title: str, result: Mapping[str, Any]) -> Figure:
     _draw_estimates(axes[0], shown)
     axes[0].set_xlabel("effect" if len(shown) == all_ else f"effect, of the first {len(shown)} of {all_:,}")
     if over_time:
-        _draw_over_time(axes[1], [dict(zip(over_time["columns"], row, strict=True)) for row in over_time["rows"]])
+        draw_over_time(axes[1], [dict(zip(over_time["columns"], row, strict=True)) for row in over_time["rows"]])
     return figure
 
 
@@ -91,7 +91,8 @@ def _draw_estimates(axis: Any, estimates: Sequence[Mapping[str, Any]]) -> None:
     axis.set_yticks(list(places), [_label(one["name"]) for one in estimates])
 
 
-def _draw_over_time(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+def draw_over_time(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw estimates over the numbers of people, with their intervals."""
     curves: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["effect"] is not None:

@@ -1,6 +1,7 @@
 """What commands print: JSON for machines, tables and progress bars for people."""
 
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -103,6 +104,11 @@ def readable(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent, rounded up to a tenth so that it stays a bound."""
+    return f"{math.ceil(share * 1000 - 1e-9) / 10:g} %"
 
 
 @contextmanager

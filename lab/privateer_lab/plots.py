@@ -10,25 +10,18 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
-COLOURS: Final = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555")
+from privateer_lab.style import COLOURS, STYLE, in_thousands
+
+__all__ = ["COLOURS", "from_zero", "in_thousands", "panels", "save"]
+
 _IN_A_ROW: Final = 4
-_STYLE: Final[Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "svg.hashsalt": "privateer",
-    "text.parse_math": False,  # a dollar in a name is a dollar
-}
 
 
 def panels(count: int, title: str, height: float = 3.4) -> tuple[Figure, Any]:
     """Return a figure and its axes, shape (count or more,), in as many rows of equal length as they need."""
-    plt.rcParams.update(_STYLE)
+    plt.rcParams.update(STYLE)
     rows = math.ceil(count / _IN_A_ROW)
     columns = math.ceil(count / rows)
     figure, axes = plt.subplots(rows, columns, figsize=(1.2 + 3.6 * columns, height * rows), squeeze=False)
@@ -44,17 +37,22 @@ def from_zero(axes: Iterable[Any], label: str) -> None:
         in_thousands(axis)
 
 
-def in_thousands(axis: Any) -> None:
-    """Write large ticks of a horizontal axis as 20k."""
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
-
-
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write ``stem.png`` and ``stem.svg``, which differ from run to run only as their figures do; close the figure."""
     stem.parent.mkdir(parents=True, exist_ok=True)
+    _without_formulas(figure)
     figure.tight_layout()
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     for path in paths:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     plt.close(figure)
     return paths
+
+
+def _without_formulas(figure: Figure) -> None:
+    """Write the ticks of logarithmic axes as numbers: matplotlib's own are formulas, which are not parsed here."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+                axis.set_minor_formatter(NullFormatter())

@@ -6,6 +6,10 @@ from typing import Any, Final
 INTERVAL: Final = frozenset({"effect", "low", "high"})
 """Columns of a table that has estimates with their intervals; with `PEOPLE` beside them it has them over time."""
 PEOPLE: Final = "people"
+RATIO: Final = ("sample ratio", "as planned")
+"""A fact that says whether arms are heard from as often as they are given, and what it says if they are."""
+GUARDRAIL: Final = "guardrail: "
+"""Titles of tables about guardrails begin so."""
 Tables = Sequence[Mapping[str, Any]]
 
 

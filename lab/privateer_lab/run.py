@@ -18,7 +18,7 @@ from privateer.terms import Terms
 from privateer.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
 from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
-from privateer_lab.environments import Played, environment_for
+from privateer_lab.environments import Environment, Played, environment_for
 from privateer_lab.judgement import Judgement, compares
 from privateer_lab.noise import SeededNoise
 from privateer_lab.score import Point, Score
@@ -88,11 +88,11 @@ class Run:
 
 
 class Simulation:
-    """A run under way; ``step`` is the open round, or the end."""
+    """A run under way; ``step`` is the open round, or the end. By default its people are the spec's population."""
 
-    def __init__(self, spec: Spec, seed: int, one_by_one: bool = False) -> None:
+    def __init__(self, spec: Spec, seed: int, one_by_one: bool = False, environment: Environment | None = None) -> None:
         self.spec, self.seed = spec, seed
-        self.environment = environment_for(spec, seed)
+        self.environment = environment or environment_for(spec, seed)
         self.sources = {one.name: (one, environment_for(spec, seed, one.population)) for one in spec.sources}
         self.rng = np.random.default_rng([seed, 1])
         self.schedule = Schedule(spec)
@@ -173,7 +173,7 @@ class Simulation:
         raw = environment.contexts(seen, people, rng)
         arms = arms_before(source, len(self.spec.options), people, rng)
         rewards = scaled_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
-        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
+        coins = drawn_coins(rng, people)
         return policy.recall(scaled(raw, self.spec), coins, arms, rewards)
 
     def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
@@ -184,15 +184,26 @@ class Simulation:
         self, policy: Any, raw: NDArray[np.float64], rng: np.random.Generator, reporting: Any = slice(None)
     ) -> Any:
         """Have people with these contexts choose; return what those who report contribute."""
+        contexts, coins = scaled(raw, self.spec), drawn_coins(rng, len(raw))
+        return self.told(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
+
+    def told(
+        self,
+        policy: Any,
+        raw: NDArray[np.float64],
+        coins: NDArray[np.uint32],
+        decisions: Any,
+        rng: np.random.Generator,
+        reporting: Any = slice(None),
+    ) -> Any:
+        """Reward people for what their coins decided; return what those who report contribute."""
         people, contexts = len(raw), scaled(raw, self.spec)
-        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        decisions = policy.decide(contexts, coins)
         rewards = self.environment.rewards(raw, decisions, rng)
         self._count(people, decisions, self.environment.play(decisions, raw), rewards)
         if isinstance(decisions, Plays):
             return policy.contribute(contexts, coins, decisions, rewards)
         if policy.fresh_coins:  # the coins that chose the arm would tell something about it
-            coins = rng.integers(0, 2**32, people, dtype=np.uint32)
+            coins = drawn_coins(rng, people)
         parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec))
         contexts, coins, arms, rewards = (part[reporting] for part in parts)
         return policy.contribute(contexts, coins, Arms(arms), rewards)
@@ -263,6 +274,11 @@ class Simulation:
             path=tuple(self.path),
             terms=tuple(self.terms.values()),
         )
+
+
+def drawn_coins(rng: np.random.Generator, people: int) -> NDArray[np.uint32]:
+    """Draw the coins of so many people."""
+    return rng.integers(0, 2**32, people, dtype=np.uint32)
 
 
 def _has_boxes(policy: Any) -> TypeGuard[Boxes]:

@@ -13,7 +13,16 @@ from privateer_lab.returning import ReturningSimulation
 from privateer_lab.run import FIGURES, SENT, Run, Simulation
 from privateer_server.schedule import Schedule, Step
 
-__all__ = ["Run", "Simulation", "figures_of", "simulate", "simulate_in_short", "simulate_once", "simulation"]
+__all__ = [
+    "Run",
+    "Simulation",
+    "figures_of",
+    "simulate",
+    "simulate_in_short",
+    "simulate_once",
+    "simulation",
+    "to_the_end",
+]
 
 _FEW: Final = 20
 """Runs that ask a few thousand people each take less time than a second process takes to start."""
@@ -40,14 +49,18 @@ def simulate_once(
     watch
         Is called with each step that is played: every round, and the end if anything is left to choose.
     """
-    run = simulation(spec, seed, one_by_one)
+    return to_the_end(simulation(spec, seed, one_by_one), watch).outcome()
+
+
+def to_the_end(run: Simulation, watch: Callable[[Step], object] | None = None) -> Simulation:
+    """Play a simulation from where it stands to its horizon, and return it; ``watch`` as in `simulate_once`."""
     while run.step.batch:
         if watch:
             watch(run.step)
         run.close_round()
     if run.finish() and watch:
         watch(run.step)
-    return run.outcome()
+    return run
 
 
 def simulation(spec: Spec, seed: int, one_by_one: bool = False) -> Simulation:

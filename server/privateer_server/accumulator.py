@@ -19,14 +19,14 @@ from privateer.wire.envelope import Envelope, binding, check_header, pieces, spl
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.spending import FindSpent, SpentToken
-from privateer_server.store import Change
+from privateer_server.store import Change, ShufflerKey
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
-_REFUSALS: Final = (_UNOPENABLE, _DUPLICATE, _OUT_OF_RANGE, _CLOSED)
-"""Why messages do not open, are not fresh, do not parse, or do not fit, in the order in which they are sifted."""
+_REFUSALS: Final = (_UNOPENABLE, _OUT_OF_RANGE, _DUPLICATE, _OUT_OF_RANGE, _CLOSED)
+"""Why messages do not open, are of another kind, are not fresh, do not parse, or do not fit, as they are sifted."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Delivery:
         Its reports.
     digest
         SHA-256 of its bytes, by which the server knows it when it comes again.
-    shuffler, signed_at
-        Id of the key that signed it, and when that was, in seconds since 1970.
+    closer, signed_at
+        Who signed it, and when that was, in seconds since 1970.
     """
 
     envelope: Envelope
     digest: bytes
-    shuffler: str
+    closer: ShufflerKey
     signed_at: float
 
 
@@ -128,9 +128,11 @@ class Accumulator:
         self._current, self._seen, self._opener = current, seen, opener
         self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
         self._earlier, self._spent, self._tokens = earlier, spent, dict[bytes, SpentToken]()
+        self._is_due_here = current.round.batch > 0 and not current.shuffled
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
         self._closed, self._given_up, self._asked, self._sound = current.taken, False, False, False
+        self._closer: ShufflerKey | None = None
 
     @property
     def accepted(self) -> int:
@@ -157,7 +159,8 @@ class Accumulator:
         """
         receipt, facts = Receipt(), self._current.round
         try:
-            check_header(envelope.header, facts, self._current.digest, "server")
+            if not self._is_due_here or envelope.header != self._current.header:
+                check_header(envelope.header, facts, self._current.digest, "server")
             sealed = split_sealed(envelope, facts)
             if token:
                 token.check(self._find_spent)
@@ -206,7 +209,7 @@ class Accumulator:
         self._count(sealed, len(sealed), envelope, opened, receipt)
         receipt.closed = self._closed = self._received >= self._current.enough or self._current.schedule.learner.repeats
         self.refused.update(receipt.refused)
-        self._answers[delivery.digest] = receipt.answer
+        self._answers[delivery.digest], self._closer = receipt.answer, delivery.closer
         return receipt
 
     def _check_size(self, envelope: Envelope) -> None:
@@ -242,18 +245,32 @@ class Accumulator:
             return
         if opened is None:
             opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
+        placed = self._placed(opened)
         opened = [one for one in opened if one]
-        fresh = self._fresh(opened)
+        fresh = self._fresh(placed)
         good = self._in_range(fresh)
         fitting = good[:room]
         if len(fitting) < len(sealed):
-            steps = pairwise((sealed, opened, fresh, good, fitting))
+            steps = pairwise((sealed, opened, placed, fresh, good, fitting))
             for problem, (before, after) in zip(_REFUSALS, steps, strict=True):
                 receipt.refuse(problem, self._people(len(before) - len(after)))
         receipt.accepted = self._people(len(fitting))
         for report in fitting:
             self.report_ids[report[:REPORT_ID_SIZE]] = None
             self._rows.append(report[REPORT_ID_SIZE:])
+
+    def _placed(self, opened: list[bytes]) -> list[bytes]:
+        """Return the messages that open, and are of the kind that they stand among: a batch has kind after kind.
+
+        A person has as many places of each kind as all others, so nobody can send more of one.
+        """
+        groups = self._current.round.groups
+        if groups == 1:
+            return [one for one in opened if one]
+        each = len(opened) // groups
+        found = [(place // each, one) for place, one in enumerate(opened) if one]
+        kinds = self._current.mechanism.kinds(b"".join(one[REPORT_ID_SIZE:] for _, one in found))
+        return [one for (place, one), kind in zip(found, kinds.tolist(), strict=True) if place == kind]
 
     def _people(self, messages: int) -> int:
         """Return how many people send so many messages, at least."""
@@ -322,5 +339,6 @@ class Accumulator:
             refused=self.refused,
             answers=self._answers,
             tokens=[token[:3] for token in self._tokens.values()],
+            closer=self._closer,
         )
         return filled, change

@@ -12,9 +12,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.clock import Clock, SystemClock
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.endpoint import Reply
+from privateer.serving.heads import Heads
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
-from privateer.serving.problems import FaultGuard
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
@@ -27,9 +28,13 @@ from privateer_server.api.claims import claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.experiments import experiments_router
+from privateer_server.api.log import log_router
+from privateer_server.api.news import News
 from privateer_server.api.operations import operations_router
-from privateer_server.api.pages import READING, pages
+from privateer_server.api.pages import OPERATOR, READING, pages
+from privateer_server.api.policies import Policies
 from privateer_server.api.problems import answer_problems
+from privateer_server.api.stream import stream_router
 from privateer_server.api.tokens import tokens_router
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
@@ -44,7 +49,7 @@ _ABOUT: Final = (
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
 )
 _UNLOGGED: Final = frozenset({OTHER, "/metrics"})
-_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/openapi.json"})
+_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/events", "/openapi.json"})
 _PAGES: Final = pages()
 """The dashboard's."""
 
@@ -57,49 +62,63 @@ class Server:
     public
         The same without what is private: for a listener that strangers reach.
     end_waits
-        Answers all long polls, before a stop.
+        Answers all long polls and ends all streams, before a stop.
     turnstile
         Turns uploads without a token away, if they need one.
     """
 
     def __init__(
         self,
-        endpoints: dict[str, ASGIApp],
+        uploads: ReportsEndpoint,
+        batches: BatchesEndpoint,
+        policies: Policies,
         control: ASGIApp,
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
         turnstile: Turnstile | None = None,
     ) -> None:
-        self._endpoints, self._control, self.end_waits = endpoints | _PAGES, control, end_waits
+        self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
+        self._uploads, self._policies, self._control, self.end_waits = uploads, policies, Heads(control), end_waits
         self.turnstile = turnstile
-        self._timed = Timed(self._answer, self._route, answered)
+        self._timed = Timed(self._answer, _route, answered)
         self.public = PublicPages(self, _is_public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
-        await self._timed(scope, receive, send)
+        endpoint = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
+        if endpoint:
+            await endpoint(scope, receive, send)
+        elif scope["type"] != "http" or not await self._policies.answer(scope, send):
+            await self._timed(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Answer an upload that is there as a whole, or a device that asks for the policy; False: ``__call__`` does."""
+        if scope["path"] == self._uploads.route:
+            return self._uploads.at_once(scope, body, reply)
+        return self._policies.at_once(scope, reply)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._endpoints.get(scope["path"], self._control) if scope["type"] == "http" else self._control
+        app = _PAGES.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
 
-    def _route(self, scope: Scope) -> str:
-        """Return the template of a page, as the router has found it."""
-        if scope["path"] in _PAGES:
-            return "/"
-        if scope["path"] in self._endpoints:
-            return str(scope["path"])
-        template = str(getattr(scope.get("route"), "path", ""))
-        return f"{template}?wait" if b"wait=" in scope.get("query_string", b"") and template else template
+
+def _route(scope: Scope) -> str:
+    """Return the template of a page, as the router has found it."""
+    if scope["path"] in _PAGES:
+        return "/"
+    template = str(getattr(scope.get("route"), "path", ""))
+    return f"{template}?wait" if b"wait=" in scope.get("query_string", b"") and template else template
 
 
 def _is_public(method: str, path: str) -> bool:
     parts = path.split("/")
     if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
         return False
+    if path.startswith(OPERATOR):
+        return False
     if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
         return method in READING
-    return path in _PUBLIC_PAGES
+    return path in _PUBLIC_PAGES or (path.startswith("/log/") and method in READING)
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:
@@ -142,40 +161,37 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(backup_router(data.store, settings.token_digest))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    control.include_router(experiments_router(experiments, data.store, settings.token_digest, budget))
+    log, digest = data.log, settings.token_digest
+    control.include_router(experiments_router(experiments, data.store, log.identity, digest, budget))
+    control.include_router(log_router(log))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
+    news = News(experiments)
+    control.include_router(stream_router(experiments, news))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
     gate = settings.tokens.gate(clock=clock)
     control.include_router(tokens_router(gate))
     describe(control)
-    endpoints = _endpoints(settings, intake, metrics, budget, shufflers, gate if settings.tokens.required else None)
-    turnstile = None
-    if gate and settings.tokens.required:
-        senders = TrustedKeys(settings.sender_keys)
-        turnstile = Turnstile(gate, lambda path: "" if path == "/reports" else None, metrics.refuse, senders)
+    senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
+    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
+    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
+    policies = Policies(experiments, log.identity, metrics.answer)
+    turnstile = _turnstile(required, metrics, senders) if required else None
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
-    return Server(endpoints, control, experiments.end_waits, answered, turnstile)
+    def end_waits() -> None:
+        experiments.end_waits()
+        news.end()
+
+    return Server(uploads, batches, policies, control, end_waits, answered, turnstile)
 
 
-def _endpoints(
-    settings: Settings,
-    intake: Intake,
-    metrics: Metrics,
-    budget: Budget,
-    shufflers: TrustedKeys,
-    gate: TokenGate | None,
-) -> dict[str, ASGIApp]:
-    senders = TrustedKeys(settings.sender_keys)
-    return {
-        "/reports": FaultGuard(ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, gate)),
-        "/batches": FaultGuard(BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)),
-    }
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
+    return Turnstile(gate, lambda path: "" if path == ReportsEndpoint.route else None, metrics.refuse, senders)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from privateer.clock import Clock
 from privateer.errors import NotFound, PrivateerError
-from privateer.wire.envelope import Envelope, binding, header_of, pieces
+from privateer.wire.envelope import Envelope, binding, pieces
 from privateer.wire.publication import decode_publication
 from privateer_server.accumulator import Accumulator, Receipt
 from privateer_server.data import Data
@@ -55,7 +55,7 @@ class Request:
         if self.envelope is None or current.taken:
             return False
         is_whole = len(self.envelope.sealed) % current.round.sealed_size == 0
-        return is_whole and self.envelope.header == header_of(current.round, current.digest)
+        return is_whole and self.envelope.header == current.header
 
     def open(self, opener: Opener, current: OpenRound) -> None:
         """Open what it brings for the round that it `is_for`."""

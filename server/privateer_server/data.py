@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.settings import Settings
@@ -25,6 +26,7 @@ class Data:
     journal: Journal
     keys: RoundKeys
     journal_folder: Path
+    log: PublicationLog
 
     async def clean(self) -> None:
         """Clean up once a second, until the task is cancelled.
@@ -68,6 +70,7 @@ def open_data(settings: Settings) -> Data:
         path = settings.journal or folder / JOURNAL_FILE
         journal = Journal(path)
         stack.callback(journal.close)
-        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), path.parent)
+        log = PublicationLog(store, journal, read_identity(folder, settings.identity))
+        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), path.parent, log)
         stack.pop_all()
     return data

@@ -5,14 +5,14 @@ import logging
 import math
 from collections import Counter
 from contextlib import suppress
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from privateer.export import Status
 from privateer.serving.logs import trace
 from privateer.spec import Spec
 from privateer_server.rounds import OpenRound
 from privateer_server.store import PAUSED, STOPPED, TRANSIENT, Change
 
-Status = Literal["open", "paused", "draining", "stopped", "finished", "failed"]
 _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
 _log = logging.getLogger("privateer.server")

@@ -24,7 +24,7 @@ from privateer_server.opening import SEALED_SIZE
 from privateer_server.rounds import OpenRound, beyond, first_round, restore, timed
 from privateer_server.schedule import Schedule, Step
 from privateer_server.settings import Settings
-from privateer_server.store import TRANSIENT, ExperimentRecord, LogLine
+from privateer_server.store import TRANSIENT, ExperimentRecord, LogLine, ShufflerKey
 
 _HEADER_BYTES: Final = 1024
 """More than the header of a batch takes."""
@@ -160,13 +160,15 @@ class Experiments:
                 raise Unavailable("the server cannot store experiments now", remedy="try again later") from None
         return self._by_name[spec.name], True
 
-    async def claim(self, name: str, shuffler: str, signed_at: float) -> None:
+    async def claim(self, name: str, closer: ShufflerKey, signed_at: float) -> None:
         """Let one shuffler alone, by the id of its key, bring batches; the same again changes nothing.
 
         Two shufflers would each hold a part of a round's reports, and the part that comes second would be lost.
 
         Parameters
         ----------
+        closer
+            The shuffler, and its organisation: the one that the experiment names, if it names one.
         signed_at
             When the shuffler signed the claim, in seconds since 1970.
 
@@ -175,11 +177,17 @@ class Experiments:
         NotFound, WrongEndpoint
             If there is no such experiment, or its reports need no shuffler.
         Conflict
-            If another shuffler has claimed it.
+            If another shuffler has claimed it, or it is for that of another organisation.
         """
-        experiment = self.get(name)
+        experiment, shuffler = self.get(name), closer.shuffler
         if not experiment.current.shuffled:
             raise WrongEndpoint("reports of this experiment go to the server", remedy="send them to the server")
+        if experiment.spec.experiment.shuffler not in ("", closer.organisation):
+            raise Conflict(
+                f"the experiment is for the shuffler of {experiment.spec.experiment.shuffler}",
+                field="experiment.shuffler",
+                remedy="report through that one; the server knows its key by a file of this name",
+            )
         async with self._claiming:
             if experiment.shuffler not in ("", shuffler):
                 raise Conflict(

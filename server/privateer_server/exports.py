@@ -1,77 +1,43 @@
-"""What an experiment has found, as a document that others keep and that a new experiment can begin with."""
+"""Makes the document of what an experiment has found, and lets a new experiment begin with one."""
 
-import base64
-import binascii
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 
 from privateer.algorithms import parse_spec
 from privateer.codec import decode, encode
 from privateer.errors import PrivateerError, SpecError
-from privateer.record import Record
-from privateer.result import Result, decode_result
+from privateer.export import Export, make_export, read_export
+from privateer.result import decode_result
 from privateer.spec import Spec
 from privateer.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
 from privateer_server.api import promises
-from privateer_server.experiment import Experiment, Status
+from privateer_server.experiment import Experiment
 from privateer_server.experiments import Start
 from privateer_server.rounds import read_decider
 from privateer_server.schedule import Schedule
-from privateer_server.store import RoundRecord
+from privateer_server.store import RoundRecord, ShufflerKey
 
-FORMAT: Final = "privateer/export/1"
 _FIELD: Final = "warm_start"
-_REMEDY: Final = "give a file that privateer export wrote"
 
 
-class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Policy, result, record and learner state of an experiment: functions of its releases, so they cost nothing more.
-
-    Attributes
-    ----------
-    experiment, version, status
-        Where the experiment stood.
-    spec, policy
-        As `GET /experiments/NAME` and ``/policy`` have them.
-    result
-        As ``/result`` has it; None if the algorithm publishes none.
-    record
-        As ``/privacy`` has it, with the certificates.
-    state, publication
-        The learner's state and the whole publication, in base64.
-    """
-
-    format: Literal["privateer/export/1"]
-    experiment: str
-    version: int
-    status: Status
-    spec: dict[str, Any]
-    policy: dict[str, Any]
-    result: Result | None
-    record: Record
-    state: str
-    publication: str
-
-
-def exported(experiment: Experiment, rounds: list[RoundRecord]) -> Export:
-    """Return the document of an experiment with these rounds."""
+def exported(experiment: Experiment, rounds: list[RoundRecord], closers: Mapping[int, ShufflerKey]) -> Export:
+    """Return the document of an experiment with these rounds, and whose batches they took."""
     current, spec = experiment.current, experiment.spec
     published = decode_publication(current.publication)
-    return Export(
-        format=FORMAT,
-        experiment=experiment.name,
-        version=current.round.version,
-        status=experiment.status,
+    return make_export(
+        experiment.name,
+        current.round.version,
+        experiment.status,
         spec=spec.model_dump(mode="json", exclude_none=True),
         policy=read_decider(spec, published).describe(spec),
         result=decode_result(published.result) if published.result else None,
-        record=promises.privacy(spec, rounds),
-        state=base64.b64encode(encode(current.step.state)).decode(),
-        publication=base64.b64encode(current.publication).decode(),
+        record=promises.privacy(spec, rounds, closers),
+        state=encode(current.step.state),
+        publication=current.publication,
     )
 
 
@@ -81,16 +47,12 @@ def start_with(document: dict[str, Any]) -> Start:
     Raises
     ------
     SpecError
-        If the document is not an export.
+        If the document is not an export, is damaged, or is of another version.
     """
-    try:
-        found = msgspec.convert(document, Export)
-        state = base64.b64decode(found.state, validate=True)
-    except (msgspec.ValidationError, RecursionError, OverflowError, binascii.Error, ValueError) as error:
-        raise SpecError(f"is not an export: {error}", field=_FIELD, remedy=_REMEDY) from None
+    found = read_export(document, _FIELD)
     before = parse_spec(found.spec)
     detail = f"warm start from {before.name} at version {found.version}"
-    return Start(lambda schedule: _begun(schedule, before, state), "create", detail)
+    return Start(lambda schedule: _begun(schedule, before, found.learned), "create", detail)
 
 
 def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
@@ -107,7 +69,7 @@ def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
     except SpecError:
         raise
     except (PrivateerError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError, AssertionError):
-        raise SpecError("its state does not fit its spec", field=_FIELD, remedy=_REMEDY) from None
+        raise SpecError("its state does not fit its spec", field=_FIELD, remedy="export it again") from None
     return begun
 
 

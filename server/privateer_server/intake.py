@@ -14,7 +14,7 @@ from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, U
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.serving.tokens import Admission
-from privateer.wire.envelope import Envelope, binding, header_of
+from privateer.wire.envelope import Envelope, binding
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Delivery, Receipt
 from privateer_server.counting import Answer, Counted, Counting, Request
@@ -31,6 +31,9 @@ _log = logging.getLogger("privateer.server")
 _QUEUE_MAX: Final = 4096
 """Requests that may wait, of one sender half as many; further ones are refused until there is room. As many may be held
 for rounds that close."""
+_MANY: Final = 8
+_GATHER_SECONDS: Final = 0.005
+"""If so many requests were opened together, the next wait so long, so that more of them share the costs of a group."""
 _GROUP_BYTES: Final = 64 * 1024
 """Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
 _CLOSERS: Final = 4
@@ -69,6 +72,7 @@ class Intake:
         self._held: list[_Waiting] = []
         self._since: dict[asyncio.Future[Receipt], float] = {}  # the oldest first
         self._running: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> bool:
@@ -89,12 +93,14 @@ class Intake:
     def start(self) -> None:
         """Begin to count."""
         self._running = asyncio.create_task(self._run())
+        self._starting = asyncio.create_task(self._openers.start())
 
     async def stop(self) -> None:
         """Count what is queued, close the rounds that end, and end."""
         self._stopping = True
         self._called.set()
-        if self._running:
+        if self._running and self._starting:
+            await self._starting
             await self._running
         for threads in (self._writer, self._closers):
             threads.shutdown()
@@ -111,10 +117,10 @@ class Intake:
                     return
             await asyncio.wait([closing])  # other experiments are counted meanwhile
 
-    async def submit(
+    def submit(
         self, envelope: Envelope, sender: str = "", *, is_signed: bool = False, admission: Admission | None = None
-    ) -> Receipt:
-        """Have reports from devices counted; return when what was accepted is durable.
+    ) -> asyncio.Future[Receipt]:
+        """Have reports from devices counted; the receipt comes when what was accepted is durable.
 
         Parameters
         ----------
@@ -134,7 +140,7 @@ class Intake:
         Unavailable
             If the server is overloaded or cannot write.
         """
-        name, token = envelope.header.experiment, None
+        name = envelope.header.experiment
         try:
             current = self._experiments.get(name).current
             # What comes for an earlier version is refused unopened, and may be larger than a report of this one.
@@ -142,11 +148,21 @@ class Intake:
                 check_alone(envelope, current.round)
             if admission:
                 admission.check_for(name)
-                token = SpentToken.of(admission, envelope.sealed)
-                await token.check_early(self._store.spent)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
+        if admission:
+            return asyncio.create_task(self._spend(envelope, sender, SpentToken.of(admission, envelope.sealed)))
+        return self._do(Request(name, lambda into, opened: into.take(envelope, opened), envelope), sender)
+
+    async def _spend(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
+        """Have a report counted that comes with a token, unless that was spent."""
+        try:
+            await token.check_early(self._store.spent)
+        except PrivateerError as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+        name = envelope.header.experiment
         request = Request(name, lambda into, opened: into.take(envelope, opened, token), envelope)
         return await self._do(request, sender)
 
@@ -167,17 +183,17 @@ class Intake:
             self._metrics.refuse({error.slug: 1})
             raise
         request = Request(name, lambda into, opened: into.take_batch(delivery, opened), delivery.envelope)
-        return await self._do(request, delivery.shuffler)
+        return await self._do(request, delivery.closer.shuffler)
 
     async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
         """See that the experiment is the shuffler's; it becomes that with its first batch."""
         if delivery.envelope.header.version < experiment.current.round.version:
             return  # nobody owns rounds that are over
         try:
-            await self._experiments.claim(experiment.name, delivery.shuffler, delivery.signed_at)
+            await self._experiments.claim(experiment.name, delivery.closer, delivery.signed_at)
         except Conflict:
             raise BatchRefused(
-                "another shuffler claimed the experiment, or this one's claim was released",
+                "another shuffler claimed the experiment, it is for another's, or this one's claim was released",
                 remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
             ) from None
 
@@ -191,16 +207,14 @@ class Intake:
         """
         await self._do(Request(name, lambda into, _: into.expire()), "")
 
-    async def _do(self, request: Request, sender: str) -> Receipt:
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+    def _do(self, request: Request, sender: str) -> asyncio.Future[Receipt]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Receipt] = loop.create_future()
         if not self.running or not self._queue.put(sender, _Waiting(request, answer)):
             raise _busy()
         self._called.set()
-        self._since[answer] = asyncio.get_running_loop().time()
-        try:
-            return await answer
-        finally:
-            del self._since[answer]
+        self._since[answer] = loop.time()
+        return answer
 
     async def _run(self) -> None:
         """Open a group while the one before is counted; end once nothing waits and no round closes."""
@@ -214,6 +228,8 @@ class Intake:
                     await counting
                 counting = asyncio.create_task(self._count(self._free(group)))
                 counting.add_done_callback(lambda _: self._called.set())
+                if len(group) >= _MANY and not self._stopping:
+                    await asyncio.sleep(_GATHER_SECONDS)
             elif (
                 self._stopping
                 and not (self._queue or self._held or self._closing)
@@ -234,7 +250,7 @@ class Intake:
             elif len(self._held) < _QUEUE_MAX:
                 self._held.append(one)
             else:
-                _resolve(one.answer, _busy())
+                self._resolve(one.answer, _busy())
         return free
 
     async def _open(self, group: list[_Waiting]) -> None:
@@ -251,7 +267,7 @@ class Intake:
     async def _open_round(self, current: OpenRound, requests: list[Request]) -> None:
         facts, opener = current.round, self._keys.find(current.round.public_key)
         sealed = [request.envelope.sealed for request in requests if request.envelope]
-        info, size = binding(header_of(facts, current.digest), facts.model), facts.sealed_size
+        info, size = binding(current.header, facts.model), facts.sealed_size
         with self._metrics.stage("open"):
             opened = await self._openers.open(opener, b"".join(sealed), size, info) if opener else None
         if opened is not None:
@@ -280,9 +296,18 @@ class Intake:
             # Whoever ends a round hears of it once the next one is there.
             closing = self._closing.get(waiting.request.experiment)
             if closing:
-                closing.add_done_callback(partial(_resolve, waiting.answer, answer))
+                closing.add_done_callback(partial(self._resolve, waiting.answer, answer))
             else:
-                _resolve(waiting.answer, answer)
+                self._resolve(waiting.answer, answer)
+
+    def _resolve(self, future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
+        del self._since[future]
+        if future.done():  # the sender has hung up
+            return
+        if isinstance(answer, Receipt):
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)
 
     async def _close(self, experiment: Experiment) -> None:
         try:
@@ -314,12 +339,3 @@ class Intake:
 
 def _busy() -> Unavailable:
     return Unavailable("the server takes no reports now", remedy="send the same bytes again later")
-
-
-def _resolve(future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
-    if future.done():
-        return
-    if isinstance(answer, Receipt):
-        future.set_result(answer)
-    else:
-        future.set_exception(answer)

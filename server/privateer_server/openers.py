@@ -28,7 +28,7 @@ class Openers:
     Parameters
     ----------
     processes
-        How many there are; they start when they are needed first.
+        How many there are.
     """
 
     def __init__(self, processes: int) -> None:
@@ -36,6 +36,14 @@ class Openers:
         self._processes = processes
         for _ in range(processes):
             self._idle.put_nowait(None)
+
+    async def start(self) -> None:
+        """Start all processes, before reports wait for them. One that does not start is tried again for a job."""
+        for process in [self._idle.get_nowait() for _ in range(self._idle.qsize())]:
+            started = process
+            with suppress(OSError):
+                started = process or await _start()
+            self._idle.put_nowait(started)
 
     async def open(self, opener: Opener, sealed: bytes, size: int, info: bytes) -> list[bytes] | None:
         """Open messages of one size that were sealed to one key; None if the caller does better to open them itself.

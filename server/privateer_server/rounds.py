@@ -4,6 +4,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from privateer.record import JUMP, Planned, planned_of
 from privateer.result import encode_result
 from privateer.sampling.entropy import SecureNoise
 from privateer.spec import Spec
+from privateer.wire.envelope import Header, header_of
 from privateer.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Decided, Schedule, Step
@@ -99,6 +101,11 @@ class OpenRound:
     until: float = math.inf
     opened: float = 0.0
     drain: Drain | None = None
+
+    @cached_property
+    def header(self) -> Header:
+        """The header of the reports made for it."""
+        return header_of(self.round, self.digest)
 
     @property
     def spec(self) -> Spec:
@@ -253,6 +260,7 @@ def _published(
         messages=terms.messages,
         least=step.least,
         deadline=int(now) + step.seconds if step.seconds else 0,
+        groups=terms.mechanism.groups,
     )
     result = schedule.result(step)
     encoded = encode_result(result) if result else b""

@@ -37,9 +37,11 @@ class Settings:
         Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
         File with the last publications; by default ``journal.db`` in the data directory.
+    identity
+        File with the key that signs publications; by default ``identity.key`` in the data directory, made if missing.
     openers
-        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has one
-        less than there are cores, unless it is told otherwise.
+        Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
+        many as there are cores, unless it is told otherwise.
     tokens
         Whether reports come with upload tokens alone, and whose.
     """
@@ -57,6 +59,7 @@ class Settings:
     body_budget: int = 256 * _MIB
     journal: Path | None = None
     openers: int = 0
+    identity: Path | None = None
     tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
@@ -83,7 +86,7 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {_variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    given = {_variable("openers"): str(_cores() - 1), **environment, **flags}
+    given = {_variable("openers"): str(_cores()), **environment, **flags}
     required(given, "PRIVATEER_DATA", "a directory for the keys and the database")
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
@@ -112,7 +115,7 @@ def _read(given: Mapping[str, str], name: str) -> Any:
     if name.endswith(("port", "_max", "_budget")):
         return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
     text = given[_variable(name)]
-    return Path(text) if name in ("data", "journal") else text
+    return Path(text) if name in ("data", "journal", "identity") else text
 
 
 def _variable(name: str) -> str:

@@ -234,6 +234,12 @@ class BadRequest(PrivateerError):
     slug, title, status = "bad-request", "Bad request", 400
 
 
+class ParameterInvalid(PrivateerError):
+    """A parameter of a request, or a field of its body, misses its constraint."""
+
+    slug, title, status = "parameter-invalid", "Invalid parameter", 422
+
+
 class TooLarge(PrivateerError):
     """The body is larger than the endpoint's limit."""
 
@@ -254,6 +260,42 @@ class Unavailable(PrivateerError):
 
 class TokenWarning(UserWarning):
     """The device has got no upload token. Its report waits until it has one."""
+
+
+class Untrusted(PrivateerError):
+    """What a learning server publishes does not hold against what is known of it. It is no answer, so it is a 502."""
+
+    slug, title, status = "untrusted", "Server not trusted", 502
+
+
+class SignatureInvalid(Untrusted):
+    """What a learning server published is not signed, or its signature does not verify."""
+
+    slug, title, status = "signature-invalid", "Signature invalid", 502
+
+
+class KeyChanged(Untrusted):
+    """A learning server signs with another key than the one that is known, or keeps another log."""
+
+    slug, title, status = "key-changed", "Key changed", 502
+
+
+class ProofInvalid(Untrusted):
+    """A learning server does not prove that what it published is in its log."""
+
+    slug, title, status = "proof-invalid", "Proof invalid", 502
+
+
+class HeadWentBack(Untrusted):
+    """The head of a learning server's log is older than one that it has signed before."""
+
+    slug, title, status = "head-went-back", "Log went back", 502
+
+
+class LogForked(Untrusted):
+    """A learning server has signed two heads of its log, and one is no continuation of the other."""
+
+    slug, title, status = "log-forked", "Log forked", 502
 
 
 class UnfitValueWarning(UserWarning):

@@ -52,11 +52,15 @@ class Row(Planned, frozen=True, forbid_unknown_fields=True, kw_only=True):
         The policy's version.
     received, released
         The number of people whose reports opened, and whether anything was released about them.
+    shuffler, organisation
+        Where reports are shuffled: id of the key that signed the last batch of the round, and whose key that was.
     """
 
     version: Annotated[int, msgspec.Meta(gt=0)]
     received: int
     released: bool
+    shuffler: str | None = None
+    organisation: str | None = None
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -11,7 +11,9 @@ from privateer.accounting.events import Event, Parallel
 from privateer.certificate import Certificate, Claim
 
 _KEPT: Final = 4096
-"""Events whose advantage is kept: everybody may ask, and compositions take time."""
+"""Deltas of events that are kept: everybody may ask, and compositions take time."""
+_STEPS: Final = 8
+"""Epsilons of a curve, from 0 to the claim's, of which the best for the person counts: each of them holds."""
 
 
 class Risk(msgspec.Struct, frozen=True):
@@ -70,13 +72,39 @@ def _advantage(claim: Claim) -> float:
     return min(1.0, found)
 
 
-def _of_event(event: Event) -> float:
-    """Return delta at epsilon 0; of rounds with other people in each the worst counts, and most are alike."""
+def reconstruction(claim: Claim, candidates: int) -> float:
+    """Return how often somebody is right at most who guesses which of several equally likely records is the person's.
+
+    Parameters
+    ----------
+    candidates
+        How many records are equally likely beforehand, 2 or more.
+
+    Notes
+    -----
+    Let P_i be what is seen of record i, E_i the outcomes for which the attacker says i, and s the mean of P_i(E_i).
+    For every epsilon with its delta, and all j, P_i(E_i) <= e^epsilon P_j(E_i) + delta. Summed over all pairs this is
+    k (1 - s) >= (k - 1) e^-epsilon (k s - k delta), so s <= (e^epsilon + (k - 1) delta) / (e^epsilon + k - 1). With two
+    candidates and epsilon 0 that is ``guesses``; randomized response over k symbols attains it. It is the average over
+    a uniform prior of what Balle, Cherubin and Hayes (2022) call reconstruction robustness.
+    """
+    if claim.epsilon is None:
+        return 1.0
+    others = candidates - 1
+    points = [(claim.epsilon, claim.delta)]
+    if claim.event is not None:
+        tried = [claim.epsilon * step / _STEPS for step in range(_STEPS + 1)]
+        points += [(epsilon, _of_event(claim.event, epsilon) + claim.sampling) for epsilon in tried]
+    return min(1.0, *((math.exp(e) + others * delta) / (math.exp(e) + others) for e, delta in points))
+
+
+def _of_event(event: Event, epsilon: float = 0.0) -> float:
+    """Return delta at an epsilon; of rounds with other people in each the worst counts, and most are alike."""
     if isinstance(event, Parallel):
-        return max(map(_of_event, event.events))
-    return _of_one(event)
+        return max(_of_event(one, epsilon) for one in event.events)
+    return _of_one(event, epsilon)
 
 
 @lru_cache(maxsize=_KEPT)
-def _of_one(event: Event) -> float:
-    return account(event).delta(0.0)
+def _of_one(event: Event, epsilon: float) -> float:
+    return account(event).delta(epsilon)

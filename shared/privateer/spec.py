@@ -170,6 +170,9 @@ class ExperimentTable(Section):
         report has to keep it alone, a device reports one time of so many, drawn in advance.
     report_period
         Seconds: in each such period of the calendar a person reports once at most; by default a day.
+    shuffler
+        The organisation whose shuffler alone may take the reports, by the name of its file of keys; empty: any that
+        the server trusts.
     """
 
     name: str = Field(pattern=NAME)
@@ -177,6 +180,7 @@ class ExperimentTable(Section):
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
     reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
     report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
+    shuffler: str = Field(default="", pattern=rf"^$|{NAME}")
 
     @property
     def window_grain(self) -> float:
@@ -212,6 +216,9 @@ class Spec(Section):
     @model_validator(mode="after")
     def _can_be_promised(self) -> Self:
         check_promise(self.privacy, self.question)
+        if self.experiment.shuffler and not self.privacy.trust.shuffled:
+            detail = f"must be empty under the model '{self.privacy.model}': its reports need no shuffler"
+            raise SpecError(detail, field="experiment.shuffler", remedy="remove it")
         return self
 
     @model_validator(mode="after")

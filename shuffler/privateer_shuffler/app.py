@@ -20,20 +20,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.serving.budget import Budget
-from privateer.serving.endpoint import answer
-from privateer.serving.problems import FaultGuard, answer_problems
+from privateer.serving.endpoint import Reply, answer
+from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
-from privateer.serving.timing import Timed
 from privateer.serving.tokens import TokenGate
 from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
 from privateer.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.description import SigningKey, Standing, Status, document
-from privateer_shuffler.endpoint import Endpoint
+from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.history import History
 from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.pin import Pin
 from privateer_shuffler.requirements import Requirements
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
@@ -42,7 +42,6 @@ from privateer_shuffler.upstream import Upstream
 
 KEY_FILE: Final = "shuffler.key"
 _OK: Final = 200
-_UPLOADS: Final = "/experiments/{name}/reports"
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 _DISK_STEP: Final = 16 << 20
@@ -119,18 +118,25 @@ class Shuffler:
         Turns uploads without a token away, if they need one.
     """
 
-    def __init__(self, endpoint: ASGIApp, pages: ASGIApp, metrics: Metrics, turnstile: Turnstile | None = None) -> None:
-        self._endpoint, self._pages, self._metrics = endpoint, pages, metrics
-        self.turnstile = turnstile
+    def __init__(self, endpoint: Endpoint, pages: ASGIApp, turnstile: Turnstile | None = None) -> None:
+        self._endpoint, self._pages, self.turnstile = endpoint, pages, turnstile
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
         name = _reported(scope["path"]) if scope["type"] == "http" else ""
         if name:
-            timed = Timed(self._endpoint, lambda _: _UPLOADS, partial(self._metrics.answer, name))
-            await timed({**scope, "path_params": {"name": name}}, receive, send)
+            scope[EXPERIMENT] = name
+            await self._endpoint(scope, receive, send)
         else:
             await self._pages(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Take an upload that is there as a whole; False if ``__call__`` must answer the request."""
+        name = _reported(scope["path"])
+        if not name:
+            return False
+        scope[EXPERIMENT] = name
+        return self._endpoint.at_once(scope, body, reply)
 
 
 def _reported(path: str) -> str:
@@ -169,7 +175,8 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     key = own_key(settings.data / KEY_FILE, "PRIVATEER_DATA")
     publish_key(key, settings.public_key_file)
     metrics = Metrics()
-    upstream = Upstream(settings.server_url, transport, settings.server_ca)
+    pin = Pin(settings.data, settings.server_key)
+    upstream = Upstream(settings.server_url, transport, settings.server_ca, pin.check)
     forwarding = Forwarding(upstream, key, metrics)
     spent = Spent(settings.data) if settings.tokens.required else None
     gate = settings.tokens.gate(spent.knows) if spent else settings.tokens.gate()
@@ -205,8 +212,7 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    turnstile = _turnstile(gate, metrics, senders) if gate and spent else None
-    return Shuffler(FaultGuard(endpoint), app, metrics, turnstile)
+    return Shuffler(endpoint, app, _turnstile(gate, metrics, senders) if gate and spent else None)
 
 
 def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from privateer.errors import Deleted, NotFound, SpecError, Unavailable
+from privateer.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
 from privateer.serving.openapi import (
     ENVELOPE,
     REF,
@@ -45,6 +45,8 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+_UPSTREAM: Final = (SignatureInvalid, KeyChanged)
+"""What the shuffler finds wrong with the server."""
 _Answers = dict[int | str, dict[str, Any]]
 _METRICS: Final[_Answers] = {
     200: {"description": "Counts.", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
@@ -68,9 +70,9 @@ def document() -> dict[str, Any]:
     reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
     held, refused = (
         answers("UploadAnswer", "Some reports are held.", 202),
-        refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS, SpecError),
+        refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS, *_UPSTREAM, SpecError),
     )
-    shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, Unavailable)
+    shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, *_UPSTREAM, Unavailable)
     return {
         "openapi": "3.1.0",
         "info": {

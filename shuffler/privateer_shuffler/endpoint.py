@@ -1,22 +1,27 @@
 """The endpoint that takes reports."""
 
-from starlette.requests import Request
-from starlette.responses import Response
+import asyncio
+from typing import Final
+
+from starlette.types import Scope
 
 from privateer.errors import Malformed, PrivateerError
+from privateer.serving.answer import Answer
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
-from privateer.serving.endpoint import UploadEndpoint, answer
-from privateer.serving.problems import problem_response
+from privateer.serving.endpoint import Receipt as Answerable
+from privateer.serving.endpoint import UploadEndpoint
+from privateer.serving.timing import Answered
 from privateer.serving.tokens import TokenGate
 from privateer.wire.envelope import Envelope, split_sealed
 from privateer.wire.keys import TrustedKeys
-from privateer.wire.upload import UploadAnswer, check_alone
+from privateer.wire.upload import check_alone
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Receipt
-from privateer_shuffler.rounds import Rounds
+from privateer_shuffler.rounds import Followed, Rounds
 
-_ACCEPTED = 202
+EXPERIMENT: Final = "privateer.experiment"
+"""The scope of a request has the experiment that its path names under this key."""
 
 
 class Endpoint(UploadEndpoint):
@@ -24,6 +29,8 @@ class Endpoint(UploadEndpoint):
 
     The answer is 202 if any report was accepted, otherwise the problem of the first refusal.
     """
+
+    route = "/experiments/{name}/reports"
 
     def __init__(
         self,
@@ -35,27 +42,47 @@ class Endpoint(UploadEndpoint):
         gate: TokenGate | None = None,
     ) -> None:
         super().__init__(budget, body_limit, senders, metrics.refuse, gate)
-        self._rounds = rounds
+        self._rounds, self._metrics = rounds, metrics
 
-    async def _counted(self, request: Request, envelope: Envelope, body: Body) -> Response:
-        try:
-            if envelope.header.experiment != request.path_params["name"]:
-                raise Malformed("the reports are for another experiment than the address", remedy="correct the address")
-            receipt = await self._hold(envelope, body)
-        except PrivateerError as error:
-            return self._refused(error)
-        self._refuse(receipt.refused)
-        if receipt.accepted == 0 and receipt.reason is not None:
-            return problem_response(receipt.reason, accepted=0, refused=receipt.refused)
-        return answer(UploadAnswer(receipt.accepted, receipt.refused), _ACCEPTED)
+    def _tell(self, scope: Scope, answered: Answered) -> None:
+        self._metrics.answer(scope[EXPERIMENT], answered)
 
-    async def _hold(self, envelope: Envelope, body: Body) -> Receipt:
-        followed = await self._rounds.current(envelope.header)
+    def _named(self, scope: Scope) -> str:
+        return str(scope[EXPERIMENT])
+
+    def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt] | None:
+        _check_address(scope, envelope)
+        followed = self._rounds.known(envelope.header)
+        return self._hold(envelope, followed, body) if followed else None
+
+    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
+        _check_address(scope, envelope)
+        return await self._hold(envelope, await self._rounds.current(envelope.header), body)
+
+    def _hold(self, envelope: Envelope, followed: Followed, body: Body) -> asyncio.Future[Receipt]:
         try:
             pool = self._rounds.admit(envelope.header, followed)
         except PrivateerError as error:
             reports = len(envelope.sealed) // followed.round.report_size
-            return Receipt(0, {error.slug: max(1, reports)}, error)
+            return _known(Receipt(0, {error.slug: max(1, reports)}, error))
         if not body.is_signed:
             check_alone(envelope, followed.round)
-        return await pool.hold(split_sealed(envelope, followed.round), body.admission)
+        return pool.hold(split_sealed(envelope, followed.round), body.admission)
+
+    def _told(self, receipt: Answerable) -> Answer:
+        self._refuse(receipt.refused)
+        return super()._told(receipt)
+
+    def _failed(self, error: PrivateerError) -> Answer:
+        return self._refused(error)
+
+
+def _check_address(scope: Scope, envelope: Envelope) -> None:
+    if envelope.header.experiment != scope[EXPERIMENT]:
+        raise Malformed("the reports are for another experiment than the address", remedy="correct the address")
+
+
+def _known(receipt: Receipt) -> asyncio.Future[Receipt]:
+    future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+    future.set_result(receipt)
+    return future

@@ -1,7 +1,6 @@
 """The reports held for one round: every message in a random place, durable before it is acknowledged."""
 
 import asyncio
-import secrets
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +11,15 @@ from privateer.errors import DuplicateReport, PrivateerError, Unavailable
 from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
-from privateer_shuffler.shuffle import Places
+from privateer_shuffler.shuffle import Groups, RandomBelow
 from privateer_shuffler.spent import RoundTokens, Spent
 from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
 """The write-ahead log is emptied if nothing arrives for so long; under load it is overwritten all the time."""
+_MANY: Final = 8
+_GATHER_SECONDS: Final = 0.005
+"""If so many requests shared a commit, the next ones wait so long, so that more of them share theirs."""
 _FULL_DISK_SECONDS: Final = 1.0
 """Pause after a failed attempt to empty the log."""
 _Result = TypeVar("_Result")
@@ -28,7 +30,7 @@ class Receipt(NamedTuple):
 
     accepted: int
     refused: dict[str, int]
-    reason: PrivateerError | None
+    problem: PrivateerError | None
 
 
 class _Waiting(NamedTuple):
@@ -48,7 +50,7 @@ class Pool:
     store
         The round's database. Reports that it holds already count as held.
     below
-        Source of randomness of the permutation. Only tests pass another one.
+        Source of randomness of the permutation. Only tests pass one.
     clock
         Says when the round is due.
     spent
@@ -67,18 +69,19 @@ class Pool:
     def __init__(
         self,
         store: RoundStore,
-        below: Callable[[int], int] = secrets.randbelow,
+        below: Callable[[int], int] | None = None,
         clock: Clock | None = None,
         spent: Spent | None = None,
     ) -> None:
         self._store = store
-        self._below = below
+        self._below = below or RandomBelow()
         self._spent = spent
-        self._tokens = RoundTokens(store, spent, below) if spent else None
+        self._tokens = RoundTokens(store, spent, self._below) if spent else None
         self._clock = clock or SystemClock()
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
-        self._places = Places(self._recover(), below)
+        facts = self.round
+        self._places = Groups(self._recover(), facts.batch * facts.messages_of_kind, facts.groups, self._below)
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
@@ -117,7 +120,7 @@ class Pool:
     @property
     def full(self) -> bool:
         """Whether it takes no more reports, though the disk may not have all of them yet."""
-        return len(self._places) == 0 or self._ended
+        return self._places.full or self._ended
 
     async def complete(self) -> None:
         """Wait until the pool is ``filled``: by the whole batch, or from the deadline on by enough people."""
@@ -129,14 +132,14 @@ class Pool:
             except TimeoutError:
                 self._wake()
 
-    async def hold(self, sealed: list[bytes], admission: Admission | None = None) -> Receipt:
-        """Take people's reports into the pool, and return when those accepted are durable.
+    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[Receipt]:
+        """Take people's reports into the pool; the receipt comes when those accepted are durable.
 
         With an ``admission`` it is one person's report, and its token is spent in the same transaction.
 
         Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Reports
         beyond the batch are refused for now: the server may ask for another batch. All messages of a person are held,
-        or none. A duplicate is as durable as an accepted report when this returns.
+        or none. A duplicate is as durable as an accepted report when the receipt comes.
 
         Raises
         ------
@@ -148,7 +151,7 @@ class Pool:
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(sealed, receipt, admission))
         self._wake()
-        return await receipt
+        return receipt
 
     async def batch(self) -> bytes:
         """Return the batch of a ``filled`` pool as an encoded envelope, the same bytes every time."""
@@ -220,6 +223,8 @@ class Pool:
             while self._waiting:
                 group, self._waiting = self._waiting, []
                 await self._commit(group)
+                if len(group) >= _MANY and not self.full:
+                    await asyncio.sleep(_GATHER_SECONDS)
             self._end_when_due()
         finally:
             self._writer = None
@@ -299,7 +304,8 @@ class Pool:
             else:
                 accepted += 1
                 self._held |= fingerprints
-                placed += [(message, self._places.draw()) for message in messages]
+                each = self.round.messages_of_kind
+                placed += [(message, self._places.draw(index // each)) for index, message in enumerate(messages)]
         return _receipt(accepted, refusals)
 
     def _knows(self, fingerprints: set[bytes]) -> bool:

@@ -156,6 +156,13 @@ class Rounds:
                 followed = self._followed[header.experiment]
         return followed
 
+    def known(self, header: Header) -> Followed | None:
+        """Return the round to compare ``header`` with, as `current` does; None if the server must be asked."""
+        followed = self._followed.get(header.experiment)
+        if followed is None or followed.deleted or header.version > followed.round.version:
+            return None
+        return followed
+
     def admit(self, header: Header, followed: Followed) -> Pool:
         """Return the pool that takes reports with this header.
 

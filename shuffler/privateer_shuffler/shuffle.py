@@ -1,8 +1,30 @@
 """The permutation, from the operating system's randomness."""
 
-import secrets
+import os
 from array import array
 from collections.abc import Callable, Iterable
+from typing import Final
+
+_WORD: Final = 1 << 64
+_WORDS: Final = 256
+"""Words of 64 bits that are fetched at once: a call of the system for each would cost as much as storing a report."""
+
+
+class RandomBelow:
+    """Uniform integers from the operating system's randomness; each is used once."""
+
+    def __init__(self) -> None:
+        self._words = array("Q")
+
+    def __call__(self, count: int) -> int:
+        """Return one of [0, count), each with exactly the same probability."""
+        whole = _WORD - _WORD % count
+        while True:
+            if not self._words:
+                self._words.frombytes(os.urandom(8 * _WORDS))
+            word = self._words.pop()
+            if word < whole:  # the rest would make the small ones likelier
+                return word % count
 
 
 class Places:
@@ -16,10 +38,10 @@ class Places:
     free
         The places that no report holds yet.
     below
-        Source of randomness: returns a uniform integer in [0, n). Only tests pass another one.
+        Source of randomness: returns a uniform integer in [0, n).
     """
 
-    def __init__(self, free: Iterable[int], below: Callable[[int], int] = secrets.randbelow) -> None:
+    def __init__(self, free: Iterable[int], below: Callable[[int], int]) -> None:
         self._free = array("Q", free)
         self._below = below
 
@@ -36,3 +58,39 @@ class Places:
     def give_back(self, place: int) -> None:
         """Make a place free again, because the report that it was drawn for could not be stored."""
         self._free.append(place)
+
+
+class Groups:
+    """The free places of a batch in which every kind of message has places of its own, one kind after another.
+
+    Parameters
+    ----------
+    free
+        The places that no message holds yet.
+    size
+        Places of one kind.
+    count
+        Kinds.
+    below
+        As for `Places`.
+    """
+
+    def __init__(self, free: Iterable[int], size: int, count: int, below: Callable[[int], int]) -> None:
+        self._size = size
+        by_kind: list[list[int]] = [[] for _ in range(count)]
+        for place in free:
+            by_kind[place // size].append(place)
+        self._kinds = [Places(places, below) for places in by_kind]
+
+    @property
+    def full(self) -> bool:
+        """Whether no place is free; every person takes as many of each kind."""
+        return len(self._kinds[0]) == 0
+
+    def draw(self, kind: int) -> int:
+        """Take one of the free places of a kind, each with equal probability."""
+        return self._kinds[kind].draw()
+
+    def give_back(self, place: int) -> None:
+        """Make a place free again."""
+        self._kinds[place // self._size].give_back(place)

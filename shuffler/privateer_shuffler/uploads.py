@@ -1,6 +1,7 @@
 """How long uploads take, told so that nobody learns from it when somebody reported."""
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -45,25 +46,25 @@ class UploadTimes(Collector):
 
     def __init__(self, step: int) -> None:
         self._step = step
-        self._shown: dict[str, _Times] = {}
-        self._held: dict[str, _Times] = {}
-        self._refused: dict[str, _Times] = {}
+        self._shown: defaultdict[str, _Times] = defaultdict(_Times)
+        self._held: defaultdict[str, _Times] = defaultdict(_Times)
+        self._refused: defaultdict[str, _Times] = defaultdict(_Times)
 
     def add(self, experiment: str, answered: Answered) -> None:
         """Note an upload for an experiment."""
         kind = answered.status_class
         if kind == _ACCEPTED:
-            self._held.setdefault(experiment, _Times()).add(answered.seconds)
+            self._held[experiment].add(answered.seconds)
             return
-        refused = self._refused.setdefault(kind, _Times())
+        refused = self._refused[kind]
         refused.add(answered.seconds)
         if len(refused) == self._step:
-            self._shown.setdefault(kind, _Times()).take(self._refused.pop(kind))
+            self._shown[kind].take(self._refused.pop(kind))
 
     def show(self, experiment: str) -> None:
         """Show the uploads of a batch that is delivered."""
         if held := self._held.pop(experiment, None):
-            self._shown.setdefault(_ACCEPTED, _Times()).take(held)
+            self._shown[_ACCEPTED].take(held)
 
     def forget(self, experiment: str) -> None:
         """Show nothing of the uploads of a batch that is dropped."""

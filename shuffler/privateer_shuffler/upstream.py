@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ import msgspec
 from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, RoundClosed, SpecError, Unavailable
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.identity import SIGNED_HEADER
 from privateer.wire.problem import slug_of
 
 _ANSWER_SECONDS: Final = 10.0
@@ -25,6 +27,7 @@ _PUBLICATION_BYTES: Final = 64 << 20
 class _Answer(NamedTuple):
     status: int
     body: bytes
+    signed: str
 
     @property
     def is_success(self) -> bool:
@@ -42,6 +45,8 @@ class Upstream:
         How to reach it; tests pass a server in the same process.
     authorities
         File (PEM) of the certificate authorities to trust instead of the public ones.
+    check
+        Refuses what the server has not signed: gets the header that says who has, and the publication.
 
     Raises
     ------
@@ -50,8 +55,13 @@ class Upstream:
     """
 
     def __init__(
-        self, url: str, transport: httpx.AsyncBaseTransport | None = None, authorities: Path | None = None
+        self,
+        url: str,
+        transport: httpx.AsyncBaseTransport | None = None,
+        authorities: Path | None = None,
+        check: Callable[[str, bytes], None] = lambda _signed, _body: None,
     ) -> None:
+        self._check = check
         # One long poll an experiment stays open, so the number of connections has no limit. The environment's proxies
         # are not used: the shuffler talks to nobody but the server.
         limits = httpx.Limits(max_connections=None)
@@ -82,6 +92,8 @@ class Upstream:
             If there is no such experiment, or there was one.
         Unavailable
             If the server cannot be reached, or answers without a publication.
+        SignatureInvalid, KeyChanged
+            If it is not the server that this shuffler knows.
         """
         headers = {"accept": MEDIA_TYPE}
         if known is not None:
@@ -96,6 +108,7 @@ class Upstream:
             raise NotFound("the server has no such experiment", remedy="check the name")
         if answer.status != HTTPStatus.OK:
             raise _unexpected(answer)
+        self._check(answer.signed, answer.body)
         return answer.body
 
     async def claim(self, name: str, signature: str) -> None:
@@ -170,7 +183,7 @@ class Upstream:
                 asyncio.timeout(seconds),
                 self._client.stream(method, path, headers=headers, timeout=timeout, **request) as answer,
             ):
-                return _Answer(answer.status_code, await _body(answer))
+                return _Answer(answer.status_code, await _body(answer), answer.headers.get(SIGNED_HEADER, ""))
         except (httpx.HTTPError, TimeoutError) as error:
             raise Unavailable("the learning server does not answer", remedy="try again later") from error
 

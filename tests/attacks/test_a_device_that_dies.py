@@ -12,6 +12,7 @@ import pytest
 
 from privateer.wire.envelope import decode_envelope
 from privateer_client import Client, Ledger, Outcome
+from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.specs import make_spec
 
@@ -20,6 +21,7 @@ import os, signal, sys
 from pathlib import Path
 import httpx
 from privateer_client import Client, Ledger
+from tests.support.notary import Notary
 
 folder = Path(sys.argv[1])
 
@@ -29,7 +31,7 @@ def killed(request):
     (folder / "sent").write_bytes(request.content)
     os.kill(os.getpid(), signal.SIGKILL)
 
-session = Client("http://s", ledger=Ledger(folder / "ledger.db"), transport=httpx.MockTransport(killed)).join("test")
+session = Client("http://s", ledger=Ledger(folder / "ledger.db"), transport=Notary().transport(killed)).join("test")
 session.choose({"x1": 0.3, "x2": 0.9})
 session.report(1.0)
 """
@@ -62,7 +64,7 @@ def died(tmp_path: Path) -> Path:
 
 
 def client(folder: Path, endpoint: Counting) -> Client:
-    return Client("http://s", ledger=Ledger(folder / "ledger.db"), transport=httpx.MockTransport(endpoint))
+    return Client("http://s", ledger=Ledger(folder / "ledger.db"), transport=Notary().transport(endpoint))
 
 
 def test_the_next_start_sends_what_was_paid_for(died: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from privateer.errors import BudgetExceeded
 from privateer.verification import Limits
 from privateer_client import Client, Ledger, Outcome
+from tests.support.notary import notarized
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
 
@@ -44,7 +45,7 @@ def curated(name: str) -> Any:
 
 def report(world: World, ledger: Ledger, url: str, name: str) -> Outcome:
     limits = Limits(epsilon=8, delta=1e-5, local_epsilon=math.inf, honest_fraction=1, min_batch=2, curator=True)
-    transport = httpx.MockTransport(world)
+    transport = notarized(world)
     with Client(url, shuffler="http://m", limits=limits, ledger=ledger, transport=transport) as client:
         session = client.join(name)
         session.choose(CONTEXT)

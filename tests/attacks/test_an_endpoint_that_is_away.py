@@ -11,6 +11,7 @@ from privateer.errors import AlreadyReported, NotFound, RoundClosed, Unavailable
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.devices import Drawn, StillTime, still
+from tests.support.notary import notarized
 from tests.support.phases import LIMITS, small_spec
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
@@ -42,7 +43,7 @@ class Endpoint:
 def device(endpoint: Endpoint, folder: Path, shuffler: str | None = None) -> Client:
     """The application, started anew."""
     ledger = Ledger(folder / "ledger.db")
-    return Client("http://s", shuffler=shuffler, ledger=ledger, transport=httpx.MockTransport(endpoint))
+    return Client("http://s", shuffler=shuffler, ledger=ledger, transport=notarized(endpoint))
 
 
 def report(endpoint: Endpoint, folder: Path, shuffler: str | None = None) -> Outcome:
@@ -52,7 +53,7 @@ def report(endpoint: Endpoint, folder: Path, shuffler: str | None = None) -> Out
 
 
 async def report_async(endpoint: Endpoint, folder: Path) -> Outcome:
-    transport = httpx.MockTransport(endpoint)
+    transport = notarized(endpoint)
     async with AsyncClient("http://s", ledger=Ledger(folder / "ledger.db"), transport=transport) as client:
         session = await client.join("test")
         session.choose(CONTEXT)
@@ -157,7 +158,7 @@ def test_an_endpoint_that_hangs_delays_a_join_by_one_timeout(tmp_path: Path, tim
         raise httpx.ReadTimeout("silence")
 
     ledger = Ledger(tmp_path / "ledger.db")
-    client = Client("http://s", ledger=ledger, timeout=4.0, patience=0.0, transport=httpx.MockTransport(hang))
+    client = Client("http://s", ledger=ledger, timeout=4.0, patience=0.0, transport=notarized(hang))
     for person in range(5):
         session = client.join(f"test-{person}")
         session.choose(CONTEXT)
@@ -196,10 +197,7 @@ def test_a_report_goes_to_the_endpoint_it_was_made_for_and_to_no_other(tmp_path:
     assert device(endpoint, tmp_path, "http://second").resend() == {}
     assert device(endpoint, tmp_path).resend() == {}
     other = Ledger(tmp_path / "ledger.db")
-    assert (
-        Client("http://t", shuffler="http://first", ledger=other, transport=httpx.MockTransport(endpoint)).resend()
-        == {}
-    )
+    assert Client("http://t", shuffler="http://first", ledger=other, transport=notarized(endpoint)).resend() == {}
     assert device(endpoint, tmp_path, "http://first").resend() == {"test": Outcome.ACCEPTED}
     assert endpoint.endpoints == {"http://first/experiments/test/reports"}
 
@@ -224,7 +222,7 @@ async def test_async_clients_resend_too(tmp_path: Path) -> None:
     endpoint = Endpoint(DOWN)
     assert await report_async(endpoint, tmp_path) == "pending"
     tried, endpoint.answer = len(endpoint.bodies), None
-    ledger, transport = Ledger(tmp_path / "ledger.db"), httpx.MockTransport(endpoint)
+    ledger, transport = Ledger(tmp_path / "ledger.db"), notarized(endpoint)
     async with AsyncClient("http://s", ledger=ledger, transport=transport) as client:
         assert await client.resend() == {"test": Outcome.ACCEPTED}
         assert await client.resend() == {}
@@ -237,7 +235,7 @@ def test_vectors_wait_as_well(tmp_path: Path) -> None:
     endpoint = Endpoint(DOWN, published(small_spec("shuffle")))
 
     def started() -> Client:
-        ledger, transport = Drawn(tmp_path / "ledger.db", endpoint.publication, 0), httpx.MockTransport(endpoint)
+        ledger, transport = Drawn(tmp_path / "ledger.db", endpoint.publication, 0), notarized(endpoint)
         return Client("http://s", shuffler="http://m", limits=LIMITS, ledger=ledger, transport=transport)
 
     session = started().join("test")

@@ -12,6 +12,7 @@ import pytest
 
 from privateer.wire.batch import SIGNATURE_HEADER
 from privateer_server.api.polls import STRANGERS_MAX
+from privateer_server.api.seats import STRANGERS_MAX as STREAMS_MAX
 from tests.attacks.endpoints import SECONDS, SLOWER, Endpoint, Repeated, endpoint, hardly_slower, junk
 
 MIB = 1 << 20
@@ -94,6 +95,30 @@ def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
         answered = select.select(held, [], [], SECONDS)[0]
         assert len(answered) == STRANGERS_MAX
         assert all(one.recv(4096).startswith(b"HTTP/1.1 304 ") for one in answered)
+
+
+def test_strangers_who_hold_streams(tmp_path: Path) -> None:
+    """One stranger takes all the streams that there are, and more: somebody else gets one, and reports hardly wait."""
+    asking = b"GET /events HTTP/1.1\r\nhost: here\r\n\r\n"
+    with endpoint(tmp_path, "server") as at:
+        held: list[socket.socket] = []
+
+        def attack() -> Callable[[], object]:
+            for _ in range(2 * STREAMS_MAX):
+                one = at.connect("127.0.0.2")
+                held.append(one)
+                one.sendall(asking)
+            return lambda: None
+
+        assert hardly_slower(at, attack) < SLOWER
+        begun = [one.recv(4096)[:13] for one in held]
+        assert begun.count(b"HTTP/1.1 200 ") == STREAMS_MAX
+        assert begun.count(b"HTTP/1.1 503 ") == STREAMS_MAX
+        with at.connect("127.0.0.3") as other:
+            other.sendall(asking)
+            assert other.recv(4096).startswith(b"HTTP/1.1 200 ")
+        for one in held:
+            one.close()
 
 
 def test_idle_sockets_on_the_door_for_batches(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from privateer_client import Client
 from privateer_client.account import Payment
 from tests.support import publications
 from tests.support.devices import EVERYTHING
+from tests.support.notary import notarized
 from tests.support.phases import small_spec
 from tests.support.purses import Purse
 from tests.support.sparse import sparse_spec
@@ -82,7 +83,7 @@ class Device:
     def meets(self, body: bytes) -> None:
         """One publication."""
         purse, began = Purse(), time.process_time()
-        transport = httpx.MockTransport(lambda request: answer(request, body))
+        transport = notarized(lambda request: answer(request, body))
         client = Client(
             "http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=purse, transport=transport
         )

@@ -20,6 +20,7 @@ from privateer.wire.problem import problem_body
 from privateer_client import Ledger, Outcome
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
+from tests.support.notary import Notary
 from tests.support.publications import OVER, published
 from tests.support.specs import make_spec
 
@@ -211,8 +212,9 @@ def test_when_a_device_sends_and_what_does_not_depend_on_the_outcome(tmp_path: P
 
         def watched(request: httpx.Request, clock: Hands = clock, server: Server = server) -> httpx.Response:
             transcript.append((clock.time, request.method, str(request.url), len(request.content)))  # noqa: B023
-            return server(request)
+            return inner.handle_request(request)  # noqa: B023
 
+        inner = Notary().transport(server)
         device = Device(tmp_path / str(number), server, clock, transport=httpx.MockTransport(watched))
         device.start().join("test").choose({"x1": number / 10, "x2": 0.5})
         for day in range(14):
@@ -234,6 +236,7 @@ import os, signal, sys
 from pathlib import Path
 import httpx
 from privateer_client import Client, Ledger, Limits, delivery, sealing
+from tests.support.notary import Notary
 from privateer_client.ledger import Ledger as Account
 
 folder, place, start = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
@@ -255,7 +258,7 @@ def answer(request):
 
 limits = Limits(epsilon=float("inf"), delta=1e-5, curator=True)
 ledger = Ledger(folder / "ledger.db", clock=Clock())
-client = Client("http://s", ledger=ledger, limits=limits, clock=Clock(), transport=httpx.MockTransport(answer))
+client = Client("http://s", ledger=ledger, limits=limits, clock=Clock(), transport=Notary().transport(answer))
 if start == 1_000_000:
     if place == "keeping":
         import privateer_client.ledger
@@ -394,5 +397,5 @@ def test_what_is_forgotten_while_a_server_takes_its_time_is_not_reported(tmp_pat
         device.ledger().forget("http://s/test")
         return server(request)
 
-    assert device.start(transport=httpx.MockTransport(forgetting)).resend() == {}
+    assert device.start(transport=Notary().transport(forgetting)).resend() == {}
     assert (server.sent, device.ledger().payments()) == ([], [])

@@ -13,6 +13,7 @@ from privateer_client.participation import Participation
 from privateer_lab.audit.attacks.partition import cases
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.run import FALSE_ALARM, Finding, _attacked
+from tests.support.notary import notarized
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
 
@@ -49,7 +50,7 @@ def test_every_choice_has_coins_of_its_own(tmp_path: Path) -> None:
     The chance that all choices agree although coins are fresh is 3^-39.
     """
     body = published(make_spec())
-    answer = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    answer = notarized(lambda _: httpx.Response(200, content=body))
     with Client("http://test", ledger=Ledger(tmp_path / "ledger.db"), transport=answer) as client:
         session = client.join("test")
         arms = {session.choose({"x1": 0.4, "x2": 0.4}) for _ in range(CHOICES)}

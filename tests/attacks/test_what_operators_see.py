@@ -184,9 +184,9 @@ Accumulator.take = telling_ids
 
 from privateer.serving.endpoint import UploadEndpoint
 announced = UploadEndpoint._announced
-def telling_addresses(self, request):
-    logging.getLogger("privateer.serving").error("from %s", request.client)
-    return announced(self, request)
+def telling_addresses(self, incoming):
+    logging.getLogger("privateer.serving").error("from %s", incoming.scope["client"])
+    return announced(self, incoming)
 UploadEndpoint._announced = telling_addresses
 
 from privateer_server.gauges import Gauges
@@ -203,9 +203,9 @@ made, begin, hold = [], Metrics.__init__, Pool.hold
 def noting(self):
     begin(self)
     made.append(self)
-async def telling_reports(self, sealed, admission=None):
+def telling_reports(self, sealed, admission=None):
     made[0].refuse({base64.b64encode(one).decode(): 10 for one in sealed})
-    return await hold(self, sealed, admission)
+    return hold(self, sealed, admission)
 Metrics.__init__, Pool.hold = noting, telling_reports
 """
 """Is run in the services' processes as they start: each plant leaks by one way."""

@@ -134,7 +134,7 @@ def named_in_modules(files: Files) -> list[str]:
 
 
 def test_the_dashboard_draws_what_is_published_by_its_shape() -> None:
-    files = {path.name: path.read_text() for path in DASHBOARD.glob("*.mjs")}
+    files = {path.name: path.read_text() for path in DASHBOARD.rglob("*.mjs")}
     assert len(files) > 10
     assert named_in_modules(files) == []
 

@@ -1,6 +1,7 @@
 """A browser, services, and experiments with simulated people for it to look at."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from tests.support.dashboards import EXPERIMENTS, Experiment
 
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 _WAIT_MILLISECONDS = 15_000
+_SETTLE_MILLISECONDS = 300
 
 
 @contextmanager
@@ -69,7 +71,9 @@ def chromium() -> Iterator[Any]:
 
 def open_all(page: Any) -> None:
     """Open everything that is shown when somebody asks for it, and wait until it is there."""
-    page.wait_for_load_state("networkidle")
+    # A page that follows a stream is never idle: it has everything a moment after it says that it follows.
+    page.get_by_text(re.compile("^(Live|Asking every few seconds): last answer at ")).wait_for()
+    page.wait_for_timeout(_SETTLE_MILLISECONDS)
     page.evaluate("document.querySelectorAll('main details').forEach(one => { one.open = true; })")
     page.locator("main details:not(:has(> :nth-child(2)))").first.wait_for(state="detached")
 

@@ -1,7 +1,9 @@
 """The page follows a server that goes on, dies, comes back, or has nothing yet."""
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -71,19 +73,71 @@ def test_a_server_that_dies_is_said_to_be_dead_until_it_is_back(own: Services, n
     page.get_by_text(
         re.compile(r"^The server does not answer\. It last did at \d\d:\d\d, \d+ seconds? ago\.")
     ).wait_for()
-    # What is known stays.
+    # What is known stays, and nobody has to wait for the next attempt.
     assert page.get_by_text("Round 1: 50 of 200 reports have come.").is_visible()
+    again = page.get_by_role("button", name="Try now")
+    assert again.is_visible()
     own.processes.start("server")
     own.processes.wait("server")
+    again.click()
     page.get_by_text(re.compile("^Live: last answer at ")).wait_for()
+    again.wait_for(state="hidden")
+    page.get_by_text("Round 1: 50 of 200 reports have come.").wait_for()
+
+
+def test_who_breaks_off_goes_on_with_the_last_message(own: Services, new_page: Open) -> None:
+    """A stream that ends after a message: the next one begins behind it."""
+    begin(own, EXPERIMENTS["begun"]._replace(people=0))
+    page, last, shown = new_page(), list[str | None](), httpx.get(f"{own.server}/experiments").json()["experiments"]
+    news = json.dumps({"whole": True, "experiments": shown, "deleted": []})
+
+    def once(route: Any) -> None:
+        last.append(route.request.headers.get("last-event-id"))
+        if len(last) > 1:
+            route.continue_()
+        else:
+            route.fulfill(body=f"id: x-1\ndata: {news}\n\n", content_type="text/event-stream")
+
+    page.route("**/events", once)
+    page.goto(own.server)
+    page.get_by_role("link", name="begun").wait_for()
+    with page.expect_request(lambda request: request.url.endswith("/events") and len(last) == 1):
+        pass
+    page.get_by_text(re.compile("^Live: last answer at ")).wait_for()
+    assert last[:2] == [None, "x-1"]
+
+
+@pytest.mark.parametrize("status", [503, 404, 502])
+def test_where_streams_are_refused_the_page_asks(own: Services, new_page: Open, status: int) -> None:
+    spec = begin(own, EXPERIMENTS["begun"]._replace(people=0))
+    page = new_page()
+    page.route("**/events", lambda route: route.fulfill(status=status, body="{}", content_type="application/json"))
+    page.goto(f"{own.server}/#/begun")
+    page.get_by_text("Round 1: 0 of 200 reports have come.").wait_for()
+    assert page.locator("#connection").inner_text().startswith("Asking every few seconds: last answer at ")
+    people(own, spec, 50)
+    page.get_by_text("Round 1: 50 of 200 reports have come.").wait_for()
+
+
+def test_a_page_that_follows_asks_nothing_while_nothing_changes(own: Services, new_page: Open) -> None:
+    begin(own, EXPERIMENTS["begun"])
+    page, asked = new_page(), list[str]()
+    page.goto(f"{own.server}/#/begun")
+    page.get_by_text(re.compile("^Live: last answer at ")).wait_for()
+    page.get_by_text("membership advantage").first.wait_for()
+    page.on("request", lambda request: asked.append(request.url))
+    said = page.locator("#connection").inner_text()
+    page.locator("#connection", has_not_text=said).wait_for()
+    assert asked == []
 
 
 def test_a_page_that_never_had_an_answer_says_so(own: Services, new_page: Open) -> None:
     page = new_page()
-    page.route("**/experiments", lambda route: route.abort())
+    silent = re.compile("/(experiments|events)$")
+    page.route(silent, lambda route: route.abort())
     page.goto(own.server)
     page.get_by_text("The server does not answer. This page tries again every few seconds.").wait_for()
-    page.unroute("**/experiments")
+    page.unroute(silent)
     page.get_by_role("heading", name="There is no experiment yet").wait_for()
 
 

@@ -72,6 +72,7 @@ def facts_of(spec, step):
         sealed_size=64 + message_size(step.policy),
         public_key=bytes(32),
         messages=terms.messages,
+        groups=terms.mechanism.groups,
         least=step.least,
         deadline=step.seconds,
     )

@@ -66,6 +66,7 @@ class Services:
         shuffler = create_shuffler(
             ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED), httpx.ASGITransport(server)
         )
+        server.end_waits()  # streams end with their first message
         issuing = issuer_settings(folder, experiments=("test", "shuffled"), attestation="hmac", tokens_per_device=2)
         apps: dict[str, Any] = {"server": server, "shuffler": shuffler, "issuer": create_issuer(issuing)}
         self.clients = {name: get_client(app).__enter__() for name, app in apps.items()}

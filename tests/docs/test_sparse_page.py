@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from privateer_lab.audit.run import mechanisms
-from privateer_lab.plan import EPSILONS, variants
+from privateer_lab.plans import EPSILONS, variants
 from privateer_lab.specs import load_spec
 from privateer_server.schedule import Schedule
 from tests.docs.test_readme import blocks

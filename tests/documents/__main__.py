@@ -1,7 +1,9 @@
 """Write the documents that are made from the code; tests fail where the files differ."""
 
-from tests.documents import openapi, uploads, vectors
+from tests.documents import commands, endpoints, exports, logs, notebook, openapi, schemas, uploads, vectors
 
-for path, text in (openapi.documents() | vectors.documents() | uploads.documents()).items():
+MADE = (openapi, vectors, uploads, exports, schemas, logs, commands, endpoints, notebook)
+
+for path, text in (page for one in MADE for page in one.documents().items()):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -33,7 +33,7 @@ KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 """The private half of all rounds' keys here; a server has another for each round, and tells nobody."""
 PEOPLE = 40
 _TOLD: dict[str, Any] = {"epsilon": 2.0, "arms": "hidden"}
-_LIMITS = Limits(**_TOLD)
+LIMITS = Limits(**_TOLD)
 _UNIT = {"low": 0.0, "high": 1.0}
 _LOCAL = {"model": "local", "epsilon": 1.0}
 _SHUFFLE = {"model": "shuffle", "epsilon": 0.4, "delta": 1e-6}
@@ -50,7 +50,7 @@ _QUARTERS = {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}, "shares": "equal"}
 _WATCHED = {"guardrails": ["refund", "late"]}
 _ASKED = _WATCHED | {"floor": 0.07}
 _CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
-_VALUES: dict[str, list[Any]] = {
+VALUES: dict[str, list[Any]] = {
     "age": [18, 78, 33.5, 200, -4, None],
     "hours": [0, 7.5, 10, 25, 40, 41, 80, 99],
     "country": ["NL", "BE", "DE", "FR"],
@@ -188,7 +188,7 @@ class _Words:
 
 def told(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
     """A publication, what people decide by it, and what they send."""
-    followed = Participation(body, spec.name, _LIMITS)
+    followed = Participation(body, spec.name, LIMITS)
     facts = followed.round
     return {
         "name": name,
@@ -203,7 +203,7 @@ def told(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
 
 
 def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> dict[str, Any]:
-    context = {name: _VALUES[name][int(rng.integers(len(_VALUES[name])))] for name in spec.features}
+    context = {name: VALUES[name][int(rng.integers(len(VALUES[name])))] for name in spec.features}
     columns, slot = context_vector(context, spec.features), rng.integers(0, 2**32, 1, dtype=np.uint32)
     decisions = followed.decide(columns, slot)
     reward: Any = float(np.round(rng.uniform(-1.5, 3.5), 3))

@@ -17,7 +17,7 @@ class Experiment(NamedTuple):
 
 def _experiment(name: str, people: int, horizon: int, **sections: Any) -> Experiment:
     about = {"name": name, "horizon": horizon, **sections.pop("experiment", {})}
-    return Experiment({"experiment": about, "privacy": _LOCAL, **sections}, people)
+    return Experiment({"experiment": about, "privacy": _LOCAL} | sections, people)
 
 
 def _arms(*names: str, size: int = 200) -> dict[str, Any]:
@@ -81,6 +81,14 @@ EXPERIMENTS: Final = {
         context={"features": _NUMBERS},
         algorithm={"name": "linear"},
         population={"name": "disjoint"},
+    ),
+    "parcels": _experiment(
+        *("parcels", 450, 2000),
+        experiment=_arms("a", "b", "c"),
+        context={"features": _NUMBERS},
+        privacy={"model": "shuffle", "epsilon": 2.0, "delta": 1e-6, "min_batch": 100, "local_epsilon_max": 8.0},
+        algorithm={"name": "partition"},
+        population={"name": "peaks"},
     ),
     "begun": _experiment(
         *("begun", 50, 2000),

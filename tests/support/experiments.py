@@ -15,6 +15,7 @@ from privateer.wire.envelope import binding, decode_envelope
 from privateer.wire.publication import decode_publication, digest
 from privateer_client import AsyncClient, Client, Ledger
 from tests.support.clocks import Hands
+from tests.support.notary import notarized
 from tests.support.publications import KEY, published
 from tests.support.specs import make_spec
 
@@ -96,7 +97,7 @@ class Device:
         return AsyncClient("http://s", **self._with(options))
 
     def _with(self, options: dict[str, Any]) -> dict[str, Any]:
-        usual = {"ledger": self.ledger(), "clock": self.clock, "transport": httpx.MockTransport(self.server)}
+        usual = {"ledger": self.ledger(), "clock": self.clock, "transport": notarized(self.server)}
         return usual | self.options | options
 
     def files(self) -> bytes:

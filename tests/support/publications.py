@@ -35,6 +35,7 @@ def parts(spec: Spec, *, version: int = 1) -> tuple[dict[str, Any], dict[str, An
         "sealed_size": 64 + message_size(step.policy),
         "public_key": KEY.public_key().public_bytes_raw(),
         "messages": terms.messages,
+        "groups": terms.mechanism.groups,
         "least": step.least,
         "deadline": int(NOW + step.seconds) if step.seconds else 0,
     }

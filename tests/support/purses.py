@@ -2,14 +2,37 @@
 
 from collections.abc import Callable
 
+from privateer.wire.publication import digest
 from privateer_client.account import Payment, SealedReport
 from privateer_client.choice import Choice
+from privateer_client.known_servers import KnownServer
+
+
+class Rumours:
+    """What is known of servers, in memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, KnownServer] = {}
+        self._evidence: dict[str, str] = {}
+
+    def get(self, server: str) -> KnownServer | None:
+        return self._known.get(server)
+
+    def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
+        self._known[server] = change(self._known.get(server))
+
+    def accuse(self, server: str, evidence: str) -> None:
+        self._evidence[server] = evidence
+
+    def evidence(self, server: str) -> str | None:
+        return self._evidence.get(server)
 
 
 class Purse:
     """Pays for what it is asked for, and keeps choices and publications as they are."""
 
     def __init__(self) -> None:
+        self.servers = Rumours()
         self.paid: list[Payment] = []
         self._choices: dict[str, Choice] = {}
         self._publications: dict[str, bytes] = {}
@@ -60,3 +83,7 @@ class Purse:
 
     def remember(self, experiment: str, publication: bytes) -> None:
         self._publications[experiment] = publication
+
+    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+        kept = self._publications.get(experiment)
+        return kept is not None and digest(kept) == name

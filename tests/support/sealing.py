@@ -1,6 +1,7 @@
 """Sealed reports for tests, made with the core as a device makes them, from a seed."""
 
 import os
+import random
 
 import msgspec
 import numpy as np
@@ -53,6 +54,17 @@ def sealed_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]
     messages = decode_publication(publication).round.messages
     sealed = [seal(publication, os.urandom(16) + message) for message in plain_reports(publication, count, seed)]
     return [b"".join(sealed[start : start + messages]) for start in range(0, len(sealed), messages)]
+
+
+def permuted(publication: bytes, people: list[bytes], rng: random.Random) -> list[bytes]:
+    """The messages of so many people as a shuffler sends them on: permuted within each kind."""
+    facts = decode_publication(publication).round
+    size = facts.sealed_size * facts.messages_of_kind
+    kinds = [
+        [message for one in people for message in pieces(pieces(one, size)[kind], facts.sealed_size)]
+        for kind in range(facts.groups)
+    ]
+    return [message for kind in kinds for message in rng.sample(kind, len(kind))]
 
 
 def body_of(publication: bytes, sealed: list[bytes], header: Header | None = None) -> bytes:

@@ -20,7 +20,7 @@ from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
-from tests.support.asgi import serving
+from tests.support.asgi import AtOnce, serving
 from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, TOKEN
 from tests.support.specs import tables
@@ -48,7 +48,9 @@ class Ways(httpx.AsyncBaseTransport):
         """Pass a request on."""
         await request.aread()
         self.asked.append(request)
-        answer = await httpx.ASGITransport(self.hosts[request.url.host]).handle_async_request(request)
+        app = self.hosts[request.url.host]
+        app = AtOnce(app) if hasattr(app, "at_once") else app
+        answer = await httpx.ASGITransport(app).handle_async_request(request)
         if request.url.host in self.lost:
             self.lost.remove(request.url.host)
             raise httpx.ReadTimeout("the answer is lost")

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, Final, Literal
 
+from privateer.trust import TRUST
 from privateer_lab.audit.attacks import attacks_of_algorithms
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.channels import channels
@@ -19,6 +22,7 @@ from privateer_lab.audit.wire import wire_cases
 FALSE_ALARM: Final = 1e-4
 """Chance that an audit of true claims reports any of them as broken."""
 CHANNELS: Final = "channels"
+FORMAT: Final = "privateer/audit/1"
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,24 @@ def attacked() -> set[tuple[str, str, str]]:
     return {(case.mechanism, case.model, case.calibration) for case in cases(1000)}
 
 
-def audit(samples: int, chosen: set[str]) -> tuple[int, Iterator[Finding]]:
-    """Return the number of attacks, and their findings one by one."""
-    attacks = [case for case in cases(samples) if case.mechanism in chosen]
-    checks = channels() if CHANNELS in chosen else {}
+def audit(
+    samples: int, chosen: set[str], *, model: str | None = None, calibration: str | None = None
+) -> tuple[int, Iterator[Finding]]:
+    """Return the number of attacks, and their findings one by one.
+
+    Parameters
+    ----------
+    chosen
+        Names out of `mechanisms`.
+    model, calibration
+        Attack claims under this trust model and calibration alone, where given.
+    """
+    attacks = [
+        case
+        for case in cases(samples)
+        if case.mechanism in chosen and model in (None, case.model) and calibration in (None, case.calibration)
+    ]
+    checks = {name: check for name, check in channels().items() if is_about(name, model)} if CHANNELS in chosen else {}
     alarm = FALSE_ALARM / max(1, len(attacks))
 
     def findings() -> Iterator[Finding]:
@@ -92,6 +110,12 @@ def audit(samples: int, chosen: set[str]) -> tuple[int, Iterator[Finding]]:
             yield _attacked(case, alarm)
 
     return len(attacks) + len(checks), findings()
+
+
+def is_about(channel: str, model: str | None) -> bool:
+    """Whether the check of a channel is about a trust model: its name may end with that of another one."""
+    named = channel.rpartition(", ")[2]
+    return model is None or named not in TRUST or named == model
 
 
 def _attacked(case: Case, alarm: float) -> Finding:
@@ -118,10 +142,13 @@ def _checked(name: str, check: Callable[[], bool]) -> Finding:
 
 
 def summary(findings: list[Finding]) -> dict[str, Any]:
-    """Return figures over findings; what is known to be unsafe counts apart."""
+    """Return figures over findings, and what found them and when; what is known to be unsafe counts apart."""
     wrong = [finding for finding in findings if not finding.holds]
     broken, known = (sorted({one.mechanism for one in wrong if one.unsafe is unsafe}) for unsafe in (False, True))
     return {
+        "format": FORMAT,
+        "privateer": version("privateer-lab"),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "holds": not broken,
         "broken": broken,
         "unsafe": known,

@@ -13,10 +13,12 @@ from starlette.types import ASGIApp
 
 from privateer.spec import Spec
 from privateer.wire.batch import SIGNATURE_HEADER
+from privateer.wire.identity import SIGNED_HEADER
 from privateer_client.account import Payment, SealedReport
 from privateer_client.answers import Outcome
 from privateer_client.choice import Choice
 from privateer_client.client import AsyncClient
+from privateer_client.known_servers import KnownServer
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
@@ -30,7 +32,7 @@ _SECONDS: Final = 20.0
 """After which a full round counts as one that did not close."""
 
 
-_OWN: Final = frozenset({"etag", "if-none-match", SIGNATURE_HEADER.lower()})
+_OWN: Final = frozenset({"etag", "if-none-match", SIGNATURE_HEADER.lower(), SIGNED_HEADER.lower()})
 """Headers whose values depend on releases or sealed bytes."""
 
 
@@ -84,8 +86,29 @@ class Watched(httpx.AsyncBaseTransport):
         return response
 
 
+class _Servers:
+    """Knows no server, every time."""
+
+    def get(self, _: str) -> KnownServer | None:
+        """Know nothing."""
+        return None
+
+    def change(self, _: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
+        """Check, and keep nothing."""
+        change(None)
+
+    def accuse(self, _server: str, _evidence: str) -> None:
+        """Keep nothing."""
+
+    def evidence(self, _: str) -> str | None:
+        """Have none."""
+        return None
+
+
 class _Purse:
     """The account of a new person, every time."""
+
+    servers = _Servers()
 
     @property
     def tokens(self) -> None:
@@ -129,6 +152,10 @@ class _Purse:
 
     def publication(self, _: str) -> None:
         """Keep no publication."""
+
+    def has_witnessed(self, _experiment: str, _name: bytes) -> bool:
+        """Have seen nothing."""
+        return False
 
     def remember(self, _experiment: str, _publication: bytes) -> None:
         """Keep no publication."""

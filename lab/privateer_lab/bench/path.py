@@ -19,24 +19,27 @@ from privateer_lab.bench.stages import stage_seconds
 from privateer_lab.rest import create
 from privateer_lab.services import Services, free_port, running
 
-_EXPERIMENTS: Final = 4
+EXPERIMENTS: Final = 4
+_OVERLAP: Final = 2
+"""So many experiments' people report at the same time."""
 _PATIENCE: Final = 120.0
 _NAMES: Final = ("shuffler", "server")
 _ACCEPTED: Final = 202
 
 
 class _Used(NamedTuple):
-    """Wall time and each service's processor time, in seconds."""
+    """Wall time, and the processor time of each service and of this process, in seconds."""
 
     wall: float
     services: dict[str, float]
+    generator: float
 
 
 def bench_path(people: int) -> dict[str, dict[str, float]]:
     """Have people report under each way of uploading, with reports that were sealed before the clock starts.
 
-    Several experiments are open at once, as on a server with more than one team. A run ends when every experiment has
-    learned from its round.
+    Several experiments are open at once, as on a server with more than one team, and their rounds fill one after the
+    other. A run ends when every experiment has learned from its round.
 
     Parameters
     ----------
@@ -68,8 +71,8 @@ def bench_path(people: int) -> dict[str, dict[str, float]]:
 
 def _run(endpoint: str, people: int, batch: int) -> Callable[[float], dict[str, float]]:
     """Measure one way of uploading; return what makes its figures of the seconds of one open."""
-    each = people // _EXPERIMENTS
-    names = [f"bench-{number}" for number in range(_EXPERIMENTS)]
+    each = people // EXPERIMENTS
+    names = [f"bench-{number}" for number in range(EXPERIMENTS)]
     with (
         tempfile.TemporaryDirectory(prefix="privateer-") as folder,
         running(Path(folder), free_port(), free_port(), quiet=True) as at,
@@ -77,13 +80,13 @@ def _run(endpoint: str, people: int, batch: int) -> Callable[[float], dict[str, 
         for name in names:
             create(at.admin, bench_spec(name, endpoint, each), at.token)
         key = own_key(at.sender_key, "--data")
-        rounds = [seal_round(_publication(at.server, name), name, each, batch, key) for name in names]
+        rounds = [seal_round(publication(at.server, name), name, each, batch, key) for name in names]
         url = at.shuffler if endpoint == "shuffler" else at.server
-        used = _measure(at, lambda: _report(at.server, url, names, rounds))
+        used = _measure(at, lambda: report(at.server, url, names, rounds))
     sealing = sum(one.seconds for one in rounds)
 
     def in_opens(unit: float) -> dict[str, float]:
-        seconds = {"client": sealing} | used.services
+        seconds = {"client": sealing} | used.services | {"generator": used.generator}
         return {role: each / people / unit for role, each in seconds.items()} | {
             "end_to_end": people * unit / used.wall
         }
@@ -91,7 +94,8 @@ def _run(endpoint: str, people: int, batch: int) -> Callable[[float], dict[str, 
     return in_opens
 
 
-def _publication(server: str, name: str) -> bytes:
+def publication(server: str, name: str) -> bytes:
+    """Fetch what an experiment publishes now."""
     page = f"{server}/experiments/{name}/policy"
     return httpx.get(page, headers={"Accept": MEDIA_TYPE}).raise_for_status().content
 
@@ -100,32 +104,41 @@ def _measure(at: Services, work: Callable[[], None]) -> _Used:
     def now() -> dict[str, float]:
         return {name: cpu_seconds(at.processes.pid(name)) for name in _NAMES}
 
-    before, started = now(), time.perf_counter()
+    before, own, started = now(), time.process_time(), time.perf_counter()
     work()
-    wall = time.perf_counter() - started
-    return _Used(wall, {name: seconds - before[name] for name, seconds in now().items()})
+    wall, own = time.perf_counter() - started, time.process_time() - own
+    return _Used(wall, {name: seconds - before[name] for name, seconds in now().items()}, own)
 
 
-def _report(server: str, url: str, names: list[str], rounds: list[Sealed]) -> None:
-    """Send what all people send, in turns by experiment, and wait until all experiments have learned from it.
+def report(server: str, url: str, names: list[str], rounds: list[Sealed], version: int = 2) -> None:
+    """Send what all people send, and wait until all experiments have learned from it and publish ``version``.
 
     Raises
     ------
     Unavailable
         If a service refuses an upload, or takes too long to learn.
     """
-    longest = max(len(one.requests) for one in rounds)
-    requests = [one.requests[turn] for turn in range(longest) for one in rounds if turn < len(one.requests)]
-    statuses = send_all(url, requests)
+    statuses = send_all(url, _staggered([one.requests for one in rounds]))
     if set(statuses) != {_ACCEPTED}:
         raise Unavailable(f"the services answered {dict(statuses)}", remedy="see their log above")
-    for name in names:
-        _wait(server, name)
+    with httpx.Client() as asking:  # a client of its own for each question would cost as much as hundreds of reports
+        for name in names:
+            _wait(asking, server, name, version)
 
 
-def _wait(server: str, name: str) -> None:
+def _staggered(requests: list[list[bytes]]) -> list[bytes]:
+    """Return all requests, mixed so that one experiment's round fills after the other's, as they do over a day."""
+    timed = [
+        (number + turn / len(those) * _OVERLAP, one)
+        for number, those in enumerate(requests)
+        for turn, one in enumerate(those)
+    ]
+    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
+
+
+def _wait(asking: httpx.Client, server: str, name: str, version: int) -> None:
     deadline, page = time.monotonic() + _PATIENCE, f"{server}/experiments/{name}"
-    while httpx.get(page).raise_for_status().json()["version"] < 2:
+    while asking.get(page).raise_for_status().json()["version"] < version:
         if time.monotonic() > deadline:
             raise Unavailable(f"{name} did not learn from its round", remedy="see the services' log above")
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The processor time of a process and its children, as Linux counts it."""
+"""The processor time and the memory of a process and its children, as Linux counts them."""
 
 import os
 from pathlib import Path
@@ -12,6 +12,16 @@ _USER_TICKS: Final = 11
 def cpu_seconds(pid: int) -> float:
     """Return the processor time of a process and of the children that it has now, in seconds."""
     return sum(_own_seconds(one) for one in (pid, *_children(pid)))
+
+
+def memory_of(pid: int) -> list[float]:
+    """Return the MiB that a process, and then each of its children, has in memory."""
+    return [_own_memory(one) for one in (pid, *_children(pid))]
+
+
+def _own_memory(pid: int) -> float:
+    lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def _own_seconds(pid: int) -> float:

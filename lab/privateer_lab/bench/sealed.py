@@ -33,9 +33,9 @@ class Sealed(NamedTuple):
     seconds: float
 
 
-def bench_spec(name: str, endpoint: str, people: int) -> Spec:
+def bench_spec(name: str, endpoint: str, people: int, rounds: int = 2) -> Spec:
     """Return the spec of an experiment with rounds of so many people, whose devices randomize and report there."""
-    spec = demo_spec(2 * people, name=name, round_size=people, round_growth=0.0)
+    spec = demo_spec(rounds * people, name=name, round_size=people, round_growth=0.0)
     trust = next(one for one in TRUST.values() if one.endpoint == endpoint and not one.curated)
     changes = {"model": trust.name, "delta": spec.privacy.delta if trust.batched else 0.0}
     return spec.model_copy(update={"privacy": spec.privacy.model_copy(update=changes)})

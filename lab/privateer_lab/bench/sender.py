@@ -1,4 +1,4 @@
-"""Sends requests that are ready, over a few connections, with next to no work of its own."""
+"""Sends requests that are ready, over many connections, with next to no work of its own."""
 
 import asyncio
 from collections import Counter, deque
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-_CONNECTIONS: Final = 32
+_CONNECTIONS: Final = 256
 _END_OF_HEADERS: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length:"
 _STATUS: Final = slice(9, 12)

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def spec_from(
-    data: Annotated[Path, typer.Argument(help="A CSV file with a header, plain or gzipped.")],
+    data: Annotated[Path, typer.Argument(help="A CSV file with a header, plain or gzipped, or a Parquet file.")],
     name: Annotated[str | None, typer.Option(help="The experiment's name; the file's by default.")] = None,
     arms: Annotated[str, typer.Option(help="Names of the options, separated by commas.")] = "",
     label: Annotated[str | None, typer.Option(help="Column of the class that decides which option is right.")] = None,
@@ -32,7 +32,7 @@ def spec_from(
     out: Annotated[Path | None, typer.Option(help="File to write the spec to.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a spec from a CSV file's columns, and say what of it comes from the data and would become public."""
+    """Draft a spec from the columns of a CSV or Parquet file; say what comes from the data and would become public."""
     given = dict(_bounds(one) for one in bounds)
     made = draft(
         data,

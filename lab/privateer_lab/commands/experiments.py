@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from privateer.export import read_export
 from privateer.result import Contradiction
-from privateer_lab.bin_map import draw
+from privateer_lab.bin_map import draw, people_in
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.documents import read_document
-from privateer_lab.output import print_json, print_rows, print_table, print_tables, readable, screen
+from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
 from privateer_lab.result_tables import have_estimates, is_over_time, rows_of
@@ -40,6 +41,8 @@ def create(
     """Create an experiment from a spec."""
     parsed = load_spec(spec, settings)
     start = None if warm_start is None else read_document(warm_start)
+    if start is not None:
+        read_export(start, "--warm-start")
     answer = post(admin_url, parsed, token, start)
     print_json(answer) if as_json else screen.print(f"created {parsed.name}")
 
@@ -166,15 +169,8 @@ def _in_words(bins: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each bin: the values of its features, and its arms."""
     return [
         {
-            "people": "; ".join(f"{name}: {_values(values)}" for name, values in row["where"].items()) or "all",
+            "people": people_in(row["where"]),
             "arms": ", ".join(f"{arm} {share:.0%}" for arm, share in row["arms"].items()),
         }
         for row in bins
     ]
-
-
-def _values(values: Any) -> str:
-    """Write the ends of a number's interval, or levels; null stands for people who have no value."""
-    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
-        return f"{values[0]:.4g} to {values[1]:.4g}"
-    return ", ".join("missing" if one is None else readable(one) for one in values or [None])

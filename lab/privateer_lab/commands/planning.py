@@ -15,7 +15,7 @@ from privateer.errors import SpecError
 from privateer.spec import BATCH_MAX, Spec
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.output import open_folder, print_json, print_rows, progress, readable, screen
-from privateer_lab.plan import (
+from privateer_lab.plans import (
     EPSILON_MAX,
     EPSILONS,
     MODELS,

@@ -2,16 +2,19 @@
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 
+from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen
-from privateer_lab.services import Issuing, free_port, running
+from privateer_lab.services import Issuing, Services, free_port, running
 
 Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
 Host = Annotated[str, typer.Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
@@ -103,6 +106,8 @@ def up(
         if services.issuer:
             screen.print(f"issuer    {services.issuer}")
         screen.print(f"dashboard {services.server}/")
+        with httpx.Client() as http:
+            screen.print(f"its key   {Source(services.server, http).key().hex()}")
         shown = "..." if token else services.token  # the operator knows the token that they gave
         line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
@@ -111,30 +116,61 @@ def up(
 
 def demo(
     users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the services running at the end.")] = False,
+    keep: Annotated[
+        bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
 ) -> None:
-    """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned."""
+    """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned.
+
+    In a terminal the services stay until you press Enter, so that you can look at the dashboard.
+    """
     from privateer_lab.demo import run_demo
+
+    is_watched = sys.stdin.isatty() and sys.stdout.isatty()
 
     with _until_signalled():
         with (
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             running(Path(folder), free_port(), free_port(), quiet=True) as services,
         ):
-            run_demo(services, users, keep)
-            if keep:
-                services.processes.watch()
+            page = run_demo(services, users, out)
+            if is_watched if keep is None else keep:
+                _stay(services, page, is_watched)
         screen.print("The services have stopped. To start services that stay: privateer up")
+
+
+def _stay(services: Services, page: str, is_watched: bool) -> None:
+    """Leave the services running until somebody has looked."""
+    screen.print(
+        f"The services still run. Look at them in a browser:\n"
+        f"  {services.server}/  the dashboard\n"
+        f"  {page}/privacy  what the experiment promises to each person\n"
+        f"{'Press Enter' if is_watched else 'Press Ctrl-C'} to stop them.",
+        soft_wrap=True,
+    )
+    if is_watched:
+        sys.stdin.readline()
+    else:
+        services.processes.watch()
 
 
 def bench(
     users: Annotated[int, typer.Option(min=4000, help="Number of people in each run.")] = 40_000,
+    memory: Annotated[
+        int, typer.Option(min=0, help="Instead: send so many reports, and show every process's MiB on the way.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
-    from privateer_lab.bench import bench_accountant, bench_path
+    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path
 
-    result = {"report path": bench_path(users), "accountant": bench_accountant()}
+    if memory:
+        for row in bench_memory(memory):
+            figures = {name: round(value) for name, value in row.items()}
+            print_json(figures) if as_json else screen.print(figures)
+        return
+    result = {"report path": bench_path(users) | bench_answers(users), "accountant": bench_accountant()}
     if as_json:
         print_json(result)
         return

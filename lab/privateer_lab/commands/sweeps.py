@@ -10,8 +10,8 @@ from privateer_lab.commands.options import Jobs, On, PeopleSpec, Seeds, Set
 from privateer_lab.output import progress, screen
 from privateer_lab.simulation import figures_of
 from privateer_lab.specs import load_spec
-from privateer_lab.sweep import Journal, cells, combinations, parse_axes, write_parquet
-from privateer_lab.sweep import sweep as rows_of
+from privateer_lab.sweeps import Journal, cells, combinations, parse_axes, write_parquet
+from privateer_lab.sweeps import sweep as rows_of
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import SpecError
-from privateer.wire.keys import public_hex, public_key_files, read_public_key, read_signing_key, signing_key_id
+from privateer.wire.keys import public_hex, public_key_files, read_public_keys, read_signing_key, signing_key_id
 from privateer_lab.doctor.files import is_open_to_writers
 from privateer_lab.doctor.findings import Findings
 
@@ -54,8 +54,8 @@ def check_trusted(found: Findings, check: str, places: Sequence[Path]) -> set[st
 
 def ids_of(files: Iterable[Path]) -> set[str]:
     """Return the ids of the keys in files; those that hold none are left out."""
-    ids = set()
+    ids = set[str]()
     for path in files:
         with suppress(OSError, ValueError):
-            ids.add(signing_key_id(read_public_key(path)))
+            ids.update(map(signing_key_id, read_public_keys(path)))
     return ids

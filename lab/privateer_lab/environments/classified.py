@@ -13,7 +13,8 @@ from privateer.features import Numeric
 from privateer_lab.environments.columns import Categories
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.environments.features import Named, Names, Projected, ProjectionSection
-from privateer_lab.environments.table import Table, refused
+from privateer_lab.environments.refusals import refused
+from privateer_lab.environments.table import Table
 
 
 class Classified(Environment):

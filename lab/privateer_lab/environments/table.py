@@ -1,4 +1,4 @@
-"""CSV files as columns. Errors name row and column, and no message carries a value."""
+"""CSV and Parquet files as columns. Errors name row and column, and no message carries a value."""
 
 import csv
 import gzip
@@ -11,7 +11,9 @@ from typing import Any, Final, TextIO
 import numpy as np
 
 from privateer.errors import SpecError
+from privateer_lab.environments import parquet
 from privateer_lab.environments.columns import Column, Texts, Unfit
+from privateer_lab.environments.refusals import missing_pyarrow, refused
 from privateer_lab.free_memory import available_memory
 
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
@@ -24,12 +26,12 @@ _ROWS: Final = 2**14
 
 
 class Table:
-    """CSV files with the same columns, one after the other.
+    """CSV or Parquet files with the same columns, one after the other.
 
     Parameters
     ----------
     path
-        Their paths, separated by commas; plain or gzipped (``.gz``).
+        Their paths, separated by commas; CSV plain or gzipped (``.gz``), or ``.parquet``.
     header
         Names of the columns, if the files have no header.
     remark
@@ -51,11 +53,12 @@ class Table:
             if not file.is_file():  # pipes and devices may have no end, and can be read but once
                 raise _unreadable(file)
         self._headless, self._remark = header is not None, remark
-        headers = [header or _header_of(file) for file in self.paths]
-        self.header = tuple(headers[0])
+        headers = [_header_of(file) if header is None or parquet.is_one(file) else header for file in self.paths]
+        self.header = tuple(header or headers[0])
         for other, file in zip(headers, self.paths, strict=True):
             if tuple(other) != self.header:
-                raise refused(f"{file} has other columns than {self.paths[0]}", "make them alike")
+                others = "are expected" if header else f"{self.paths[0]} has"
+                raise refused(f"{file} has other columns than {others}", "make them alike")
 
     def fill(
         self, columns: Sequence[Column], features: int, *, complete: Sequence[str] = (), drop: bool = False
@@ -78,7 +81,9 @@ class Table:
         SpecError
             Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
-        counts = [sum(1 for _ in self._rows(path)) for path in self.paths]
+        counts = [
+            parquet.rows_in(path) if parquet.is_one(path) else sum(1 for _ in self._rows(path)) for path in self.paths
+        ]
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
         names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
         _check_fits(sum(counts) * width, available_memory())
@@ -116,7 +121,7 @@ class Table:
 
     def _wrong(self, path: Path, row: int, column: str, what: str, remedy: str) -> SpecError:
         """Name a row as a spreadsheet does; ``row`` counts those of `_rows`, from 0."""
-        number, _ = next(islice(self._rows(path), row, None))
+        number = row + 1 if parquet.is_one(path) else next(islice(self._rows(path), row, None))[0]
         return refused(f"row {number}, column {column!r} of {path} {what}", remedy)
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -133,12 +138,15 @@ class Table:
 
     def _blocks(self, path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
         """Yield texts by column, some rows at a time, of a file whose `_rows` are fine."""
+        if parquet.is_one(path):
+            yield from parquet.blocks_of(path, names)
+            return
         try:
             import pyarrow as pa
             from pyarrow import compute
             from pyarrow import csv as arrow
         except ImportError:
-            raise refused("pyarrow, which reads CSV files, is missing", "install privateer-lab[workbench]") from None
+            raise missing_pyarrow() from None
         if _has_quotes_after_blanks(path):
             rows = (cells for _, cells in self._rows(path))
             while block := list(islice(rows, _ROWS)):
@@ -158,13 +166,8 @@ class Table:
             raise refused(f"{path} has a row of more than {_BLOCK >> 20} MiB", "shorten it") from None
 
 
-def refused(message: str, remedy: str) -> SpecError:
-    """Make the error of a file that cannot be used."""
-    return SpecError(message, field="population.path", remedy=remedy)
-
-
 def _unreadable(path: Path) -> SpecError:
-    return refused(f"cannot read {path}", "give the path of a CSV file")
+    return refused(f"cannot read {path}", "give the path of a CSV or Parquet file")
 
 
 def _is_missing(texts: Texts) -> Any:
@@ -181,7 +184,8 @@ def _check_fits(needed: float, free: float) -> None:
 
 
 def _header_of(path: Path) -> list[str]:
-    names = [name.strip() for name in next((cells for _, cells in _records(path)), [])]
+    names = parquet.header_of(path) if parquet.is_one(path) else next((cells for _, cells in _records(path)), [])
+    names = [name.strip() for name in names]
     if not names or not all(names) or len(set(names)) < len(names):
         raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")
     return names

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def run_load(
     sender_key: Path | None = None,
     issuer: str | None = None,
     attestation_secret: bytes | None = None,
+    each: Callable[[LoadResult], None] = lambda _: None,
 ) -> LoadResult:
     """Drive simulated people through an experiment.
 
@@ -56,6 +58,8 @@ def run_load(
         File of a private key that the services trust with several people's reports at once.
     issuer, attestation_secret
         The issuer of upload tokens, if reports need some, and what the application's backend shares with it.
+    each
+        Is called with what is counted so far, whenever people have taken part.
 
     Raises
     ------
@@ -72,8 +76,13 @@ def run_load(
         started, whole = time.perf_counter(), True
         async with Wire.open(name, server, shuffler, concurrency, sender, issuer, attestation_secret) as wire:
             driver = Driver(wire, population, seed, cohort)
+
+            def advance(people: int) -> None:
+                bar.advance(task, people)
+                each(driver.result)
+
             try:
-                await driver.run(users, concurrency, batch, lambda people: bar.advance(task, people))
+                await driver.run(users, concurrency, batch, advance)
             except asyncio.CancelledError:  # by Ctrl-C
                 whole = False
         driver.result.seconds = time.perf_counter() - started

@@ -3,11 +3,13 @@
 
 import { PrivateerError, invalid, refused, unavailable } from "./errors.js";
 import { ask, problem } from "./exchange.js";
+import { blockOf, checkProof, checkSigned, entryOf, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 import { LIMITS } from "./verification.js";
 
 const MSGPACK = "application/msgpack";
 const FRESH_MS = 3000;
+const PROOF_MAX = 64 << 10;
 const FINAL = new Set([
   "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "unopenable", "out-of-range",
   "too-large", "terms-refused", "spec-invalid", "deleted",
@@ -24,8 +26,11 @@ export class Client {
    * @param {string} [how.shuffler] address of the shuffler that the application trusts; no server can name one
    * @param {Partial<import("./verification.js").Limits>} [how.limits] what this device accepts
    * @param {number} [how.timeout] seconds for a request
+   * @param {string[]} [how.serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced;
+   *   by default the first one that the ledger meets
    */
-  constructor(server, { ledger, shuffler, limits = {}, timeout = 10 }) {
+  constructor(server, { ledger, shuffler, limits = {}, timeout = 10, serverKeys = [] }) {
+    this.serverKeys = serverKeys;
     this.server = server.replace(/\/$/, "");
     this.shuffler = shuffler?.replace(/\/$/, "");
     this.ledger = ledger;
@@ -71,7 +76,43 @@ export class Client {
     if (answer.status !== 200 || !isPublication) throw unavailable("the server did not answer with a publication");
     // Whoever chose when the round asked may report in a pause that has begun since.
     const paused = known === null && answer.headers.get("privateer-asks") === "nobody";
-    return { participation: await Participation.checked(answer.body, name, this.limits, paused) };
+    const seen = this.ledger.known(this.server);
+    const keys = this.serverKeys.length || !seen ? this.serverKeys : [seen.key];
+    const key = await checkSigned(answer.headers.get("privateer-signed") ?? "", answer.body, keys);
+    const participation = await Participation.checked(answer.body, name, this.limits, paused);
+    await this.witnessed(participation, key);
+    return { participation };
+  }
+
+  /** The last signed head of the server's log, for comparing with other devices. */
+  get head() {
+    return this.ledger.known(this.server)?.head ?? null;
+  }
+
+  /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
+  async witnessed({ round, digest }, key) {
+    const seen = this.ledger.known(this.server);
+    const entry = entryOf(round.experiment, round.version, digest);
+    let last = seen && (await openHead(seen.head, seen.key));
+    let proof = await this.proof(round, null);
+    // An application that names a new key may name a new log with it; the same log must go on.
+    if (seen && seen.key !== key && (await openHead(proof.head ?? "", key)).origin !== last?.origin) last = null;
+    const block = blockOf(proof, last);
+    if (block !== null) proof = await this.proof(round, block);
+    const { signed } = await checkProof(proof, entry, key, last);
+    this.ledger.know(this.server, { key, head: signed });
+  }
+
+  /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */
+  async proof({ experiment, version }, block) {
+    const asked = new URLSearchParams({ experiment, version: `${version}`, ...(block !== null && { block: `${block}` }) });
+    const answer = await ask(`${this.server}/log/proof?${asked}`, {}, this.timeout, PROOF_MAX);
+    if (answer.status !== 200) throw unavailable("the server did not prove what it published");
+    try {
+      return JSON.parse(new TextDecoder().decode(answer.body));
+    } catch {
+      throw new PrivateerError("proof-invalid", "the answer is not a proof", "proof");
+    }
   }
 
   /** Where reports go. @param {Participation} participation */

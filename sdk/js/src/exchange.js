@@ -10,10 +10,10 @@ const PROBLEM = "urn:privateer:problem:";
 
 /**
  * Ask once.
- * @param {string} url @param {RequestInit} request @param {number} seconds
+ * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of the answer
  * @returns {Promise<Answer>}
  */
-export async function ask(url, request, seconds) {
+export async function ask(url, request, seconds, most = BYTES_MAX) {
   try {
     const answer = await fetch(url, {
       ...request,
@@ -25,20 +25,20 @@ export async function ask(url, request, seconds) {
       referrerPolicy: "no-referrer",
       signal: AbortSignal.timeout(seconds * 1000),
     });
-    return { status: answer.status, headers: answer.headers, body: await bounded(answer) };
+    return { status: answer.status, headers: answer.headers, body: await bounded(answer, most) };
   } catch {
     throw unavailable("there was no answer within time and size");
   }
 }
 
-/** @param {Response} answer */
-async function bounded(answer) {
+/** @param {Response} answer @param {number} most */
+async function bounded(answer, most) {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const chunks = [];
   let size = 0;
   for await (const chunk of /** @type {any} */ (answer.body ?? [])) {
     size += chunk.length;
-    if (size > BYTES_MAX) throw unavailable("the answer is too large");
+    if (size > most) throw unavailable("the answer is too large");
     chunks.push(chunk);
   }
   return new Uint8Array(Buffer.concat(chunks));

@@ -12,6 +12,19 @@ export class MemoryLedger {
   constructor() {
     /** @type {Record<string, Paid>} */
     this.paid = {};
+    /** @type {Record<string, import("./log.js").Known>} */
+    this.servers = {};
+  }
+
+  /** What is known of a server. @param {string} server */
+  known(server) {
+    return Object.hasOwn(this.servers, server) ? this.servers[server] : null;
+  }
+
+  /** Keep what is known of a server. @param {string} server @param {import("./log.js").Known} known */
+  know(server, known) {
+    this.servers[server] = known;
+    this.save();
   }
 
   /** @param {string} experiment identity: server and name */
@@ -46,7 +59,12 @@ export class FileLedger extends MemoryLedger {
   constructor(path) {
     super();
     this.path = path;
-    if (existsSync(path)) this.paid = JSON.parse(readFileSync(path, "utf8"));
+    if (!existsSync(path)) return;
+    const told = JSON.parse(readFileSync(path, "utf8"));
+    // Earlier versions wrote the payments alone.
+    const isEarlier = !Object.hasOwn(told, "servers");
+    this.paid = isEarlier ? told : told.paid;
+    this.servers = isEarlier ? {} : told.servers;
   }
 
   /** Write it whole, on disk, before anything is sent. */
@@ -54,7 +72,7 @@ export class FileLedger extends MemoryLedger {
     const draft = `${this.path}.new`;
     const file = openSync(draft, "w", 0o600);
     try {
-      writeSync(file, JSON.stringify(this.paid));
+      writeSync(file, JSON.stringify({ paid: this.paid, servers: this.servers }));
       fsyncSync(file);
     } finally {
       closeSync(file);

@@ -70,6 +70,7 @@ export class Participation {
       model: round.model === spec.privacy.model && round.model === terms.model,
       batch: round.batch === terms.batch,
       messages: round.messages === 1,
+      groups: round.groups === 1,
       cohort: policy.cohort === "" || (spec.sources.includes(policy.cohort) && !this.drains),
       drain: !this.drains || spec.window > 0,
       deadline: round.deadline === 0,

@@ -9,11 +9,12 @@ import { sha256 } from "./sealing.js";
 export class Round {
   /** @param {any} told */
   constructor(told) {
-    check(Array.isArray(told) && told.length >= 6 && told.length <= 9);
-    const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0] = told;
+    check(Array.isArray(told) && told.length >= 6 && told.length <= 10);
+    const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = told;
     check(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model));
-    check([version, batch, sealedSize, messages, least, deadline].every((one) => Number.isSafeInteger(one) && one >= 0));
+    check([version, batch, sealedSize, messages, least, deadline, groups].every((one) => Number.isSafeInteger(one) && one >= 0));
     check(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0));
+    check(groups >= 1 && messages % groups === 0);
     check(publicKey instanceof Uint8Array && publicKey.length === 32);
     this.experiment = /** @type {string} */ (experiment);
     this.version = /** @type {number} */ (version);
@@ -24,6 +25,7 @@ export class Round {
     this.messages = /** @type {number} */ (messages);
     this.fewest = /** @type {number} */ (deadline ? least : batch);
     this.deadline = /** @type {number} */ (deadline);
+    this.groups = /** @type {number} */ (groups);
   }
 }
 

@@ -10,6 +10,8 @@ import { shuffledDelta } from "../src/amplification.js";
 import { bucket, Layout, sign } from "../src/coins.js";
 import { PrivateerError } from "../src/errors.js";
 import { columnsOf } from "../src/features.js";
+import { checkProof, checkSigned, openHead } from "../src/log.js";
+import { consistent, included, leafHash } from "../src/merkle.js";
 import { decode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
 import { RandomizedResponse } from "../src/response.js";
@@ -110,5 +112,41 @@ test("what an answer decides", () => {
   }
   for (const status of [200, 301, 408, 429, 500, 503]) {
     assert.equal(judged({ status, headers: new Headers(), body: new Uint8Array(0) }), "pending");
+  }
+});
+
+/** The problem that a check ends with; null: none. @param {() => Promise<any>} check */
+async function refusal(check) {
+  try {
+    await check();
+    return null;
+  } catch (error) {
+    return /** @type {PrivateerError} */ (error).type;
+  }
+}
+
+test("signatures of publications", async () => {
+  for (const { name, body, header, known, refused } of vectors("log").signatures) {
+    assert.equal(await refusal(() => checkSigned(header, bytes(body), known)), refused, name);
+  }
+});
+
+test("leaves, inclusion and consistency", async () => {
+  const { leaves, inclusion, consistency } = vectors("log");
+  for (const { entry, leaf } of leaves) assert.equal(hex(await leafHash(bytes(entry))), leaf);
+  for (const { index, size, leaf, root, path, holds } of inclusion) {
+    assert.equal(await included(bytes(leaf), index, size, path.map(bytes), bytes(root)), holds);
+  }
+  for (const one of consistency) {
+    const [first, second] = [bytes(one.first_root), bytes(one.second_root)];
+    assert.equal(await consistent(one.first, first, one.second, second, one.path.map(bytes)), one.holds);
+  }
+});
+
+test("proofs of the log", async () => {
+  const { key, proofs } = vectors("log");
+  for (const { name, entry, last, proof, refused } of proofs) {
+    const before = last && (await openHead(last, key));
+    assert.equal(await refusal(() => checkProof(proof, bytes(entry), key, before)), refused, name);
   }
 });

@@ -8,7 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from privateer.algorithms import parse_spec
-from privateer.errors import Conflict, Deleted, NotFound, SpecError, TooLarge, Unauthorized, Unavailable
+from privateer.errors import (
+    Conflict,
+    Deleted,
+    NotFound,
+    ParameterInvalid,
+    SpecError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
 from privateer.serving.openapi import answers, refusals
@@ -46,10 +55,10 @@ class Stop(_Body):
     seconds: Seconds = 0.0
 
 
-_CHANGE: Final = refusals(Unauthorized, NotFound, Deleted, Conflict, SpecError, Unavailable)
+_CHANGE: Final = refusals(Unauthorized, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable)
 _CREATION: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": models.Details, "description": "It was created before"},
-    **refusals(Unauthorized, NotFound, Deleted, Conflict, SpecError, TooLarge, Unavailable),
+    **refusals(Unauthorized, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable),
 }
 _EXPORT: Final = answers("Export", "Policy, result, record and state.")
 _WAITING: Final = Ending()
@@ -160,7 +169,7 @@ def changes_router(
     @router.get("/export", responses=_EXPORT | refusals(Unauthorized, NotFound, Deleted))
     def export(name: str, _: Who) -> Response:
         """Export policy, result, record and state."""
-        found = exported(experiments.get(name), store.rounds(name))
+        found = exported(experiments.get(name), store.rounds(name), store.closers(name))
         return Response(msgspec.json.encode(found), media_type="application/json")
 
     return router

@@ -12,6 +12,7 @@ from privateer.wire.keys import TrustedKeys
 from privateer_server.api.admin import Token, authorize
 from privateer_server.api.description import CLAIM
 from privateer_server.experiments import Experiments
+from privateer_server.store import ShufflerKey
 
 _CLAIMING: Final = refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
 
@@ -25,8 +26,9 @@ def claims_router(experiments: Experiments, token_digest: bytes, shufflers: Trus
         """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
         signature = request.headers.get(SIGNATURE_HEADER, "")
         claimed = check_claim(name, signature, shufflers.by_id(), SystemClock().now())
-        await experiments.claim(name, claimed.key_id, claimed.signed_at)
-        return {"shuffler": claimed.key_id}
+        closer = ShufflerKey(claimed.key_id, shufflers.organisation(claimed.key_id))
+        await experiments.claim(name, closer, claimed.signed_at)
+        return {"shuffler": closer.shuffler}
 
     @router.delete("", responses=refusals(Unauthorized, NotFound, Deleted, Unavailable))
     async def release(name: str, token: Token = None) -> dict[str, str | None]:

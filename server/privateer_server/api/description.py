@@ -6,6 +6,7 @@ import msgspec
 from fastapi import FastAPI
 
 from privateer.errors import BatchRefused
+from privateer.export import Export
 from privateer.record import Record
 from privateer.risk import Risks
 from privateer.serving.openapi import (
@@ -21,12 +22,12 @@ from privateer.serving.openapi import (
     signature,
 )
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
+from privateer.wire.log import Proof
 from privateer.wire.token_keys import Directory
 from privateer.wire.upload import UploadAnswer
 from privateer_server.api.models import PublishedResult
-from privateer_server.exports import Export
 
-_STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Directory)
+_STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof, Directory)
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
 _BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
 _REPORTS: Final[dict[str, Any]] = {

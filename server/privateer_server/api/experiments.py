@@ -8,7 +8,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from privateer.algorithms import parse_spec
-from privateer.errors import Conflict, Deleted, NotFound, SpecError, TooLarge, Unauthorized, Unavailable
+from privateer.errors import (
+    Conflict,
+    Deleted,
+    NotFound,
+    ParameterInvalid,
+    SpecError,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 from privateer.risk import risks
 from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
@@ -18,6 +27,7 @@ from privateer.serving.peer import peer
 from privateer.serving.public import IS_PUBLIC
 from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.identity import SIGNED_FORM, SIGNED_HEADER, Identity
 from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
 from privateer_server.api import models, promises, views
 from privateer_server.api.admin import Token, authorize
@@ -31,7 +41,13 @@ _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 _READING: Final = refusals(NotFound, Deleted)
-_TAGS: Final = {"ETag": {"schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'}, "description": "The digest."}}
+_TAGS: Final = {
+    "ETag": {"schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'}, "description": "The digest."},
+    SIGNED_HEADER: {
+        "schema": {"type": "string", "pattern": f"^{SIGNED_FORM}$"},
+        "description": "The server's key, and its signature of the publication.",
+    },
+}
 _ASKS: Final = {ASKS_HEADER: {"schema": {"enum": [ASKS_PUBLISHED, ASKS_NOBODY]}, "description": "Whom the round asks."}}
 _POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
     _OK: {
@@ -40,7 +56,7 @@ _POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
         "headers": _TAGS,
     },
     _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match", "headers": _TAGS},
-    **refusals(NotFound, Deleted, SpecError),
+    **refusals(NotFound, Deleted, ParameterInvalid),
 }
 _POLICY: Final = {
     status: answer | ({"headers": _TAGS | _ASKS} if status in (_OK, _NOT_MODIFIED) else {})
@@ -60,7 +76,9 @@ _SPEC: Final = {
 }
 
 
-def experiments_router(experiments: Experiments, store: SqliteStore, token_digest: bytes, budget: Budget) -> APIRouter:
+def experiments_router(
+    experiments: Experiments, store: SqliteStore, identity: Identity, token_digest: bytes, budget: Budget
+) -> APIRouter:
     """Return the routes, bound to what they read."""
     router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
 
@@ -102,7 +120,7 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
             await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
             experiment = experiments.get(name)  # it may have been deleted
         publication = experiment.current.publication
-        response = await run_in_threadpool(_policy, publication, accept, if_none_match)
+        response = await run_in_threadpool(_policy, publication, identity, accept, if_none_match)
         # It is always there, so that no cache keeps an earlier one with an answer that did not change.
         response.headers[ASKS_HEADER] = ASKS_NOBODY if experiment.is_silent else ASKS_PUBLISHED
         return response
@@ -119,7 +137,7 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
         publication = store.publication(name, version)
         if publication is None:
             raise NotFound("this version is not published", field="version", remedy="see the history")
-        return _policy(publication, accept, if_none_match)
+        return _policy(publication, identity, accept, if_none_match)
 
     @router.get("/{name}/state", responses=_READING)
     def state(name: str) -> models.State:
@@ -140,12 +158,12 @@ def experiments_router(experiments: Experiments, store: SqliteStore, token_diges
     @router.get("/{name}/privacy", responses=_READING | answers("Record", "The privacy record."))
     def privacy(name: str) -> Response:
         """Show what is promised to a person, round by round and against whom, with a certificate."""
-        return _json(promises.privacy(experiments.get(name).spec, store.rounds(name)))
+        return _json(promises.privacy(experiments.get(name).spec, store.rounds(name), store.closers(name)))
 
     @router.get("/{name}/risk", responses=_READING | answers("Risks", "The risk of every claim."))
     def risk(name: str) -> Response:
         """Show what the best attack on one person achieves at most, for every claim of the privacy record."""
-        record = promises.privacy(experiments.get(name).spec, store.rounds(name))
+        record = promises.privacy(experiments.get(name).spec, store.rounds(name), store.closers(name))
         return _json(risks(record.certificate))
 
     return router
@@ -164,9 +182,10 @@ def _read_spec(body: bytearray, is_toml: bool) -> Spec:
     return parse_spec(tables).without_people()
 
 
-def _policy(publication: bytes, accept: str, if_none_match: str) -> Response:
+def _policy(publication: bytes, identity: Identity, accept: str, if_none_match: str) -> Response:
     name = digest(publication)
     headers = {"ETag": f'"{name.hex()}"', "Vary": "Accept", "Cache-Control": "no-cache"}
+    headers[SIGNED_HEADER] = identity.signed(name)
     if _matches(if_none_match, name):
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     if MEDIA_TYPE in accept:

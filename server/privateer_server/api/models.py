@@ -10,8 +10,8 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from privateer.errors import BadRequest
+from privateer.export import Status
 from privateer.result import Result
-from privateer_server.experiment import Status
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,8 +43,8 @@ class Summary(BaseModel):
     digest: str
 
 
-class Details(Summary):
-    """An experiment with its refusals by reason, the shuffler that claimed it, and its spec.
+class Standing(Summary):
+    """An experiment with its refusals by reason, and the shuffler that claimed it.
 
     ``draining_until`` is when it is over, where late reports alone are awaited.
     """
@@ -52,7 +52,24 @@ class Details(Summary):
     refused: dict[str, int]
     shuffler: str | None
     draining_until: str | None
+
+
+class Details(Standing):
+    """Where an experiment stands, and its spec."""
+
     spec: dict[str, Any]
+
+
+class News(BaseModel):
+    """What has changed since the message before: experiments that stand elsewhere, and names that were deleted.
+
+    Where it is ``whole`` there is no experiment but those.
+    """
+
+    id: str
+    whole: bool
+    experiments: list[Standing]
+    deleted: list[str]
 
 
 class PublishedPolicy(BaseModel):

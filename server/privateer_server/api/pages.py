@@ -1,6 +1,8 @@
 """The dashboard: the page at ``/`` and the files that it is made of, for browsers.
 
-The page asks the public routes of this server and nothing else. It has no secret and no rights.
+The page asks this server and nothing else. It has no secret and no rights. At the private listener it has forms, too,
+which send what an operator wants with the token that the operator types. At the public listener the files of these
+forms are not there, so that nobody is asked for the token on a page that strangers reach.
 """
 
 from hashlib import sha256
@@ -13,8 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import NotFound
 from privateer.serving.problems import MethodNotAllowed, problem_response
+from privateer.serving.public import IS_PUBLIC
 
 FOLDER: Final = Path(__file__).parent.parent / "dashboard"
+OPERATOR: Final = "/dashboard/operator/"
+"""Where the files for operators are, on the private listener alone."""
 READING: Final = frozenset({"GET", "HEAD"})
 _INDEX: Final = "index.html"
 _TYPES: Final = {
@@ -22,7 +27,10 @@ _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".toml": "application/toml",
 }
+_PRIVATE: Final = b' data-listener="private"'
+"""What the body of the page has at the private listener."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -44,14 +52,14 @@ class Page:
 
     Parameters
     ----------
-    path
-        The file, which is read once.
+    body, kind
+        What is in it, and its suffix.
     for_browsers
         Whether those who do not ask for HTML find no page here.
     """
 
-    def __init__(self, path: Path, *, for_browsers: bool = False) -> None:
-        self._body, self._type, self._for_browsers = path.read_bytes(), _TYPES[path.suffix], for_browsers
+    def __init__(self, body: bytes, kind: str, *, for_browsers: bool = False) -> None:
+        self._body, self._type, self._for_browsers = body, _TYPES[kind], for_browsers
         self._tag = f'"{sha256(self._body).hexdigest()}"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,11 +80,31 @@ class Page:
         return Response(self._body, headers=headers, media_type=self._type)
 
 
+class Index:
+    """ASGI: the page itself, which says to its modules at which listener it is.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        body = path.read_bytes()
+        self._public = Page(body, path.suffix, for_browsers=True)
+        self._private = Page(body.replace(b"<body", b"<body" + _PRIVATE), path.suffix, for_browsers=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        page = self._public if IS_PUBLIC in scope else self._private
+        await page(scope, receive, send)
+
+
 def pages() -> dict[str, ASGIApp]:
     """Return what answers at each path of the dashboard."""
     files: dict[str, ASGIApp] = {
-        f"/dashboard/{path.name}": Page(path)
-        for path in sorted(FOLDER.iterdir())
+        f"/dashboard/{path.relative_to(FOLDER).as_posix()}": Page(path.read_bytes(), path.suffix)
+        for path in sorted(FOLDER.rglob("*"))
         if path.suffix in _TYPES and path.name != _INDEX
     }
-    return {"/": Page(FOLDER / _INDEX, for_browsers=True), **files}
+    return {"/": Index(FOLDER / _INDEX), **files}

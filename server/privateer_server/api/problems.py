@@ -4,7 +4,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from privateer.errors import SpecError
+from privateer.errors import ParameterInvalid
 from privateer.sections import said
 from privateer.serving import problems
 
@@ -19,4 +19,4 @@ async def _on_invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
-    return problems.problem_response(SpecError(said(first), field=field, remedy="correct the parameter"))
+    return problems.problem_response(ParameterInvalid(said(first), field=field, remedy="correct the parameter"))

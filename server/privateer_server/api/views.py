@@ -23,13 +23,21 @@ def summary(experiment: Experiment) -> models.Summary:
 
 def details(experiment: Experiment) -> models.Details:
     """Say where the experiment stands, why reports were refused, and what it was created from."""
-    return models.Details(
+    return models.Details(**_standing(experiment), spec=experiment.spec.model_dump(mode="json", exclude_none=True))
+
+
+def standing(experiment: Experiment) -> models.Standing:
+    """Say where the experiment stands, and why reports were refused."""
+    return models.Standing(**_standing(experiment))
+
+
+def _standing(experiment: Experiment) -> dict[str, Any]:
+    return {
         **_summary(experiment),
-        refused=dict(experiment.refused),
-        shuffler=experiment.shuffler or None,
-        draining_until=_time(experiment.current.drain.until) if experiment.current.drain else None,
-        spec=experiment.spec.model_dump(mode="json", exclude_none=True),
-    )
+        "refused": dict(experiment.refused),
+        "shuffler": experiment.shuffler or None,
+        "draining_until": _time(experiment.current.drain.until) if experiment.current.drain else None,
+    }
 
 
 def _summary(experiment: Experiment) -> dict[str, Any]:

@@ -1,8 +1,12 @@
-// Addresses of views: `#/`, `#/NAME` and `#/NAME/PART`. Pure: no page is needed.
+// Addresses of views: `#/`, `#/NAME`, `#/NAME/PART`, and `#new`. Pure: no page is needed.
+
+/** Stands for the view that creates an experiment; no experiment has such a name. */
+export const NEW = "+new";
 
 /** The experiment and the part of its page that a hash names; empty for the list; null if it is no address. */
 export function parseAddress(hash) {
   if (hash === "" || hash === "#") return { name: "", part: "" };
+  if (hash === "#new") return { name: NEW, part: "" };
   const found = /^#\/([^/]*)(?:\/([^/]*))?$/.exec(hash);
   if (!found) return null;
   try {

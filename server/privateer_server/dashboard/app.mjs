@@ -3,16 +3,21 @@
 import { el } from "./dom.mjs";
 import { showExperiment } from "./experiment.mjs";
 import { showList } from "./list.mjs";
-import { parseAddress } from "./address.mjs";
-import { Refused } from "./service.mjs";
+import { operator } from "./operator.mjs";
+import { NEW, parseAddress } from "./address.mjs";
+import { Refused } from "./errors.mjs";
+import { askNow } from "./service.mjs";
 import { moment, span } from "./words.mjs";
 
 const main = document.getElementById("main"), connection = document.getElementById("connection");
-let shown = null, view = null, answered = null, silent = false;
+const again = document.getElementById("again");
+let shown = null, view = null, answered = null, silent = false, streams = true;
+
+const TITLES = { "": "Experiments", [NEW]: "Create an experiment" };
 
 /** What a view tells of each answer, or of its absence. */
-function heard({ error, at }) {
-  if (!error) answered = at;
+function heard({ error, at, live }) {
+  if (!error) [answered, streams] = [at, live];
   silent = Boolean(error) && !(error instanceof Refused);
   document.body.classList.toggle("silent", silent);
   say();
@@ -22,7 +27,8 @@ function say() {
   let text = "";
   if (silent && answered === null) text = "The server does not answer. This page tries again every few seconds.";
   else if (silent) text = `The server does not answer. It last did at ${moment(answered)}, ${span(Date.now() - answered)} ago. What you see is from then; this page tries again every few seconds.`;
-  else if (answered !== null) text = `Live: last answer at ${new Date(answered).toLocaleTimeString("en-GB")}`;
+  else if (answered !== null) text = `${streams ? "Live" : "Asking every few seconds"}: last answer at ${new Date(answered).toLocaleTimeString("en-GB")}`;
+  again.hidden = !silent;
   if (!silent) connection.removeAttribute("data-said");
   // Those who listen shall not hear the seconds.
   connection.setAttribute("aria-live", silent && !connection.dataset.said ? "polite" : "off");
@@ -33,7 +39,7 @@ function say() {
 function route() {
   const address = parseAddress(location.hash);
   if (!address) return;
-  if (shown === address.name && view) {
+  if (shown === address.name && address.name !== NEW && view) {
     view.goTo(address.part);
     return;
   }
@@ -41,12 +47,20 @@ function route() {
   shown = address.name;
   const end = new AbortController(), place = el("div");
   main.replaceChildren(place);
-  const made = address.name ? showExperiment(place, address, heard, end.signal) : showList(place, heard, end.signal);
+  const made = show(place, address, end.signal);
   view = { end, goTo: made.goTo };
-  document.title = address.name ? `${address.name} – Privateer` : "Experiments – Privateer";
+  document.title = `${TITLES[address.name] ?? address.name} – Privateer`;
   scrollTo(0, 0);
 }
 
+function show(place, address, signal) {
+  if (address.name === NEW && operator) return operator.showEditor(place, heard, signal);
+  return address.name ? showExperiment(place, address, heard, signal) : showList(place, heard, signal);
+}
+
+if (operator) document.querySelector("footer").append(el("p", {}, "This is the private listener's page: since when a round is open, and the log of changes, are here alone."));
+again.addEventListener("click", askNow);
+addEventListener("online", askNow);
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

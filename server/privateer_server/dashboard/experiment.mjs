@@ -1,6 +1,7 @@
 // The view of one experiment: it asks for news, and hands what changed to the panels.
 
 import { addressOf } from "./address.mjs";
+import { batchesPart } from "./batches.mjs";
 import { announce, el, more, replace, section } from "./dom.mjs";
 import { FindingsPanel } from "./findings.mjs";
 import { commandsPanel, historyPanel, reportsPanel, spec as specTables } from "./panels.mjs";
@@ -8,18 +9,21 @@ import { PolicyPanel } from "./policy.mjs";
 import { privacyPanel } from "./privacy.mjs";
 import { progress } from "./charts.mjs";
 import { expected, remembered } from "./rate.mjs";
-import { ask, askIfThere, follow, page, Refused } from "./service.mjs";
+import { Refused } from "./errors.mjs";
+import { operator } from "./operator.mjs";
+import { ask, askIfThere, follow, page } from "./service.mjs";
 import { badge, endInWords, meaning, roundInWords } from "./status.mjs";
 import { count, many } from "./words.mjs";
 
 const PARTS = [["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
   ["privacy", "Privacy"], ["history", "History"], ["commands", "Change it"]];
 
+const MINUTE = 60_000;
+
 /** Show an experiment in a place until `signal` ends. */
 export function showExperiment(place, { name, part }, heard, signal) {
   const view = new View(place, name, part, signal);
-  const load = (stopped) => view.load(stopped);
-  follow(load, (news) => {
+  follow(page(name, "/events"), (stopped, news) => view.load(stopped, news), (news) => {
     heard(news);
     if (news.data) view.show(news.data, news.at);
     else if (news.error instanceof Refused) view.missing(news.error);
@@ -33,6 +37,8 @@ class View {
     Object.assign(this, { place, name, signal, wanted: part, known: null, parts: null });
     this.findings = new FindingsPanel();
     this.policy = new PolicyPanel((version) => ask(page(name, `/policy/${version}`)));
+    this.operator = operator && new operator.OperatorPanel(name, signal, () => this.refresh());
+    this.opened = null;
     this.head = el("div", { class: "head" }, el("h1", {}, name), el("p", { class: "muted" }, "Asking the server …"));
     this.body = el("div", { class: "panels" });
     place.append(this.head, this.body);
@@ -41,9 +47,17 @@ class View {
     this.observer.observe(this.body);
   }
 
-  /** The details; and everything else where the version or the status is another one. */
-  async load(signal) {
-    const facts = await ask(page(this.name), signal), stamp = `${facts.digest} ${facts.status}`;
+  /** Where it stands after news: its spec is another one only with another publication. */
+  async standing(signal, news) {
+    const own = news?.experiments.find(({ name }) => name === this.name);
+    if (news === null && this.facts) return this.facts;
+    if (own && this.facts?.digest === own.digest) return { ...this.facts, ...own };
+    return ask(page(this.name), signal);
+  }
+
+  /** Where it stands; and everything else where the version or the status is another one. */
+  async load(signal, news) {
+    const facts = await this.standing(signal, news), stamp = `${facts.digest} ${facts.status}`;
     if (this.known?.stamp === stamp) return { facts, rest: null };
     const [policy, state, result, history, privacy] = await Promise.all([
       ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), askIfThere(page(this.name, "/result"), signal),
@@ -62,6 +76,24 @@ class View {
     }
   }
 
+  /** Show at once what somebody has just changed here; the stream will say it anyway. */
+  async refresh() {
+    const found = await this.load(this.signal).catch(() => null);
+    if (found) this.show(found, Date.now());
+  }
+
+  /** Since when the open round takes reports: operators are told. */
+  async loadAge(at) {
+    if (!operator) return;
+    this.opened = await operator.roundAge(this.name, this.signal).catch(() => null);
+    this.reports(at);
+  }
+
+  reports(at) {
+    this.aged = at;
+    if (this.parts) replace(this.parts.reports, reportsPanel(this.facts), batchesPart(this.facts, this.known.history.rounds, this.opened, at));
+  }
+
   show({ facts, rest }, at) {
     const before = this.facts;
     this.facts = facts;
@@ -69,12 +101,13 @@ class View {
     if (!this.parts) this.build();
     this.counts = this.remember(at, facts.accepted);
     this.header(at);
-    if (!before || JSON.stringify(facts.refused) !== JSON.stringify(before.refused) || facts.accepted !== before.accepted) {
-      replace(this.parts.reports, reportsPanel(facts));
+    if (!before || JSON.stringify(facts.refused) !== JSON.stringify(before.refused) || facts.accepted !== before.accepted || (this.opened !== null && at - this.aged >= MINUTE)) {
+      this.reports(at);
     }
     if (rest) {
       this.draw();
       this.loadRisk(rest, this.signal);
+      this.loadAge(at);
     }
     if (before && before.version !== facts.version) announce(`Version ${count(facts.version)} is published.`);
     if (this.wanted) this.goTo(this.wanted);
@@ -103,7 +136,7 @@ class View {
       facts.batch ? progress("Reports of the open round", facts.received, facts.batch) : null,
       el("p", {}, roundInWords(facts, known?.policy.deadline)),
       end ? el("p", {}, end) : null,
-      facts.shuffler ? el("p", { class: "muted" }, `The shuffler ${facts.shuffler} collects its reports, and shows no counts of a round that is open.`) : null);
+      facts.shuffler ? el("p", { class: "muted" }, "A shuffler collects the reports of the open round, and tells of them once the round is whole.") : null);
   }
 
   draw() {
@@ -112,7 +145,17 @@ class View {
     this.policy.show(this.parts.policy, facts, known, width);
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
     replace(this.parts.history, historyPanel(known.history.rounds, width));
-    replace(this.parts.commands, commandsPanel(this.name, facts.status), more("spec", "What it was created from", specTables(facts.spec)));
+    const forms = el("div", { id: "forms" });
+    if (!this.operator) replace(this.parts.commands, commandsPanel(this.name, facts.status), this.specPart(facts));
+    else if (!this.parts.commands.hasChildNodes()) this.parts.commands.append(forms, el("div"));
+    if (this.operator) {
+      this.operator.show(this.parts.commands.firstChild, facts);
+      replace(this.parts.commands.lastChild, more("commands-more", "The same as commands", commandsPanel(this.name, facts.status)), this.specPart(facts));
+    }
+  }
+
+  specPart({ spec }) {
+    return more("spec", "What it was created from", specTables(spec));
   }
 
   width() {

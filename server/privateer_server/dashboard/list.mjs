@@ -3,6 +3,8 @@
 import { addressOf } from "./address.mjs";
 import { progress } from "./charts.mjs";
 import { command, el, facts, replace } from "./dom.mjs";
+import { merged } from "./news.mjs";
+import { operator } from "./operator.mjs";
 import { ask, follow } from "./service.mjs";
 import { badge } from "./status.mjs";
 import { count, many } from "./words.mjs";
@@ -12,10 +14,11 @@ const FILTERED = 7;
 /** Show the list in a place until `signal` ends. */
 export function showList(place, heard, signal) {
   const cards = el("ul", { class: "cards" }), about = el("p", { class: "muted" }, "Asking the server …");
-  let experiments = [], wanted = "";
+  let experiments = [], known = false, wanted = "";
   const filter = el("label", { class: "filter", hidden: true }, "Only names with ", el("input", { type: "search", id: "filter",
     oninput: (event) => { wanted = event.target.value.toLowerCase(); draw(); } }));
-  place.append(el("h1", {}, "Experiments"), about, filter, cards);
+  const all = () => [el("h1", {}, "Experiments"), about, operator ? el("p", {}, el("a", { href: "#new", class: "button", id: "create" }, "Create an experiment")) : null, filter, cards];
+  replace(place, all());
 
   function draw() {
     const shown = experiments.filter(({ name }) => name.toLowerCase().includes(wanted));
@@ -25,13 +28,13 @@ export function showList(place, heard, signal) {
     about.textContent = `${many(experiments.length, "experiment")}, ${running} of them open.`;
   }
 
-  follow((stopped) => ask("experiments", stopped), (news) => {
+  follow("events", async (stopped, news) => (news === undefined ? (await ask("experiments", stopped)).experiments : merged(experiments, news)), (news) => {
     heard(news);
-    if (!news.data) return;
-    experiments = news.data.experiments;
+    if (!news.data || (known && news.data === experiments)) return;
+    [experiments, known] = [news.data, true];
     if (experiments.length) draw();
     else replace(place, empty());
-    if (experiments.length && !place.contains(cards)) replace(place, el("h1", {}, "Experiments"), about, filter, cards);
+    if (experiments.length && !place.contains(cards)) replace(place, all());
   }, signal);
   return { goTo() {} };
 }
@@ -50,6 +53,7 @@ function empty() {
     el("h1", {}, "Experiments"),
     el("div", { class: "panel" },
       el("h2", {}, "There is no experiment yet"),
+      operator ? el("p", {}, el("a", { href: "#new", class: "button", id: "create" }, "Create an experiment")) : null,
       el("p", {}, "An experiment is a TOML file. Plan it without asking anybody for data, then create it on this server:"),
       command("privateer simulate examples/peaks-shuffle.toml --users 20000 --seeds 2"),
       command("PRIVATEER_ADMIN_TOKEN=… privateer create examples/peaks-shuffle.toml"),

@@ -26,13 +26,13 @@ export function historyPanel(rounds) {
   more("history-more", `All ${many(rounds.length, "version")} as a table`, table("rounds-table", "Every version: whom its round asked, and what the learner counted before it", columns, rows))];
 }
 
-/** Commands that change the experiment; the page itself cannot. */
+/** Commands that change the experiment; a page that strangers reach cannot. */
 export function commandsPanel(name, status) {
   const rows = OVER.has(status) ? [["Begin another one with what this one has learned", `privateer export ${name} DIR`], ["Delete it", `privateer delete ${name}`]] : [
     status === "paused" ? ["Ask people again", `privateer resume ${name}`] : ["Ask nobody for a while", `privateer pause ${name}`],
     ["End it", `privateer stop ${name}`], ["Ask more people", `privateer extend ${name} HORIZON`], ["Take an arm back", `privateer retire-arm ${name} ARM`],
     ["Try another arm", `privateer add-arm ${name} ARM`], ["Keep what it has learned", `privateer export ${name} DIR`]];
-  return [el("p", {}, "This page shows, and changes nothing. These commands do; they need the admin token and the server's private listener. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when. An algorithm refuses what would break its promises, and says what to do instead."),
+  return [el("p", {}, "These commands change it; they need the admin token and the server's private listener. The page that the private listener serves has forms for the same. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when. An algorithm refuses what would break its promises, and says what to do instead."),
     el("ul", { class: "commands" }, rows.map(([what, text]) => el("li", {}, `${what}:`, command(text))))];
 }
 

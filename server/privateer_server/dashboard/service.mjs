@@ -1,25 +1,18 @@
-// Asks the server's public routes.
+// Asks the server's public routes, and follows what it tells.
 
-const SECONDS = 1000, PATIENCE = 20 * SECONDS;
+import { Refused, Silent } from "./errors.mjs";
+import { listen, NoStream } from "./events.mjs";
 
-/** The server answered that it will not. */
-export class Refused extends Error {
-  constructor(status, detail) {
-    super(detail);
-    this.status = status;
-  }
-}
-
-/** The server did not answer. */
-export class Silent extends Error {}
+const SECONDS = 1000, PATIENCE = 20 * SECONDS, EVERY = 4 * SECONDS, WITHOUT = 60 * SECONDS;
+const bell = new EventTarget();
 
 /** The JSON at an address, relative to the page. The browser keeps entity tags and sends them along. */
-export async function ask(path, signal) {
+export async function ask(path, signal, options = {}) {
   let response, body;
   try {
     const patience = AbortSignal.timeout(PATIENCE);
     const ended = signal ? AbortSignal.any([signal, patience]) : patience;
-    response = await fetch(path, { headers: { accept: "application/json" }, cache: "no-cache", signal: ended });
+    response = await fetch(path, { cache: "no-cache", ...options, headers: { accept: "application/json", ...options.headers }, signal: ended });
     body = await response.json();
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
@@ -27,7 +20,7 @@ export async function ask(path, signal) {
   }
   if (response.ok) return body;
   if (response.status >= 500) throw new Silent(`status ${response.status}`);
-  throw new Refused(response.status, String(body?.detail ?? `status ${response.status}`));
+  throw new Refused(response.status, String(body?.detail ?? `status ${response.status}`), body ?? {});
 }
 
 /** The same, or null where there is no such page. */
@@ -43,31 +36,68 @@ export async function askIfThere(path, signal) {
 /** The address of an experiment, or of one of its pages. */
 export const page = (name, rest = "") => `experiments/${encodeURIComponent(name)}${rest}`;
 
+/** Ask now, where the page would wait for a while before it asks again. */
+export const askNow = () => bell.dispatchEvent(new Event("ring"));
+
 /**
- * Ask again and again until `signal` ends: `load` asks, `told` is told `{data, at}` or `{error}`. A hidden page rests.
+ * Follow a stream of news until `signal` ends; where there is none, ask again and again. A hidden page rests.
+ *
+ * `load(signal, news)` makes what is shown of news; of null, that nothing has changed; without, it asks for everything.
+ * `told` is told `{data, at, live}` or `{error}`.
  */
-export async function follow(load, told, signal, every = 4 * SECONDS) {
-  let pause = every;
+export async function follow(path, load, told, signal) {
+  const state = { last: "", failures: 0, from: 0 };
   while (!signal.aborted) {
+    let pause = EVERY;
     try {
-      const data = await load(signal);
-      if (signal.aborted) return;
-      told({ data, at: Date.now() });
-      pause = every;
+      if (Date.now() < state.from || !(await streamed(path, load, told, signal, state))) {
+        told({ data: await load(signal), at: Date.now(), live: false });
+      } else pause = SECONDS;
     } catch (error) {
       if (signal.aborted) return;
       told({ error });
-      pause = error instanceof Refused ? 10 * every : every;
+      Object.assign(state, { last: "", failures: 0, from: 0 });
+      pause = error instanceof Refused ? 10 * EVERY : EVERY;
     }
     await rest(pause, signal);
     await visible(signal);
   }
 }
 
+/** Listen until the stream ends in order, or nobody looks; false where it fails, and asking may not. */
+async function streamed(path, load, told, signal, state) {
+  const looking = new AbortController(), hide = () => document.hidden && looking.abort();
+  document.addEventListener("visibilitychange", hide);
+  const ended = AbortSignal.any([signal, looking.signal]);
+  try {
+    await listen(path, state.last, async (news) => {
+      const data = await load(ended, news && news.data);
+      told({ data, at: Date.now(), live: true });
+      Object.assign(state, { failures: 0, last: news ? news.id : state.last });
+    }, ended);
+    return true;
+  } catch (error) {
+    if (looking.signal.aborted && !signal.aborted) return true;
+    if (signal.aborted) throw error;
+    state.failures += 1;
+    // One that breaks off comes back with the server; one that never works is not tried all the time.
+    if (error instanceof NoStream || state.failures > 1) state.from = Date.now() + WITHOUT;
+    return false;
+  } finally {
+    document.removeEventListener("visibilitychange", hide);
+  }
+}
+
 function rest(milliseconds, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const calls = [[bell, "ring"], [signal, "abort"]];
+    const done = () => {
+      clearTimeout(timer);
+      for (const [from, name] of calls) from.removeEventListener(name, done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    for (const [from, name] of calls) from.addEventListener(name, done);
   });
 }
 

@@ -107,6 +107,23 @@ class LogLine:
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A publication in the public log, where it stays when its experiment is deleted."""
+
+    experiment: str
+    version: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class ShufflerKey:
+    """Which shuffler's batch a round took last: the id of its key, and the organisation whose key that was then."""
+
+    shuffler: str
+    organisation: str
+
+
+@dataclass(frozen=True)
 class ExperimentRecord:
     """An experiment with its last round and the ids of the reports in it.
 
@@ -148,6 +165,8 @@ class Change:
         The next round, if the change closes this one.
     tokens
         Upload tokens that its reports came with: hashes of token and report, and when the token's key expires.
+    closer
+        Whose batch the change counts, if it counts one.
     """
 
     experiment: str
@@ -160,3 +179,4 @@ class Change:
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
     tokens: Sequence[tuple[bytes, bytes, int]] = field(default=(), repr=False)
+    closer: ShufflerKey | None = None

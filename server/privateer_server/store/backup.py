@@ -10,13 +10,22 @@ from privateer.errors import SpecError
 from privateer.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
-_TABLES: Final = {"experiments": 0, "rounds": 1, "answers": 0, "refusals": 0, "log": 0, "deleted": 0}
-_TOKENS: Final = "spent_tokens"
-"""A table that a database may lack; a backup has it, since tokens stay spent."""
+_TABLES: Final = {
+    "experiments": 0,
+    "rounds": 1,
+    "answers": 0,
+    "refusals": 0,
+    "log": 0,
+    "deleted": 0,
+    "leaves": 0,
+    "closers": 0,
+}
 """Tables that a backup has, and how many of their last columns stay empty.
 
 A round is copied without the sums of its reports: a server that finds no sums gives an open round up.
 """
+_TOKENS: Final = "spent_tokens"
+"""A table that a database may lack; a backup has it, since tokens stay spent."""
 
 
 def copied(db: sqlite3.Connection, kind: Kind) -> bytes:

@@ -1,6 +1,7 @@
 """What was published last, experiment by experiment, on record before the database has it, and outside its backups."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Final
 
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
-from privateer_server.store import LogLine, RoundRecord
+from privateer_server.store import Leaf, LogLine, RoundRecord
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
-    version=3,
+    version=4,
     schema="""
     CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE deleted (experiment TEXT PRIMARY KEY, line BLOB NOT NULL) WITHOUT ROWID
+    CREATE TABLE deleted (experiment TEXT PRIMARY KEY, line BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
+    CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
     """,
     field="PRIVATEER_JOURNAL",
 )
@@ -110,6 +113,39 @@ class Journal:
         with self._lock:
             rows = self._db.execute("SELECT experiment, line FROM deleted ORDER BY experiment").fetchall()
         return {name: decode(line, LogLine) for name, line in rows}
+
+    def origin(self) -> str:
+        """Return the name of the log of publications; empty: none has begun."""
+        with self._lock:
+            row = self._db.execute("SELECT origin FROM log").fetchone()
+        return str(row[0]) if row else ""
+
+    def leaves(self, start: int, most: int = -1) -> list[Leaf]:
+        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
+        select = "SELECT leaf FROM leaves WHERE position > ? ORDER BY position LIMIT ?"
+        with self._lock:
+            rows = self._db.execute(select, (start, most)).fetchall()
+        return [decode(row[0], Leaf) for row in rows]
+
+    def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
+        """Put leaves on record before a head is signed for them, and the name of the log; durable when this returns.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the disk does not take it.
+        """
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.execute("INSERT OR IGNORE INTO log VALUES (1, ?)", (origin,))
+                rows = [(place, encode(leaf)) for place, leaf in enumerate(leaves, start + 1)]
+                self._db.executemany("INSERT INTO leaves VALUES (?, ?)", rows)
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
 
     def close(self) -> None:
         """Close the file and give up its lock."""

@@ -11,13 +11,13 @@ from typing import Any, Final
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
 from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import NO_PLAN, Change, ExperimentRecord, LogLine, Plan, RoundRecord
+from privateer_server.store import NO_PLAN, Change, ExperimentRecord, Leaf, LogLine, Plan, RoundRecord, ShufflerKey
 from privateer_server.store.backup import copied
 
 FILE: Final = "server.db"
 DATABASE: Final = Kind(
     application=0x50525653,
-    version=3,
+    version=4,
     schema="""
     CREATE TABLE experiments (
         name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
@@ -60,6 +60,20 @@ DATABASE: Final = Kind(
     );
     CREATE INDEX log_of_experiment ON log (experiment);
     CREATE TABLE deleted (experiment TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE leaves (
+        position INTEGER PRIMARY KEY,
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        UNIQUE (experiment, version)
+    );
+    CREATE TABLE closers (
+        experiment TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        shuffler TEXT NOT NULL,
+        organisation TEXT NOT NULL,
+        PRIMARY KEY (experiment, version)
+    ) WITHOUT ROWID;
     CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
     """,
     field="PRIVATEER_DATA",
@@ -150,7 +164,7 @@ class SqliteStore:
         with self._transaction() as db:
             if db.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (name,)).rowcount:
                 _insert_line(db, name, line)
-            for table in ("rounds", "report_ids", "answers", "refusals"):
+            for table in ("rounds", "report_ids", "answers", "refusals", "closers"):
                 db.execute(f"DELETE FROM {table} WHERE experiment = ?", (name,))  # noqa: S608 - our own names
             db.execute("DELETE FROM experiments WHERE name = ?", (name,))
         self.tidy()
@@ -214,6 +228,31 @@ class SqliteStore:
             rows = self._db.execute(_ALL_ROUNDS, (experiment,)).fetchall()
         return [_round(row) for row in rows]
 
+    def closers(self, experiment: str) -> dict[int, ShufflerKey]:
+        """Return whose batches the rounds of an experiment took last, by version."""
+        select = "SELECT version, shuffler, organisation FROM closers WHERE experiment = ?"
+        with self._lock:
+            return {version: ShufflerKey(*names) for version, *names in self._db.execute(select, (experiment,))}
+
+    def leaves(self, start: int) -> list[Leaf]:
+        """Return the leaves of the public log from a place on; they are never changed."""
+        select = "SELECT experiment, version, digest FROM leaves WHERE position > ? ORDER BY position"
+        with self._lock:
+            return [Leaf(*row) for row in self._db.execute(select, (start,))]
+
+    def place(self, experiment: str, version: int) -> int | None:
+        """Return the place of a publication in the public log, if it is there."""
+        select = "SELECT position FROM leaves WHERE experiment = ? AND version = ?"
+        with self._lock:
+            row = self._db.execute(select, (experiment, version)).fetchone()
+        return row[0] - 1 if row else None
+
+    def recall(self, leaves: Sequence[Leaf]) -> None:
+        """Add leaves that an earlier copy of the database does not have."""
+        with self._transaction() as db:
+            for leaf in leaves:
+                _insert_leaf(db, leaf)
+
     def check(self) -> None:
         """Write a row, or raise what keeps the store from writing."""
         with self._transaction() as db:
@@ -245,6 +284,12 @@ def _round(row: tuple[Any, ...]) -> RoundRecord:
 def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:
     values = (experiment, *(getattr(new, column.name) for column in fields(new)))
     db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    _insert_leaf(db, Leaf(experiment, new.version, new.digest))
+
+
+def _insert_leaf(db: sqlite3.Connection, leaf: Leaf) -> None:
+    """Add a leaf at the end of the log; what an earlier copy of the database had to recall is there already."""
+    db.execute("INSERT OR IGNORE INTO leaves (experiment, version, digest) VALUES (?, ?, ?)", astuple(leaf))
 
 
 def _insert_line(db: sqlite3.Connection, experiment: str, line: LogLine) -> None:
@@ -273,6 +318,8 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
     rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
     db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])
+    if change.closer:
+        db.execute("INSERT OR REPLACE INTO closers VALUES (?, ?, ?, ?)", (*where, *astuple(change.closer)))
     if change.following:
         db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)
         db.execute("DELETE FROM report_ids WHERE experiment = ? AND version = ?", where)

@@ -43,6 +43,15 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         return 1
 
     @property
+    def groups(self) -> int:
+        """Kinds of messages, of which a person sends equally many, kind after kind; shufflers keep them apart."""
+        return 1
+
+    def kinds(self, rows: bytes) -> NDArray[np.int64]:
+        """Return the kinds that messages say they are of, from their concatenated bytes; they need not parse."""
+        return np.zeros(len(rows) // self.report_size, np.int64)
+
+    @property
     def message_bits(self) -> int:
         """Bits that a message carries, as paper 5 counts."""
         return 8 * self.report_size

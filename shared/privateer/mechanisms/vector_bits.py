@@ -2,7 +2,9 @@
 
 Every person rounds each coordinate to an integer of 0..levels, adds Bin(bits, probability), and sends the sum as that
 many ones among levels + bits bits, so that only everybody's total is left after shuffling. A person sends a fixed
-number of messages of one size, whatever they say; the shuffler permutes the messages of all people.
+number of messages of one size, whatever they say; the shuffler permutes the messages of all people that are about the
+same coordinate. The paper permutes all of them. That tells the same, since a message names its coordinate, but lets a
+dishonest person spend all messages on one coordinate.
 """
 
 import math
@@ -110,6 +112,15 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
     def messages(self) -> int:
         """Messages of one person."""
         return self.ball.coordinates * (self.levels + self.bits)
+
+    @property
+    def groups(self) -> int:
+        """A kind for each coordinate: a dishonest person moves each sum by at most levels + bits, as all others do."""
+        return self.ball.coordinates
+
+    def kinds(self, rows: bytes) -> NDArray[np.int64]:
+        """Return the coordinates that messages name."""
+        return whole(rows, BIT)["coordinate"].astype(np.int64)
 
     @property
     def message_bits(self) -> int:

@@ -2,8 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from privateer.errors import PrivateerError
 from privateer.serving.budget import too_large
@@ -11,8 +10,7 @@ from privateer.serving.tokens import Admission
 from privateer.wire.signature import Announcement
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """A body that is about to be read.
 
     Attributes

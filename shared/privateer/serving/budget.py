@@ -86,6 +86,10 @@ class Reservation:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give the room back: the request is answered."""
         self._shrink(0)
 
     async def read(self, chunks: AsyncIterator[bytes]) -> bytearray:

@@ -1,7 +1,7 @@
 """Errors of the HTTP interfaces, answered as RFC 9457 problem documents."""
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,11 +11,14 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer.errors import NotFound, PrivateerError, TokenRefused, Unauthorized, Unavailable
+from privateer.serving.answer import Answer, Headers, with_body
 from privateer.serving.logs import trace
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
 _log = logging.getLogger("privateer.serving")
-_RETRY_SECONDS = "1"
+_MEDIA_TYPE: Final = MEDIA_TYPE.encode()
+_UNAUTHORIZED: Final = ((b"www-authenticate", b"Bearer"),)
+_UNAVAILABLE: Final = ((b"retry-after", b"1"),)
 
 
 class MethodNotAllowed(PrivateerError):
@@ -30,16 +33,30 @@ class Internal(PrivateerError):
     slug, title, status = "internal", "Internal error", 500
 
 
-def problem_response(error: PrivateerError, **extension: Any) -> Response:
+def problem_answer(error: PrivateerError, headers: Headers = (), **extension: Any) -> Answer:
     """Return the answer to a request that failed with ``error``."""
-    headers = {}
-    if isinstance(error, Unauthorized):
-        headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, TokenRefused):
-        headers["WWW-Authenticate"] = error.challenge
-    if isinstance(error, Unavailable):
-        headers["Retry-After"] = _RETRY_SECONDS
+    body = problem_body(error, **extension)
+    return with_body(error.status, body, _MEDIA_TYPE, (*headers, *_headers(error)))
+
+
+def problem_response(error: PrivateerError, **extension: Any) -> Response:
+    """Return the same for a framework."""
+    headers = {name.decode(): value.decode() for name, value in _headers(error)}
     return Response(problem_body(error, **extension), error.status, headers, MEDIA_TYPE)
+
+
+def _headers(error: PrivateerError) -> Headers:
+    if isinstance(error, Unauthorized):
+        return _UNAUTHORIZED
+    if isinstance(error, TokenRefused):
+        return ((b"www-authenticate", error.challenge.encode()),)
+    return _UNAVAILABLE if isinstance(error, Unavailable) else ()
+
+
+def defect(error: Exception) -> Answer:
+    """Log the kind of a defect and where it happened, and return the answer to the request that met it."""
+    _log.error("a request failed (%s)", trace(error))
+    return problem_answer(Internal("the service failed to answer", remedy="see its log"))
 
 
 class FaultGuard:
@@ -62,10 +79,9 @@ class FaultGuard:
         except Exception as error:
             if scope["type"] != "http":
                 raise
-            _log.error("a request failed (%s)", trace(error))
+            answer = defect(error)
             if not started:
-                fault = Internal("the service failed to answer", remedy="see its log")
-                await problem_response(fault)(scope, receive, send)
+                await answer.send(scope, send)
 
 
 def answer_problems(app: Starlette) -> None:
@@ -98,4 +114,4 @@ def _methods(request: Request) -> list[str]:
         scope = dict(request.scope) | {"method": method}
         return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
 
-    return [method for method in ("GET", "HEAD", "POST", "DELETE") if takes(method)]
+    return [method for method in ("GET", "HEAD", "POST", "DELETE") if takes("GET" if method == "HEAD" else method)]

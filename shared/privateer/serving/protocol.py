@@ -2,11 +2,13 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from privateer.errors import BadRequest, HeadersTooLarge, PrivateerError
+from privateer.serving.answer import WHOLE, Answer
 from privateer.serving.connections import Connections, Stage
 from privateer.serving.turnstile import Turnstile
 from privateer.wire.problem import MEDIA_TYPE, problem_body
@@ -14,6 +16,7 @@ from privateer.wire.problem import MEDIA_TYPE, problem_body
 HEADER_BYTES_MAX: Final = 16 << 10
 """Limits the request line with all headers, and what the framing of chunks may add to a body."""
 _HEADER_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 5.0
 _BODY_SECONDS: Final = 30.0
 _BYTES_PER_SECOND: Final = 64 << 10
 """A body or an answer may take longer if it advances at this rate."""
@@ -29,7 +32,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """One connection.
 
     Headers may take ten seconds. A body may take thirty, and a second more for every 64 KiB that arrived; an answer has
-    as much time. Between two requests uvicorn's own keep-alive limit holds.
+    as much time. Between two requests a connection may be idle for five.
 
     Parameters
     ----------
@@ -50,6 +53,12 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_headers = True
         self._piece = self._unparsed = 0  # bytes parsed: last, and since the request or its body began
         self._began, self._body_bytes = 0.0, 0
+        self._working: RequestResponseCycle
+        self._begun: Any = None
+        self._at_once: Callable[[Any, bytearray, Callable[[Answer], None]], bool] = getattr(
+            self.app, "at_once", lambda *_: False
+        )
+        self._extensions: dict[str, Any] = {WHOLE: self._write_whole}
         self._refusal: PrivateerError = BadRequest("this is not an HTTP request", remedy="send HTTP/1.1")
 
     def is_overdue(self, now: float) -> bool:
@@ -78,6 +87,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
+        self._start_begun()
         if self._in_headers:
             if self._unparsed > HEADER_BYTES_MAX:
                 self._refusal = _too_large()
@@ -91,6 +101,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start the time of the next request's headers."""
         super().on_message_begin()
+        self.scope["extensions"] = self._extensions
         self._unparsed = self._piece
         if self.cycle is not None and self.cycle.response_complete:
             self._due = self.loop.time() + _HEADER_SECONDS
@@ -154,20 +165,66 @@ class GuardedProtocol(HttpToolsProtocol):
                 self.transport.close()
             return
         super().on_message_complete()
+        self._start_begun()
         if self.cycle.response_complete:
-            self._due = self.loop.time() + _HEADER_SECONDS
+            self._due = self.loop.time() + _IDLE_SECONDS
         else:
             self._due = math.inf
             self._connections.move(self, Stage.WORKING)
 
     def on_response_complete(self) -> None:
         """Wait for the peer to take the answer, and for its next request."""
-        super().on_response_complete()
-        if not self.cycle.response_complete:  # a pipelined request is next
+        # Uvicorn would start a timer for each answer, which the table of connections does without.
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
             return
-        seconds = _HEADER_SECONDS if self._in_headers else _LINGER_SECONDS
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            self._start_begun()
+            return
+        seconds = _IDLE_SECONDS if self._in_headers else _LINGER_SECONDS
         self._due = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
         self._connections.move(self, Stage.WAITING)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin to work on a request: on one at a time, and best when it is there as a whole."""
+        self._working = cycle
+        if cycle.more_body:
+            self._begun = app  # the rest may come with the same data
+        elif self.flow.write_paused or not self._at_once(cycle.scope, cycle.body, self._write):
+            super()._start_asgi_task(cycle, app)
+
+    def _start_begun(self) -> None:
+        """Work on the request that has begun, if there is one."""
+        if self._begun is not None:
+            app, self._begun = self._begun, None
+            if self._working.more_body:
+                super()._start_asgi_task(self._working, app)
+            else:
+                self._start_asgi_task(self._working, app)
+
+    def _write_whole(self, answer: Answer) -> bool:
+        """Answer the request that is being worked on in one write; False if that must wait for the peer."""
+        if self.flow.write_paused:
+            return False
+        self._write(answer)
+        return True
+
+    def _write(self, answer: Answer) -> None:
+        cycle = self._working
+        if cycle.disconnected:
+            return
+        head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]
+        if not cycle.keep_alive:
+            head.append(b"connection: close\r\n")
+        body = b"" if cycle.scope["method"] == "HEAD" else answer.body
+        self.transport.write(b"".join((*head, b"\r\n", body)))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     def pause_writing(self) -> None:
         """Start the peer's deadline, since it takes its answer more slowly than we send it."""

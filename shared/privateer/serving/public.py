@@ -6,7 +6,8 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import NotFound
-from privateer.serving.problems import problem_response
+from privateer.serving.endpoint import Reply
+from privateer.serving.problems import problem_answer
 
 IS_PUBLIC: Final = "privateer.is_public"
 """The scope of a request has this key if it came to the public listener."""
@@ -17,17 +18,25 @@ class PublicPages:
 
     Parameters
     ----------
+    app
+        What finds the pages; it may answer some requests ``at_once``, without a task.
     is_public
         Whether strangers may use a method on a path.
     """
 
     def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
         self._app, self._is_public = app, is_public
+        self._at_once: Callable[[Scope, bytearray, Reply], bool] = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that there is no such page."""
         if scope["type"] == "http" and not self._is_public(scope["method"], scope["path"]):
             missing = NotFound("no such page", remedy="some pages are at the private listener only")
-            await problem_response(missing)(scope, receive, send)
+            await problem_answer(missing).send(scope, send)
         else:
-            await self._app({**scope, IS_PUBLIC: True}, receive, send)
+            scope[IS_PUBLIC] = True
+            await self._app(scope, receive, send)
+
+    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
+        """Pass on a request that is there as a whole; False if ``__call__`` must answer it."""
+        return self._is_public(scope["method"], scope["path"]) and self._at_once(scope, body, reply)

@@ -38,6 +38,11 @@ class Answered(NamedTuple):
         return f"{self.status // _HUNDRED}xx"
 
 
+def known_method(scope: Scope) -> str:
+    """Return the method of a request, or `OTHER`."""
+    return scope["method"] if scope["method"] in _METHODS else OTHER
+
+
 class Timed:
     """ASGI middleware that tells of every answer.
 
@@ -68,9 +73,8 @@ class Timed:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                seconds, method = time.perf_counter() - began, scope["method"]
-                method = method if method in _METHODS else OTHER
-                self._tell(Answered(method, self._route(scope) or OTHER, message["status"], seconds))
+                seconds, route = time.perf_counter() - began, self._route(scope) or OTHER
+                self._tell(Answered(known_method(scope), route, message["status"], seconds))
             await send(message)
 
         await self._app(scope, receiving, sending)

@@ -3,16 +3,26 @@
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer.errors import SpecError
 
 _ID_DIGITS: Final = 16
+_TICK: Final = 1_000_000_000
+"""Nanoseconds in which a file that changes twice may look as if it had changed once."""
 _log = logging.getLogger("privateer.keys")
+
+
+class _Mark(NamedTuple):
+    """By what a file is known to be the same: its number, and when it changed, in nanoseconds since 1970."""
+
+    number: int
+    changed: int
 
 
 def signing_key_id(key: Ed25519PublicKey) -> str:
@@ -58,10 +68,15 @@ def public_hex(key: Ed25519PrivateKey) -> str:
 
 def publish_key(key: Ed25519PrivateKey, path: Path) -> None:
     """Write the public half of a key where services look for keys to trust."""
+    write_public_key(key.public_key().public_bytes_raw(), path)
+
+
+def write_public_key(key: bytes, path: Path, mode: int = 0o644) -> None:
+    """Write a public key, if the file has not got it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = public_hex(key) + "\n"
+    text = key.hex() + "\n"
     if not path.exists() or path.read_text() != text:
-        write_file(path, text, 0o644)
+        write_file(path, text, mode)
 
 
 def write_file(path: Path, text: str, mode: int) -> None:
@@ -76,15 +91,18 @@ def write_file(path: Path, text: str, mode: int) -> None:
     draft.replace(path)
 
 
-def read_public_key(path: Path) -> Ed25519PublicKey:
-    """Return the public key in a file.
+def read_public_keys(path: Path) -> list[Ed25519PublicKey]:
+    """Return the public keys in a file, a line for each.
 
     Raises
     ------
     OSError, ValueError
-        If the file cannot be read or holds no key.
+        If the file cannot be read, holds no key, or something else.
     """
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(path.read_text("ascii")))
+    keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(line)) for line in path.read_text("ascii").split()]
+    if not keys:
+        raise ValueError("no key")
+    return keys
 
 
 def public_key_files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -97,7 +115,10 @@ def public_key_files(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 class TrustedKeys:
-    """Public keys (hexadecimal) in files. They are read anew every time, so that files may change while a service runs.
+    """Public keys (hexadecimal) in files, those of an organisation in a file of its name.
+
+    Files may change while a service runs. They are read anew when a file or a directory has changed since, since every
+    signed request asks for them.
 
     Parameters
     ----------
@@ -108,20 +129,55 @@ class TrustedKeys:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
         self._warned: set[Path] = set()
+        self._read: list[Path] = []
+        self._marks: list[_Mark | None] | None = None
+        self._known: dict[str, Ed25519PublicKey] = {}
+        self._organisations: dict[str, str] = {}
 
     def by_id(self) -> Mapping[str, Ed25519PublicKey]:
         """Return the keys that are there now. A file without a key is left out, with one warning."""
-        found = {}
-        for path in public_key_files(self._paths):
+        self._settle()
+        return self._known
+
+    def organisation(self, key_id: str) -> str:
+        """Return whose key that is: the name of its file without the suffix, or nothing if it is not there."""
+        self._settle()
+        return self._organisations.get(key_id, "")
+
+    def _settle(self) -> None:
+        if self._marks is None or self._marks != _marks([*self._paths, *self._read]):
+            self._read_again()
+
+    def _read_again(self) -> None:
+        self._read = list(public_key_files(self._paths))
+        marks = _marks([*self._paths, *self._read])
+        self._known, self._organisations = {}, {}
+        for path in self._read:
             try:
-                key = read_public_key(path)
+                keys = read_public_keys(path)
             except (OSError, ValueError):
                 self._warn(path)
             else:
-                found[signing_key_id(key)] = key
-        return found
+                for key in keys:
+                    self._known[signing_key_id(key)] = key
+                    self._organisations.setdefault(signing_key_id(key), path.stem)
+        # What has just changed may change again within one tick of the clock of files, and look the same.
+        settled = time.time_ns() - _TICK
+        self._marks = marks if all(mark is None or mark.changed < settled for mark in marks) else None
 
     def _warn(self, path: Path) -> None:
         if path not in self._warned:
-            _log.warning("%s does not hold a public key (64 hex digits)", path.name)
+            _log.warning("%s does not hold public keys (64 hex digits each)", path.name)
         self._warned.add(path)
+
+
+def _marks(paths: Sequence[Path]) -> list[_Mark | None]:
+    return [_mark(path) for path in paths]
+
+
+def _mark(path: Path) -> _Mark | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return _Mark(found.st_ino, found.st_ctime_ns)

@@ -7,6 +7,7 @@ nor promise a batch to the devices and ask the shuffler for a smaller one.
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -16,6 +17,8 @@ from privateer.errors import Malformed
 DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
 PUBLIC_KEY_SIZE: Final = 32
+_KEYS_MAX: Final = 1024
+"""Keys whose ids are kept, since every report is compared with one."""
 _NUMBERS: Final = 1 << 63
 """Versions and deadlines are smaller, since databases keep them."""
 ASKS_HEADER: Final = "Privateer-Asks"
@@ -49,6 +52,9 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         Fewest people with whose reports the round may close at its deadline.
     deadline
         In seconds since 1970. 0: the round waits for the whole batch.
+    groups
+        Kinds of messages. A person sends equally many of each, kind after kind. The shuffler permutes those of a kind
+        among themselves, so that nobody can send more of one than their share.
     """
 
     experiment: str
@@ -60,6 +66,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     messages: int = 1
     least: int = 0
     deadline: int = 0
+    groups: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.version < _NUMBERS or self.batch < 0 or self.sealed_size < 1 or self.messages < 1:
@@ -68,6 +75,8 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
             0 <= self.least <= self.batch and 0 <= self.deadline < _NUMBERS and (self.least > 0 or self.deadline == 0)
         ):
             raise ValueError("a deadline needs a least number of people, which is at most the batch")
+        if self.groups < 1 or self.messages % self.groups:
+            raise ValueError("a person sends equally many messages of each kind")
         if not _MODEL.fullmatch(self.model) or len(self.public_key) != PUBLIC_KEY_SIZE:
             raise ValueError("the trust model is not a short lower-case word, or the public key has a wrong size")
 
@@ -82,6 +91,11 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return self.least if self.deadline else self.batch
 
     @property
+    def messages_of_kind(self) -> int:
+        """Messages of each kind that one person sends."""
+        return self.messages // self.groups
+
+    @property
     def report_size(self) -> int:
         """Bytes that one person sends."""
         return self.messages * self.sealed_size
@@ -93,7 +107,12 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     @property
     def key_id(self) -> bytes:
         """First 8 bytes of the SHA-256 of the public key. It is derived, so that one id never names two keys."""
-        return hashlib.sha256(self.public_key).digest()[:KEY_ID_SIZE]
+        return _key_id(self.public_key)
+
+
+@lru_cache(maxsize=_KEYS_MAX)
+def _key_id(public_key: bytes) -> bytes:
+    return hashlib.sha256(public_key).digest()[:KEY_ID_SIZE]
 
 
 class Drain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from privateer.wire.envelope import decode_envelope
 from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.devices import StillTime, still
+from tests.support.notary import notarized
 from tests.support.publications import OVER, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -45,7 +46,7 @@ class Service:
 
 
 def client(service: Service, ledger: Path, **options: object) -> Client:
-    return Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(service), **options)  # type: ignore[arg-type]
+    return Client("http://s", ledger=Ledger(ledger), transport=notarized(service), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,7 @@ def test_four_lines(ledger: Path) -> None:
 
 async def test_four_lines_async(ledger: Path) -> None:
     service = Service(published(shuffle_spec()))
-    transport = httpx.MockTransport(service)
+    transport = notarized(service)
     async with AsyncClient("http://s", shuffler="http://m/", ledger=Ledger(ledger), transport=transport) as device:
         session = await device.join("test")
         session.choose(CONTEXT)
@@ -104,7 +105,7 @@ def test_it_is_paid_before_a_byte_leaves(ledger: Path) -> None:
             return httpx.Response(200, content=published(make_spec()))
         raise Crash
 
-    device = Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(crash))
+    device = Client("http://s", ledger=Ledger(ledger), transport=notarized(crash))
     session = device.join("test")
     session.choose(CONTEXT)
     with pytest.raises(Crash):
@@ -231,12 +232,12 @@ def test_no_answer_from_the_server(ledger: Path) -> None:
         raise httpx.ConnectError("down")
 
     with pytest.raises(Unavailable):
-        Client("http://s", ledger=Ledger(ledger), transport=httpx.MockTransport(down)).join("test")
+        Client("http://s", ledger=Ledger(ledger), transport=notarized(down)).join("test")
 
 
 @pytest.mark.parametrize("status", [302, 500, 503])
 def test_an_answer_without_a_policy_is_no_policy(ledger: Path, status: int) -> None:
-    transport = httpx.MockTransport(lambda _: httpx.Response(status))
+    transport = notarized(lambda _: httpx.Response(status))
     with pytest.raises(Unavailable, match="did not publish a policy"):
         Client("http://s", ledger=Ledger(ledger), transport=transport).join("test")
 
@@ -249,7 +250,7 @@ def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: st
     session = client(service, ledger).join("test")
     session.choose(CONTEXT)
     session.report(1.0)
-    again = Client(url, ledger=Ledger(ledger), transport=httpx.MockTransport(service)).join("test")
+    again = Client(url, ledger=Ledger(ledger), transport=notarized(service)).join("test")
     again.choose(CONTEXT)
     with pytest.raises(AlreadyReported):
         again.report(1.0)
@@ -292,7 +293,7 @@ def test_a_cookie_never_ties_the_report_to_the_fetch(ledger: Path) -> None:
         status = 200 if request.method == "GET" else 202
         return httpx.Response(status, content=body, headers={"set-cookie": "who=somebody; path=/"})
 
-    with Client("http://s.example", ledger=Ledger(ledger), transport=httpx.MockTransport(service)) as device:
+    with Client("http://s.example", ledger=Ledger(ledger), transport=notarized(service)) as device:
         session = device.join("test")
         session.choose(CONTEXT)
         session.report(1.0)

@@ -13,6 +13,7 @@ from privateer.errors import AlreadyReported, InputError, TermsRefused, UnfitVal
 from privateer.wire.envelope import decode_envelope
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from tests.support.devices import Drawn
+from tests.support.notary import notarized
 from tests.support.phases import LIMITS, small_spec
 from tests.support.publications import OVER, parts, published
 from tests.support.statistics import fits
@@ -33,7 +34,7 @@ class Service:
 
 
 def client(service: Service, ledger: Ledger) -> Client:
-    transport = httpx.MockTransport(service)
+    transport = notarized(service)
     return Client("http://server", shuffler="http://shuffler", limits=LIMITS, ledger=ledger, transport=transport)
 
 
@@ -65,7 +66,7 @@ def test_who_is_asked_reports_once(tmp_path: Path) -> None:
 async def test_a_report_needs_no_choice_where_all_play_the_same(tmp_path: Path) -> None:
     service = Service(published(small_spec("shuffle")))
     ledger = drawn(tmp_path, service.publication, 0)
-    transport = httpx.MockTransport(service)
+    transport = notarized(service)
     async with AsyncClient(
         "http://s", shuffler="http://m", limits=LIMITS, ledger=ledger, transport=transport
     ) as device:

@@ -38,12 +38,13 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("shuffle", {"terms": {"delta": 1e-9}}, "delta"),
     ("shuffle", {"terms": {"honest": 1000}}, "honest"),
     ("shuffle", {"terms": {"calibration": "published"}}, "calibration"),
-    ("shuffle", {"mechanism": {"bits": 40}, "round_": {"messages": 4 * 46}}, "messages"),
+    ("shuffle", {"mechanism": {"bits": 40}, "round_": {"messages": 4 * 46, "groups": 1}}, "messages"),
     ("shuffle", {"mechanism": {"probability": 0.01}}, "delta"),
     ("shuffle", {"mechanism": {"probability": float("nan")}}, "levels"),
     ("shuffle", {"mechanism": {"levels": -1}}, "levels"),
     ("shuffle", {"round_": {"batch": 1000}}, "batch"),
-    ("shuffle", {"round_": {"messages": 1}}, "messages"),
+    ("shuffle", {"round_": {"messages": 1, "groups": 1}}, "messages"),
+    ("shuffle", {"round_": {"groups": 1}}, "groups"),
     ("shuffle", {"round_": {"least": 11, "deadline": 5}}, "deadline"),
     ("shuffle", {"round_": {"sealed_size": 66}}, "sealed_size"),
     ("shuffle", {"round_": {"version": 2}}, "version"),
@@ -102,7 +103,7 @@ def test_too_few_bits_are_refused_by_their_true_delta(bits: int) -> None:
 def test_a_curators_mechanism_is_refused_where_nobody_is_trusted(trust: str) -> None:
     record = {"type": "central-vectors", "standard_deviation": 0.0}
     ball = {"norm": "max", "bound": 1.0, "coordinates": len(taken(trust).policy.decide(*nobody()).actions)}
-    sizes = {"messages": 1, "sealed_size": 64 + 4 * ball["coordinates"]}
+    sizes = {"messages": 1, "groups": 1, "sealed_size": 64 + 4 * ball["coordinates"]}
     with pytest.raises(TermsRefused) as refusal:
         taken(trust, terms={"mechanism": record | {"ball": ball}}, round_=sizes)
     assert refusal.value.field == "mechanism"

@@ -14,6 +14,7 @@ from privateer.wire.problem import problem_body
 from privateer_client import Outcome
 from tests.support.devices import Drawn
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server, waiting_spec
+from tests.support.notary import notarized
 from tests.support.phases import LIMITS, small_spec
 from tests.support.publications import OVER, published
 from tests.support.specs import make_spec
@@ -189,7 +190,7 @@ def test_a_device_that_was_away_for_long_reports_still(device: Device, server: S
 def test_a_deleted_experiment_asks_for_nothing(device: Device, server: Server) -> None:
     due(device)
     gone = httpx.Response(410, content=problem_body(Deleted("deleted")))
-    client = device.start(transport=httpx.MockTransport(lambda _: gone))
+    client = device.start(transport=notarized(lambda _: gone))
     assert client.resend() == {"test": Outcome.NOT_ASKED}
     assert device.ledger().choices() == []
 
@@ -348,6 +349,6 @@ def test_an_experiment_that_is_deleted_before_the_report_asks_nobody(tmp_path: P
     session.choose(CONTEXT)
     session.save()
     device.clock.time += 60
-    session = device.start(transport=httpx.MockTransport(lambda _: gone)).resume("test")
+    session = device.start(transport=notarized(lambda _: gone)).resume("test")
     assert session.report(1.0) is Outcome.NOT_ASKED
     assert (device.ledger().choices(), device.ledger().payments()) == ([], [])

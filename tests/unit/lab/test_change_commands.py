@@ -126,7 +126,15 @@ def test_an_export_is_a_folder_or_a_file_and_starts_another(
     code, out = run(capsys, "create", spec("other", **{"experiment.arms": ["x", "y"]}), *started)
     assert (code, "experiment.arms: differs from that of the experiment to begin with" in out) == (2, True)
     code, out = run(capsys, "create", spec("third"), "--warm-start", spec("third"))
-    assert (code, "warm_start: is not an export" in out) == (2, True)
+    assert (code, "--warm-start: is not an export" in out) == (2, True)
+    damaged = tmp_path / "damaged.json"
+    for changes, says in (
+        ({"version": 7}, "--warm-start: is damaged: its digest is another one (export it again, or take another copy)"),
+        ({"format": "privateer/export/3"}, "--warm-start: was written by a newer Privateer"),
+    ):
+        damaged.write_text(json.dumps(read_document(tmp_path / "one.json") | changes))
+        code, out = run(capsys, "create", spec("fourth"), "--warm-start", str(damaged))
+        assert (code, out.count("\n"), says in out) == (2, 1, True), out
 
 
 def test_changes_survive_kills(spec: Any, at: Services, capsys: pytest.CaptureFixture[str]) -> None:

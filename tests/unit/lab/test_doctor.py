@@ -227,7 +227,7 @@ def torn_pages(data: Path) -> None:
     """Damage the pages of the table that is read last, and remove the log, which may have them whole."""
     edit(data / "server" / "server.db", "PRAGMA wal_checkpoint(TRUNCATE)")
     with (data / "server" / "server.db").open("r+b") as file:
-        for page in range(4, 14):
+        for page in range(4, 24):
             file.seek(page * 4096 + 100)
             file.write(os.urandom(3000))
 

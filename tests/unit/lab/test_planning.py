@@ -12,8 +12,8 @@ import pytest
 from privateer.accounting.amplification import shuffled_delta
 from privateer.errors import SpecError
 from privateer.trust import honest_people
-from privateer_lab import output, sweep
-from privateer_lab.plan import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
+from privateer_lab import output, sweeps
+from privateer_lab.plans import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
 from privateer_lab.run import Costs, Run
 from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
@@ -145,7 +145,7 @@ def test_an_interrupted_plan_keeps_what_is_complete(
         finally:
             closed.append(True)
 
-    monkeypatch.setattr("privateer_lab.plan.each", interrupted)
+    monkeypatch.setattr("privateer_lab.plans.each", interrupted)
     code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3")
     assert (code, closed) == (130, [True])
     assert f"interrupted after {says} of 6 runs" in err
@@ -245,7 +245,7 @@ def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.Capt
 
 
 def test_a_value_may_have_commas_and_one_source_be_meant() -> None:
-    axes = sweep.parse_axes(["sources.clinic.shares=[.5,.3,.2],[.2, .3, .5]", "population.density={name='a,b',x=1},c"])
+    axes = sweeps.parse_axes(["sources.clinic.shares=[.5,.3,.2],[.2, .3, .5]", "population.density={name='a,b',x=1},c"])
     assert axes == {
         "sources.clinic.shares": ["[.5,.3,.2]", "[.2, .3, .5]"],
         "population.density": ["{name='a,b',x=1}", "c"],
@@ -267,7 +267,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
     def never(*_: object) -> None:
         raise AssertionError("ran")
 
-    monkeypatch.setattr("privateer_lab.plan.each", never)
+    monkeypatch.setattr("privateer_lab.plans.each", never)
     monkeypatch.setattr("privateer_lab.reproductions.paper_1_figure_6.simulate_once", never)
     (tmp_path / "taken").write_text("a file")
     name = SPEC if asked[0] == "plan" else "paper-1-figure-6"

@@ -8,7 +8,7 @@ import pytest
 from privateer.algorithms import parse_spec
 from privateer.errors import SpecError
 from privateer.terms import Terms
-from privateer_lab.plan import variants
+from privateer_lab.plans import variants
 from privateer_lab.returning import ReturningSimulation
 from privateer_lab.simulation import simulate_once, simulation
 from privateer_lab.specs import load_spec

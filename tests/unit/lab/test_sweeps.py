@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from privateer_lab import sweep
+from privateer_lab import sweeps
 from privateer_lab.simulation import figures_of
 from privateer_lab.specs import load_spec
 from tests.support.specs import make_spec
@@ -35,15 +35,15 @@ def test_an_interrupted_sweep_keeps_its_rows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "table.csv"
-    kept = sweep.Journal.append
+    kept = sweeps.Journal.append
 
-    def stop(journal: sweep.Journal, *row: object) -> None:
+    def stop(journal: sweeps.Journal, *row: object) -> None:
         if len(table.read_text().splitlines()) == 3:
             raise KeyboardInterrupt
         kept(journal, *row)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep.Journal, "append", stop)
+        patch.setattr(sweeps.Journal, "append", stop)
         code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
     assert (code, len(rows(table))) == (130, 2)
     assert "interrupted after 2 of 4" in err
@@ -93,7 +93,7 @@ def test_a_table_cut_off_in_its_first_line_begins_again(capsys: pytest.CaptureFi
 
 def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
-    with sweep.Journal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
+    with sweeps.Journal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
         code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
     assert code == 2
     assert "another sweep writes" in err
@@ -106,14 +106,14 @@ def test_rows_of_a_file_that_has_changed_are_run_again(tmp_path: Path) -> None:
     population = {"name": "csv", "path": str(people), "label": "y"}
     found = []
     for _ in range(2):
-        found.append(sweep.Cell((), make_spec({"population": population}), 0).key)
+        found.append(sweeps.Cell((), make_spec({"population": population}), 0).key)
         people.write_text("x,y\n2,a\n")
-        sweep._content.cache_clear()
+        sweeps._content.cache_clear()
     assert found[0] != found[1]
 
 
 def test_a_digest_of_digits_stays_text_in_parquet(tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
     table.write_text("seed,spec\n0,0012345678901234\n")
-    sweep.write_parquet(table, tmp_path / "sweep.parquet")
+    sweeps.write_parquet(table, tmp_path / "sweep.parquet")
     assert parquet.read_table(tmp_path / "sweep.parquet")["spec"].to_pylist() == ["0012345678901234"]

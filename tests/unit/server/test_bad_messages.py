@@ -8,10 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.envelope import pieces
 from privateer.wire.publication import decode_publication
 from tests.support.phased import tables
-from tests.support.sealing import body_of, seal, sealed_reports
+from tests.support.sealing import body_of, permuted, seal, sealed_reports
 from tests.support.servers import ADMIN, Api
 
 FEW = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "privacy.min_batch": 12}
@@ -26,9 +25,8 @@ async def test_one_persons_bad_messages(api: Api, shuffler_key: Ed25519PrivateKe
     await api.client.post("/experiments", json=tables(FEW, "shuffle"), headers=ADMIN)
     publication = await api.publication()
     facts = decode_publication(publication).round
-    good = b"".join(sealed_reports(publication, facts.batch - 1))
-    messages = pieces(good, facts.sealed_size) + [BAD[reason](publication) for _ in range(facts.messages)]
-    random.Random(3).shuffle(messages)
+    bad = b"".join(BAD[reason](publication) for _ in range(facts.messages))
+    messages = permuted(publication, [*sealed_reports(publication, facts.batch - 1), bad], random.Random(3))
     body = body_of(publication, messages)
     answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)})
     assert answer.json() == {"accepted": facts.batch - 1, "refused": {reason: 1}, "closed": True}

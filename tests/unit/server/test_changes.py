@@ -148,7 +148,7 @@ async def test_a_horizon_never_shrinks_and_leaves_room_for_rounds(api: Api) -> N
     assert problem["field"] == "experiment.horizon"
     assert_problem(await change(api, "extend", {"horizon": 10**11}), 422, "spec-invalid")
     assert not (await changed(api, "extend", {"horizon": 40}))["changed"]
-    assert_problem(await change(api, "extend", {"horizon": 0}), 422, "spec-invalid")
+    assert_problem(await change(api, "extend", {"horizon": 0}), 422, "parameter-invalid")
     assert len(await lines(api)) == 1
 
 

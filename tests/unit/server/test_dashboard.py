@@ -17,11 +17,12 @@ from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"}
-FILES = sorted(path for path in FOLDER.iterdir() if path.suffix in {".html", ".css", ".mjs", ".svg"})
-NAMES = [path.name for path in FILES if path.name != "index.html"]
+FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".html", ".css", ".mjs", ".svg", ".toml"})
+NAMES = [path.name for path in FILES if path.name != "index.html" and path.parent == FOLDER]
+OPERATORS = [f"operator/{path.name}" for path in FILES if path.parent != FOLDER]
 TYPES = {".css": "text/css; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 FIRST_LOAD_MAX = 300_000
-ELSEWHERE = re.compile(r"""(?:https?:)?//[\w-]+\.|@import|url\(\s*['"]?(?!#)|\bdata:""")
+ELSEWHERE = re.compile(r"""(?:https?:)?//[\w-]+\.|@import|url\(\s*['"]?(?!#)|\bdata:(?!\s)""")
 """Addresses of other hosts, and what could load something."""
 NAMESPACE = "http://www.w3.org/2000/svg"
 HTML_FROM_TEXT = re.compile(
@@ -134,18 +135,81 @@ def test_the_first_load_is_small() -> None:
 
 
 def test_every_file_of_the_folder_is_served() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {path.name for path in FILES}
+    assert {path for path in FOLDER.rglob("*") if path.is_file()} == set(FILES)
 
 
 def test_the_distribution_has_every_file() -> None:
     shipped = {file.distribution_path for file in WheelBuilder(str(FOLDER.parents[1])).recurse_included_files()}
-    assert {f"privateer_server/dashboard/{path.name}" for path in FILES} <= shipped
+    assert {f"privateer_server/dashboard/{path.relative_to(FOLDER)}" for path in FILES} <= shipped
 
 
 def test_modules_import_files_that_are_there() -> None:
-    imported = {name for path in FILES for name in re.findall(r'from "\./([\w.]+)"', path.read_text())}
-    assert imported <= set(NAMES)
-    assert len(imported) > 10
+    quoted = re.compile(r"""(?:from|import\()\s*"(\.\.?/[\w./]+)\"""")
+    imported = {(path.parent / name).resolve() for path in FILES for name in quoted.findall(path.read_text())}
+    assert imported <= set(FILES)
+    assert len(imported) > 20
+
+
+def test_public_modules_import_nothing_for_operators_but_where_there_is_a_private_listener() -> None:
+    naming = [path.name for path in FILES if path.parent == FOLDER and "./operator/" in path.read_text()]
+    assert naming == ["operator.mjs"]
+    assert 'dataset.listener === "private" ? await import(' in (FOLDER / "operator.mjs").read_text()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+async def test_forms_are_at_the_private_listener_alone(
+    stranger: httpx.AsyncClient, settings: Settings, name: str
+) -> None:
+    for headers in ({}, BROWSER, ADMIN):
+        assert_problem(await stranger.get(f"/dashboard/{name}", headers=headers), 404, "not-found")
+
+
+async def test_the_page_says_at_which_listener_it_is(settings: Settings) -> None:
+    app = create_app(settings)
+    async with serving(app) as operator:
+        private = await operator.get("/", headers=BROWSER)
+        for name in OPERATORS:
+            answer = await operator.get(f"/dashboard/{name}")
+            assert (answer.status_code, answer.content) == (200, (FOLDER / name).read_bytes())
+            assert answer.headers["content-security-policy"] == private.headers["content-security-policy"]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server") as stranger:
+            public = await stranger.get("/", headers=BROWSER)
+    assert '<body data-listener="private">' in private.text
+    assert public.text == (FOLDER / "index.html").read_text()
+    assert public.headers["etag"] != private.headers["etag"]
+    assert "listener" not in public.text
+
+
+def test_the_token_is_in_memory_alone() -> None:
+    """No storage, no cookie and no address has it, and one module alone sends it."""
+    text = {path.name: path.read_text() for path in FILES if path.parent != FOLDER and path.suffix == ".mjs"}
+    for name, one in text.items():
+        assert not re.search(r"localStorage|sessionStorage|indexedDB|cookie\b(?!,)|history\.|caches\.", _code(one)), (
+            name
+        )
+        assert ("authorization" in one) == (name == "token.mjs")
+
+
+def _code(text: str) -> str:
+    """Without comments."""
+    return re.sub(r"^\s*//.*$|/\*\*.*?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "path", ["/experiments", "/experiments/test", "/experiments/none", "/healthz", "/keys", "/events"]
+)
+async def test_head_is_get_without_the_body(settings: Settings, path: str) -> None:
+    app = create_app(settings)
+    async with serving(app) as operator:
+        await Api(operator).create(SMALL)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server") as stranger:
+            head = await stranger.head(path)
+            app.end_waits()
+            whole = await stranger.get(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    if "content-length" in head.headers:
+        assert int(head.headers["content-length"]) == len(whole.content)
 
 
 def test_every_reason_of_a_refusal_has_words() -> None:

@@ -1,6 +1,7 @@
 """A deadline that passes while the server is away, and a shuffler that holds the batch meanwhile."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
-from tests.support.sealing import body_of, sealed_reports
+from tests.support.sealing import body_of, permuted, sealed_reports
 from tests.support.servers import ADMIN, Api
 
 SHORT = {
@@ -62,7 +63,7 @@ async def test_a_batch_that_could_not_be_delivered_still_counts(
     async with serve() as api:
         publication = await opened(api)
     least = decode_publication(publication).round.least
-    body = body_of(publication, sealed_reports(publication, least))
+    body = body_of(publication, permuted(publication, sealed_reports(publication, least), random.Random(0)))
     clock.time += 1000
     async with serve() as api:
         assert (await later(api))["version"] == 1

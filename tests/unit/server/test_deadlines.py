@@ -1,6 +1,7 @@
 """Rounds with deadlines over HTTP: filled, short of people, and given up; the record says what is true."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -25,7 +26,7 @@ from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import phased_spec, tables
-from tests.support.sealing import body_of, sealed_reports
+from tests.support.sealing import body_of, permuted, sealed_reports
 from tests.support.servers import ADMIN, PHASED, Api, assert_problem
 from tests.unit.shuffler.helpers import until
 
@@ -240,7 +241,7 @@ REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "privacy.min_bat
 
 async def deliver(api: Api, key: Ed25519PrivateKey, people: int, seed: int = 0) -> httpx.Response:
     publication = await api.publication()
-    batch = body_of(publication, sealed_reports(publication, people, seed))
+    batch = body_of(publication, permuted(publication, sealed_reports(publication, people, seed), random.Random(seed)))
     return await api.client.post("/batches", content=batch, headers={SIGNATURE_HEADER: BATCH.sign(batch, key)})
 
 
@@ -296,7 +297,7 @@ async def test_garbage_of_one_device_does_not_undo_the_round(serve: Serving, shu
         publication, facts = await opened(api)
         reports = sealed_reports(publication, facts.batch)
         reports[3] = bytes(facts.sealed_size) + reports[3][facts.sealed_size :]
-        batch = body_of(publication, reports)
+        batch = body_of(publication, permuted(publication, reports, random.Random(0)))
         answer = await api.client.post(
             "/batches", content=batch, headers={SIGNATURE_HEADER: BATCH.sign(batch, shuffler_key)}
         )

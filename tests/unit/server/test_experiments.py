@@ -239,7 +239,7 @@ async def test_reading_makes_no_learner_and_describes_a_state_once(api: Api, mon
 
 async def test_a_version_that_is_no_number_is_named_in_plain_words(api: Api) -> None:
     await api.create()
-    problem = assert_problem(await api.client.get("/experiments/test/policy/x"), 422, "spec-invalid")
+    problem = assert_problem(await api.client.get("/experiments/test/policy/x"), 422, "parameter-invalid")
     assert (problem["field"], problem["detail"]) == ("version", "must be an integer")
 
 

@@ -1,15 +1,20 @@
 """Clones, exports and deletions: what goes on elsewhere, and what is gone."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
 
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.export import read_export
 from privateer.verification import Limits
 from privateer.wire.publication import decode_publication
+from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
+from tests.documents.exports import redigested
 from tests.support.asgi import serving
 from tests.support.changes import change, lines, report
 from tests.support.phased import tables as phased_tables
@@ -113,6 +118,26 @@ async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field
     assert_problem(await api.client.get("/experiments/next"), 404, "not-found")
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+async def test_a_file_of_any_algorithm_starts_another(api: Api, name: str) -> None:
+    """As text that another program wrote; the policy is the one that was exported."""
+    spec = next(iter(algorithm(name).spec.instances().values())).without_people()
+    body = spec.model_dump(mode="json", exclude_none=True)
+    created = await api.client.post("/experiments", json=body, headers=ADMIN)
+    assert created.status_code == 201, created.text
+    document = (await api.client.get(f"/experiments/{spec.name}/export", headers=ADMIN)).json()
+    written = json.loads(json.dumps(document, indent=3, sort_keys=True))
+    begun = {"spec": body, "start": written}
+    started = await change(api, "warm-start", begun, "next")
+    if name == "trial":  # whose looks are those of its own people
+        assert "cannot begin with" in assert_problem(started, 422, "spec-invalid")["detail"]
+        return
+    assert started.status_code == 201, started.text
+    again = (await api.client.get("/experiments/next/export", headers=ADMIN)).json()
+    assert again["record"]["certificate"]["claims"] == document["record"]["certificate"]["claims"]
+    assert OfflinePolicy(read_export(again, "FILE")).options == OfflinePolicy(read_export(document, "FILE")).options
+
+
 async def test_a_forged_export_is_refused(api: Api) -> None:
     await api.create(SMALL)
     document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
@@ -127,7 +152,9 @@ async def test_a_forged_export_is_refused(api: Api) -> None:
         {**document, "spec": phased},
         {**document, "more": 1},
     ):
-        body = {"spec": spec, "start": forged}
+        damaged = {"spec": spec, "start": forged}
+        assert_problem(await change(api, "warm-start", damaged, "next"), 422, "spec-invalid")
+        body = {"spec": spec, "start": redigested({**forged, "digest": None})}
         assert_problem(await change(api, "warm-start", body, "next"), 422, "spec-invalid")
     assert_problem(await change(api, "warm-start", {"spec": spec}, "next"), 400, "bad-request")
     assert [one["name"] for one in (await api.client.get("/experiments")).json()["experiments"]] == ["test"]

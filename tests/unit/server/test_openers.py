@@ -52,6 +52,25 @@ def children() -> list[int]:
     return [int(line.split()[0]) for line in found.stdout.splitlines() if "opening_process" in line]
 
 
+async def test_processes_start_before_reports_come(openers: Openers) -> None:
+    await openers.start()
+    started = children()
+    assert len(started) == 2
+    assert await opened(openers) == CONTENTS
+    assert children() == started
+
+
+async def test_a_process_that_does_not_start_is_tried_again(openers: Openers, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*_: object, **__: object) -> None:
+        raise OSError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "create_subprocess_exec", failing)
+        await openers.start()
+    assert children() == []
+    assert await opened(openers) == CONTENTS
+
+
 async def test_processes_open_what_the_server_would(openers: Openers) -> None:
     assert await opened(openers) == CONTENTS
     junk = [*SEALED[:40], bytes(SIZE), *SEALED[40:80]]

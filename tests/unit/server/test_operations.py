@@ -36,8 +36,8 @@ async def test_unknown_pages(api: Api, path: str) -> None:
     [
         ("GET", "/reports", "POST"),
         ("PUT", "/batches", "POST"),
-        ("DELETE", "/experiments", "GET, POST"),
-        ("POST", "/keys", "GET"),
+        ("DELETE", "/experiments", "GET, HEAD, POST"),
+        ("POST", "/keys", "GET, HEAD"),
     ],
 )
 async def test_methods_that_a_page_does_not_take(api: Api, method: str, path: str, allowed: str) -> None:

@@ -11,7 +11,7 @@ from privateer.verification import Limits, verify
 from privateer.wire.publication import decode_publication, digest
 from privateer_server.rounds import read_policy
 from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import MSGPACK, SHUFFLED, SMALL, Api, assert_problem
+from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, Api, assert_problem
 
 POLICY = "/experiments/test/policy"
 
@@ -49,6 +49,27 @@ async def test_entity_tag_is_the_digest(api: Api) -> None:
     assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
     other = await api.client.get(POLICY, headers=MSGPACK | {"if-none-match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)
+
+
+async def test_devices_get_what_the_control_route_says(api: Api) -> None:
+    """The same status, headers and body, whichever of the two answers; ``?`` goes to the control route."""
+    await api.create(SMALL)
+    tag = (await api.client.get(POLICY)).headers["etag"]
+    for is_paused in (False, True):
+        if is_paused:
+            await api.client.post("/experiments/test/pause", headers=ADMIN)
+        for asked in (
+            MSGPACK,
+            MSGPACK | {"if-none-match": tag},
+            {"if-none-match": tag},
+            MSGPACK | {"if-none-match": "*"},
+        ):
+            quick = await api.client.get(POLICY, headers=asked)
+            control = await api.client.get(f"{POLICY}?wait=0", headers=asked)
+            assert (quick.status_code, quick.content) == (control.status_code, control.content)
+            assert dict(quick.headers) == dict(control.headers)
+        assert quick.headers["privateer-asks"] == ("nobody" if is_paused else "published")
+    assert_problem(await api.client.get("/experiments/else/policy", headers=MSGPACK), 404, "not-found")
 
 
 async def test_versions_stay_readable(api: Api) -> None:
@@ -93,5 +114,5 @@ async def test_long_poll_answers_at_once_when_the_policy_is_another(api: Api) ->
 @pytest.mark.parametrize("wait", ["-1", "61", "nan", "soon"])
 async def test_wait_out_of_range_is_refused(api: Api, wait: str) -> None:
     await api.create(SMALL)
-    problem = assert_problem(await api.client.get(POLICY, params={"wait": wait}), 422, "spec-invalid")
+    problem = assert_problem(await api.client.get(POLICY, params={"wait": wait}), 422, "parameter-invalid")
     assert problem["field"] == "wait"

@@ -2,14 +2,25 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from privateer.wire.publication import decode_publication
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
 from tests.support.sealing import body_of, header_for, plain_reports, seal, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
+
+
+@pytest.fixture(params=["at once", "as they come"])
+async def api(request: pytest.FixtureRequest, settings: Settings) -> AsyncIterator[Api]:
+    """A server whose uploads come as a whole, or piece by piece."""
+    async with serving(create_app(settings), request.param == "at once") as client:
+        yield Api(client)
 
 
 async def refused(api: Api, body: bytes, status: int, slug: str, count: int = 1, durable: bool = True) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from privateer.serving import protocol
+from privateer.serving.answer import with_body
 from privateer.serving.connections import Connections
 from privateer.serving.process import _config
 from privateer.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
@@ -34,8 +35,8 @@ class State:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[int, Connections]]:
-    config, table, state = _config(app, "off", 100), Connections(100), State()
+async def listening(answers: Any = app) -> AsyncIterator[tuple[int, Connections]]:
+    config, table, state = _config(answers, "off", 100), Connections(100), State()
     config.load()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
@@ -140,3 +141,100 @@ async def test_who_does_not_take_an_answer_is_closed(monkeypatch: pytest.MonkeyP
             while len(table):
                 await asyncio.sleep(0.01)
         writer.close()
+
+
+class Takes:
+    """Takes requests that are there as a whole: at once, a little later, or not at all, by their path."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+
+    def at_once(self, scope: Any, body: bytearray, reply: Any) -> bool:
+        path = scope["path"]
+        if path == "/else":
+            return False
+        self.taken.append(path)
+        answer = with_body(200, b"taken %d" % len(body), b"text/plain")
+        if path == "/later":
+            asyncio.get_running_loop().call_later(0.05, reply, answer)
+        else:
+            reply(answer)
+        return True
+
+
+def upload(path: str, last: bool = False) -> bytes:
+    closing = "connection: close\r\n" if last else ""
+    return f"POST {path} HTTP/1.1\r\nhost: here\r\n{closing}content-length: 5\r\n\r\nhello".encode()
+
+
+def bodies(answers: bytes) -> list[bytes]:
+    """The bodies of answers whose headers tell their length."""
+    found = []
+    while answers:
+        head, _, answers = answers.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        found.append(answers[:length])
+        answers = answers[length:]
+    return found
+
+
+@pytest.mark.parametrize("paths", [["/now"], ["/later"], ["/else"], ["/now", "/else", "/later", "/now", "/else"]])
+@pytest.mark.parametrize("at_a_time", [True, False], ids=["pipelined", "one by one"])
+async def test_requests_that_are_there_as_a_whole(paths: list[str], at_a_time: bool) -> None:
+    """They are answered in order, whoever answers them, and the last one closes the connection."""
+    takes = Takes()
+    parts = [upload(path, path_number == len(paths) - 1) for path_number, path in enumerate(paths)]
+    async with listening(takes) as (port, table):
+        answers = await said(port, *([b"".join(parts)] if at_a_time else parts))
+        async with asyncio.timeout(10):
+            while len(table):
+                await asyncio.sleep(0.01)
+    assert bodies(answers) == [b"5" if path == "/else" else b"taken 5" for path in paths]
+    assert takes.taken == [path for path in paths if path != "/else"]
+
+
+async def test_a_body_in_pieces_is_read_as_it_comes() -> None:
+    takes = Takes()
+    async with listening(takes) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(upload("/now")[:-2])
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(b"lo" + upload("/now", last=True))
+        answers = await reader.read()
+        writer.close()
+    assert bodies(answers) == [b"5", b"taken 5"]
+    assert takes.taken == ["/now"]
+
+
+async def test_who_expects_to_be_asked_on_is_asked_on() -> None:
+    async with listening(Takes()) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head, _, body = upload("/now", last=True).partition(b"\r\n\r\n")
+        writer.write(head + b"\r\nexpect: 100-continue\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 100 ")
+        writer.write(body)
+        assert (await reader.read()).endswith(b"5")
+        writer.close()
+
+
+async def test_a_sender_that_hangs_up_before_a_late_answer_harms_nobody() -> None:
+    async with listening(Takes()) as (port, table):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(upload("/later"))
+        await asyncio.sleep(0.02)
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+        assert len(table) == 0
+        assert bodies(await said(port, upload("/later", last=True))) == [b"taken 5"]
+
+
+async def test_connections_between_two_requests_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_IDLE_SECONDS", 0.1)
+    for path in ("/now", "/later", "/else"):
+        async with listening(Takes()) as (port, _):
+            assert len(bodies(await said(port, upload(path)))) == 1

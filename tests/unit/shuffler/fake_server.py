@@ -17,9 +17,11 @@ from starlette.routing import Route
 from privateer.errors import Conflict, RoundUnknown, Unavailable
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer, decode_batch
 from privateer.wire.envelope import Envelope, Header, encode_envelope, header_of
+from privateer.wire.identity import SIGNED_HEADER
 from privateer.wire.problem import MEDIA_TYPE as PROBLEM
 from privateer.wire.problem import problem_body
 from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from tests.support.notary import Notary
 
 SIZE = 96
 KEY = bytes(range(32))
@@ -70,6 +72,7 @@ class FakeServer:
         self.delay = 0.0
         self.healthy = True
         self.closing = False
+        self.identity = Notary().identity
         self.app = Starlette(
             routes=[
                 Route("/healthz", self._health),
@@ -115,7 +118,7 @@ class FakeServer:
                 return Response(status_code=304)
             await asyncio.sleep(0.01)
             body = body if self.deaf else self.publications[name]
-        return Response(body)
+        return Response(body, headers={SIGNED_HEADER: self.identity.signed(digest(body))})
 
     async def _claim(self, request: Request) -> Response:
         key_id = request.headers[SIGNATURE_HEADER].partition(".")[0]

@@ -2,13 +2,24 @@ import asyncio
 import hashlib
 import time
 
+import httpx
 import pytest
 
 from privateer.wire.batch import BATCH
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Header
 from privateer.wire.keys import own_key, signing_key_id
+from privateer_shuffler.app import create_app
+from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of
-from tests.unit.shuffler.helpers import assert_problem, sealed_reports, until
+from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
+
+
+@pytest.fixture(params=["at once", "as they come"])
+async def shuffler(request, settings, server):
+    """A shuffler whose uploads come as a whole, or piece by piece."""
+    app = create_app(settings, httpx.ASGITransport(server.app))
+    async with serving(app, request.param == "at once") as client:
+        yield Shuffler(client, server)
 
 
 async def test_reports_are_accepted_and_counted(shuffler):

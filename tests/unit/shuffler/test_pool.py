@@ -1,5 +1,4 @@
 import asyncio
-import secrets
 import sqlite3
 import threading
 
@@ -10,6 +9,7 @@ from privateer.errors import DuplicateReport, Unavailable
 from privateer.wire.batch import decode_batch
 from privateer.wire.envelope import decode_envelope, pieces
 from privateer_shuffler.pool import Pool
+from privateer_shuffler.shuffle import RandomBelow
 from privateer_shuffler.store import RoundStore
 from tests.support.statistics import FALSE_ALARM
 from tests.unit.shuffler.fake_server import SIZE
@@ -54,8 +54,8 @@ async def test_nothing_is_acknowledged_before_it_is_durable(new_store, monkeypat
     commit = store.commit
     monkeypatch.setattr(store, "commit", lambda: (disk.wait(5), commit()))
     pool, (report,) = Pool(store), sealed_reports(1)
-    first = asyncio.create_task(pool.hold([report]))
-    again = asyncio.create_task(pool.hold([report]))
+    first = asyncio.ensure_future(pool.hold([report]))
+    again = asyncio.ensure_future(pool.hold([report]))
     await asyncio.sleep(0.2)
     assert not first.done()
     assert not again.done()  # "held already" is a promise, too
@@ -76,12 +76,38 @@ async def test_requests_share_commits(new_store, monkeypatch):
     await pool.close()
 
 
+async def commits_of(store, monkeypatch, many):
+    """Commits for 24 senders, each of whom reports ten times, out of step with the others."""
+    commits, commit = [], store.commit
+    with monkeypatch.context() as patch:
+        patch.setattr("privateer_shuffler.pool._MANY", many)
+        patch.setattr("privateer_shuffler.pool._GATHER_SECONDS", 0.05)
+        patch.setattr(store, "commit", lambda: (commits.append(1), commit()))
+        pool = Pool(store)
+
+        async def sender(number):
+            for report in sealed_reports(10):
+                await asyncio.sleep(0.001 * (number % 12))
+                assert (await pool.hold([report])).accepted == 1
+
+        await asyncio.gather(*map(sender, range(24)))
+        await pool.close()
+    return len(commits)
+
+
+async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch, tmp_path):
+    """If many shared a commit, the next ones wait, so that more of them share theirs."""
+    (tmp_path / "apart").mkdir()
+    together = await commits_of(new_store(1000), monkeypatch, 8)
+    assert together < await commits_of(new_store(1000, tmp_path / "apart"), monkeypatch, 1000) / 2
+
+
 async def test_the_batch_is_exact(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(9)
     await pool.hold(reports[:3])
     receipt = await pool.hold(reports[3:])
     assert (receipt.accepted, receipt.refused) == (2, {"unavailable": 4})
-    assert isinstance(receipt.reason, Unavailable)
+    assert isinstance(receipt.problem, Unavailable)
     assert pool.full
     await pool.filled.wait()
     envelope = decode_batch(await pool.batch())
@@ -94,7 +120,7 @@ async def test_the_same_bytes_are_held_once(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(2)
     receipt = await pool.hold([reports[0], reports[0], reports[1]])
     assert (receipt.accepted, receipt.refused) == (2, {"duplicate-report": 1})
-    assert isinstance(receipt.reason, DuplicateReport)
+    assert isinstance(receipt.problem, DuplicateReport)
     assert (await pool.hold(reports)).refused == {"duplicate-report": 2}
     assert pool.held == 2
     await pool.close()
@@ -180,7 +206,7 @@ async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_pat
 
 async def test_a_sender_that_hangs_up_harms_nobody(new_store):
     pool, reports = Pool(new_store(5)), sealed_reports(3)
-    tasks = [asyncio.create_task(pool.hold([report])) for report in reports]
+    tasks = [asyncio.ensure_future(pool.hold([report])) for report in reports]
     await asyncio.sleep(0)
     tasks[1].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -270,5 +296,8 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
     assert stats.binomtest(sum(last_places), 60).pvalue > FALSE_ALARM
 
 
-def test_the_default_source_is_the_operating_system():
-    assert Pool.__init__.__defaults__ == (secrets.randbelow, None, None)
+async def test_the_default_source_is_the_operating_system(new_store):
+    assert Pool.__init__.__defaults__ == (None, None, None)
+    pool = Pool(new_store(5))
+    assert isinstance(pool._below, RandomBelow)
+    await pool.close()

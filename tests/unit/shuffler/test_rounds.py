@@ -8,6 +8,7 @@ from privateer.errors import SpecError
 from privateer.wire.envelope import Header
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
+from tests.support.notary import notarized
 from tests.unit.shuffler.fake_server import FakeServer
 from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
 
@@ -122,7 +123,7 @@ async def test_a_server_that_cannot_say_makes_the_shuffler_unavailable(settings,
             raise answer
         return httpx.Response(answer.status_code, content=answer.content)
 
-    async with serving(create_app(settings, httpx.MockTransport(respond))) as client:
+    async with serving(create_app(settings, notarized(respond))) as client:
         assert_problem(await client.get("/experiments/spring"), 503, "unavailable")
         post = await Shuffler(client, FakeServer()).post(Header("spring", 1, b"k" * 8, b"d" * 32), sealed_reports(1))
         assert_problem(post, 503, "unavailable")

@@ -21,7 +21,7 @@ def test_everything_has_a_default():
         8003,
         (),
         None,
-        TokenSettings(origins=("127.0.0.1:8001",)),
+        tokens=TokenSettings(origins=("127.0.0.1:8001",)),
     )
 
 

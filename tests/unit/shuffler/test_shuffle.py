@@ -1,12 +1,14 @@
 """The permutation is uniform: chi-square with a false-alarm rate of 1e-6, since the system's randomness has no seed."""
 
 import itertools
+import os
 import secrets
+import struct
 from collections import Counter
 
 import pytest
 
-from privateer_shuffler.shuffle import Places
+from privateer_shuffler.shuffle import Groups, Places, RandomBelow
 from tests.support.statistics import fits
 
 ORDERS = list(itertools.permutations(range(4)))
@@ -23,7 +25,30 @@ def uniform(below) -> bool:
 
 
 def test_all_orders_are_equally_likely():
-    assert uniform(secrets.randbelow)
+    assert uniform(RandomBelow())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 1000, (1 << 63) + 1])
+def test_all_numbers_are_equally_likely(count):
+    """In ten intervals of equal length; half of the words are beyond the last whole multiple of the largest count."""
+    below, bins = RandomBelow(), min(count, 10)
+    seen = Counter(below(count) * bins // count for _ in range(5000))
+    expected = [len(range(-(-one * count // bins), -(-(one + 1) * count // bins))) / count for one in range(bins)]
+    assert fits([seen[one] for one in range(bins)], [5000 * share for share in expected])
+
+
+def test_every_word_of_the_system_is_used_once(monkeypatch):
+    given = [struct.pack("<256Q", *range(start, start + 256)) for start in (0, 256, 512)]
+    monkeypatch.setattr(os, "urandom", lambda count: given.pop() if count == 8 * 256 else None)
+    below = RandomBelow()
+    assert sorted(below(1 << 32) for _ in range(3 * 256)) == list(range(3 * 256))
+    assert not given
+
+
+def test_words_beyond_a_whole_multiple_are_not_used(monkeypatch):
+    monkeypatch.setattr(os, "urandom", lambda count: bytes(8) + b"\xff" * (count - 8))
+    below = RandomBelow()
+    assert [below(3), below(1 << 63)] == [0, (1 << 63) - 1]
 
 
 @pytest.mark.parametrize(
@@ -39,11 +64,21 @@ def test_a_defective_source_is_caught(defect):
 
 
 def test_every_place_is_given_once():
-    places = Places([7, 3, 9])
+    places = Places([7, 3, 9], RandomBelow())
     assert len(places) == 3
     assert sorted(places.draw() for _ in range(3)) == [3, 7, 9]
     assert len(places) == 0
 
 
-def test_the_default_source_is_the_operating_system():
-    assert Places.__init__.__defaults__ == (secrets.randbelow,)
+def test_kinds_have_places_of_their_own_and_are_uniform_there():
+    seen = Counter()
+    for _ in range(DRAWS):
+        groups = Groups(range(12), 4, 3, RandomBelow())
+        orders = [tuple(groups.draw(kind) - 4 * kind for _ in range(4)) for kind in range(3)]
+        assert groups.full
+        seen[orders[1]] += 1
+    assert fits([seen[order] for order in ORDERS], [DRAWS / len(ORDERS)] * len(ORDERS))
+    groups = Groups([0, 5, 9], 4, 3, RandomBelow())
+    assert [groups.draw(kind) for kind in (2, 0, 1)] == [9, 0, 5]
+    groups.give_back(5)
+    assert groups.draw(1) == 5

@@ -31,14 +31,15 @@ class JointLearner(Rounds):
     def known(self, state: LinearState) -> tuple[Array, Array]:
         """Return estimates, and the covariance that noise in the products gives them, in the rows' own lengths."""
         d, length = self.design.dimension, self.design.length
-        least = _RIDGE + math.sqrt(2 * d * state.precision) / MATRIX
+        noise = float(state.precision[0, 0])
+        least = _RIDGE + math.sqrt(2 * d * noise) / MATRIX
         values, vectors = np.linalg.eigh(state.information)
         inverse = np.einsum("kij,kj,klj->kil", vectors, 1 / np.maximum(values, least), vectors)
         # Products are with 2 reward - 1; parameters are of the reward, and of rows that are not divided by a length.
         estimates = np.einsum("kij,kj->ki", inverse, state.scores) / (2 * length)
-        noise = state.precision / PRODUCT**2 * inverse @ inverse + inverse
+        spread = noise / PRODUCT**2 * inverse @ inverse + inverse
         means = self.link.scale * estimates + self.centre()
-        covariances = noise * (self.link.scale / (2 * length)) ** 2
+        covariances = spread * (self.link.scale / (2 * length)) ** 2
         return means, np.asarray((covariances + covariances.transpose(0, 2, 1)) / 2)
 
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:

@@ -1,17 +1,20 @@
-"""Bayesian linear regression of every arm's parameter, with a prior by evidence."""
+"""Bayesian linear regression of every arm's parameter, with a prior of each coordinate by evidence."""
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 Array = NDArray[np.float64]
 _FIRST: Final = (0.03, 0.1, 0.3)
 """Standard deviations tried for what arms differ by for everybody, in expected reward."""
-_OTHERS: Final = (0.03, 0.06, 0.12, 0.25, 0.5)
-"""Those tried for the other coordinates' parameters."""
+_OTHERS: Final = (0.01, 0.03, 0.06, 0.12, 0.25, 0.5)
+"""Those tried for the other coordinates' parameters, each by itself."""
+_STEPS: Final = 20
+_PRIOR_COUNT: Final = 2.0
+"""How many coordinates the assumption weighs that all of these are as likely."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +28,16 @@ class Posterior:
     covariances
         Shape (arms, d, d).
     prior
-        Standard deviations of the first coordinate and the others before any report.
+        Shape (d,): standard deviations of the coordinates before any report, in the frame.
     """
 
     means: Array
     covariances: Array
-    prior: tuple[float, float]
+    prior: Array
 
 
-def posterior(information: Array, scores: Array, scale: float) -> Posterior:
-    """Return the posterior under the prior of the largest evidence.
+def posterior(information: Array, scores: Array, scale: float, frame: Array) -> Posterior:
+    """Return the posterior, whose prior tells coordinates that matter from those that noise alone explains.
 
     Parameters
     ----------
@@ -44,21 +47,54 @@ def posterior(information: Array, scores: Array, scale: float) -> Posterior:
         Shape (arms, d): the sum of M^T observation / s^2, of parameters less the prior's means.
     scale
         Parameter by expected reward.
+    frame
+        Shape (d, d): theta is ``frame`` times the coordinates that are independent of each other in the prior.
+
+    Notes
+    -----
+    A coordinate's scale is common to all arms. It is one of a few with probabilities that the evidence gives, all other
+    coordinates integrated out (automatic relevance determination, MacKay 1992, by cavities as in expectation
+    propagation, Minka 2001); how frequent each scale is follows from all coordinates. The prior's variance is the mean
+    over scales, so that what is not known stays wide: the largest evidence alone would shut coordinates out early.
     """
-    tried = [_under(information, scores, (scale * first, scale * others)) for first, others in product(_FIRST, _OTHERS)]
-    return max(tried, key=lambda one: one[0])[1]
+    own, heard = frame.T @ information @ frame, scores @ frame
+    first, others = np.square(scale * np.array(_FIRST)), np.square(scale * np.array(_OTHERS))
+    frequent = np.full(len(others), 1 / len(others))
+    variances = np.full(scores.shape[1], others.mean())
+    variances[0] = first.mean()
+    for _ in range(_STEPS if own.any() else 0):
+        cavity = _cavity(variances, *_under(own, heard, variances))
+        likely = _likely(others, frequent, cavity)[:, 1:]
+        frequent = (likely.sum(axis=1) + _PRIOR_COUNT / len(others)) / (likely.shape[1] + _PRIOR_COUNT)
+        middle = first @ _likely(first, np.full(len(first), 1 / len(first)), cavity)[:, :1]
+        variances = np.concatenate([middle, others @ likely])
+    means, covariances = _under(own, heard, variances)
+    return Posterior(means @ frame.T, _symmetric(frame @ covariances @ frame.T), np.sqrt(variances))
 
 
-def _under(information: Array, scores: Array, prior: tuple[float, float]) -> tuple[float, Posterior]:
-    """Return the logarithm of the evidence of a prior, up to a constant, and the posterior under it."""
-    d = scores.shape[1]
-    deviations = np.full(d, prior[1])
-    deviations[0] = prior[0]
+def _under(information: Array, scores: Array, variances: Array) -> tuple[Array, Array]:
+    """Return means (arms, d) and covariances (arms, d, d) under a prior of these variances."""
+    deviations = np.sqrt(variances)
     # In units of the prior, so that matrices have eigenvalues of 1 and more.
-    scaled = np.eye(d) + deviations[:, None] * information * deviations
-    inverse = np.linalg.inv(scaled)
-    own = deviations * scores
-    means = np.einsum("kij,kj->ki", inverse, own)
-    evidence = float((own * means).sum() - np.linalg.slogdet(scaled)[1].sum()) / 2
-    covariances = deviations[:, None] * inverse * deviations
-    return evidence, Posterior(deviations * means, (covariances + covariances.transpose(0, 2, 1)) / 2, prior)
+    inverse = np.linalg.inv(np.eye(len(deviations)) + deviations[:, None] * information * deviations)
+    means = np.einsum("kij,kj->ki", inverse, deviations * scores)
+    return deviations * means, deviations[:, None] * inverse * deviations
+
+
+def _cavity(variances: Array, means: Array, covariances: Array) -> tuple[Array, Array]:
+    """Return what data alone say of each coordinate, (arms, d): means and variances."""
+    spreads = covariances.diagonal(axis1=1, axis2=2)
+    precisions = np.maximum(1 / spreads - 1 / variances, 1e-9 / variances)
+    return means / spreads / precisions, 1 / precisions
+
+
+def _likely(tried: Array, before: Array, cavity: tuple[Array, Array]) -> Array:
+    """Return the probability of every variance tried, (tried, d), by what data say of all arms."""
+    means, spreads = cavity
+    total = tried[:, None, None] + spreads
+    evidence = -(np.log(total) + means**2 / total).sum(axis=1) / 2
+    return np.asarray(softmax(evidence + np.log(before)[:, None], axis=0))
+
+
+def _symmetric(matrices: Array) -> Array:
+    return np.asarray((matrices + matrices.transpose(0, 2, 1)) / 2)

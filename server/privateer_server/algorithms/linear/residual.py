@@ -8,22 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.algorithms.linear.reports import matrix_of
 from privateer.contributions import VectorSums
+from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
 from privateer_server.algorithms.linear.running import Known
-from privateer_server.algorithms.linear.surrogate import root, slopes
+from privateer_server.algorithms.linear.surrogate import slopes
 
 Array = NDArray[np.float64]
-_WIDE: Final = 2.0
-"""Squared length to which whitened rows are cut when they tell second moments, by their dimension."""
 _SURE: Final = 0.01
 """The least doubt about slopes."""
 LEAST: Final = 1e-3
 """Variance of what people say of an arm, if none would be seen to play it."""
-_ASSUMED: Final = 0.1
-"""Variance of a second moment of whitened rows, before anybody tells."""
 
 
 class ResidualLearner(Rounds):
@@ -31,19 +27,15 @@ class ResidualLearner(Rounds):
 
     def moments(self, state: LinearState) -> Array:
         """Return second moments of contexts: told ones and assumed ones, by their precisions."""
-        d = self.design.dimension
-        whitened = (state.moments + np.eye(d) / _ASSUMED) / (state.precision + 1 / _ASSUMED)
-        back = root(self.assumed, 0.5)
-        found = back @ whitened @ back
-        return np.asarray(found / found[0, 0])
+        return self.contexts.moments(self.contexts.features(state.moments, state.precision))
 
     def doubt(self, state: LinearState) -> float:
         """Return the square of how far slopes may be off, relative to what they are: as far as second moments are."""
-        return min(1.0, max(_SURE, self.design.dimension / (state.precision + 1 / _ASSUMED)))
+        return min(1.0, max(_SURE, self.contexts.features(state.moments, state.precision).doubt))
 
     def posterior(self, state: LinearState) -> Posterior:
         """Return what is known of parameters."""
-        return posterior(state.information, state.scores, self.link.scale)
+        return posterior(state.information, state.scores, self.link.scale, frame(self.moments(state)))
 
     def known(self, state: LinearState) -> tuple[Array, Array]:
         """Return means and covariances of parameters."""
@@ -51,9 +43,19 @@ class ResidualLearner(Rounds):
         return self.centre() + found.means, found.covariances
 
     def matrices(self, state: LinearState) -> tuple[Array, Array]:
-        """Return inverse roots of second moments: of known ones for directions, and of assumed ones, shorter."""
-        telling = root(self.assumed, -0.5) / math.sqrt(_WIDE * self.design.dimension)
-        return root(self.moments(state), -0.5), telling
+        """Return what makes directions, longest in features that are doubted, and what tells of second moments."""
+        return self._doubted(state), self.contexts.telling
+
+    def _doubted(self, state: LinearState) -> Array:
+        """Return what makes features of variance 1, times the standard deviation of what is known of their slopes.
+
+        A vector's length is shared out among its coordinates, and noise is the same on all: so most of it goes where
+        least is known.
+        """
+        made = frame(self.moments(state))
+        back = np.linalg.inv(made)
+        variances = np.einsum("ij,kjl,il->i", back, self.posterior(state).covariances, back)
+        return np.asarray(made * np.sqrt(variances / variances.max()))
 
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
         """Return the state after a round's release: what it tells of second moments counts for its slopes, too."""
@@ -97,8 +99,5 @@ class ResidualLearner(Rounds):
 
     def telling(self, known: Known, told: Array, people: int, noise: float, share: float) -> dict[str, Any]:
         """Return moments and precision with what people told, in sum; ``noise`` is its variance in a coordinate."""
-        d = self.design.dimension
-        wide = _WIDE * d / math.sqrt(share)
-        precision = 1 / (wide**2 * noise / people**2 + 1 / people)
-        moments = known.moments + precision * wide * matrix_of(told / people, d)
-        return {"moments": moments, "precision": known.precision + precision}
+        moments, precision = self.contexts.told(told, people, noise, share)
+        return {"moments": known.moments + moments, "precision": known.precision + precision}

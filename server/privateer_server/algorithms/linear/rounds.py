@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.design import prior_moments
 from privateer.algorithms.linear.links import LINKS
 from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.algorithms.linear.spec import LinearSpec
@@ -15,6 +14,7 @@ from privateer.contributions import VectorSums
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
+from privateer_server.algorithms.linear.contexts import Contexts
 from privateer_server.algorithms.linear.running import Running
 
 Array = NDArray[np.float64]
@@ -35,8 +35,8 @@ class LinearState:
     scores
         Shape (arms, d).
     moments, precision
-        Second moments of whitened contexts, (d, d), summed with their precisions, and the sum of these; of joint
-        reports the variance of noise in ``information``.
+        Second moments of whitened contexts, (d, d), summed with their precisions, and the sum of these, (d, d); of
+        joint reports, precisions are all the variance of noise in ``information``.
     running
         Sums since noise began anew, where it depends on that of earlier rounds.
     """
@@ -45,7 +45,7 @@ class LinearState:
     information: Array
     scores: Array
     moments: Array
-    precision: float
+    precision: Array
     running: Running | None = None
 
 
@@ -59,12 +59,12 @@ class Rounds(ABC):
     def __init__(self, spec: LinearSpec) -> None:
         self.spec, self.design = spec, spec.design
         self.link = LINKS[spec.algorithm.link]
-        self.assumed = prior_moments(self.design)
+        self.contexts = Contexts(self.design)
 
     def start(self, _seed: int) -> LinearState:
         """Return the state before any report."""
         arms, d = self.spec.arm_count, self.design.dimension
-        return LinearState(0, np.zeros((arms, d, d)), np.zeros((arms, d)), np.zeros((d, d)), 0.0)
+        return LinearState(0, np.zeros((arms, d, d)), np.zeros((arms, d)), np.zeros((d, d)), np.zeros((d, d)))
 
     @abstractmethod
     def known(self, state: LinearState) -> tuple[Array, Array]:
@@ -102,7 +102,8 @@ class Rounds(ABC):
             telling=telling,
             exploration=spec.algorithm.exploration if batch else 0.0,
             playable=np.array(spec.playable),
-            favours=int(played[version % len(played)]) if spec.favours else -1,
+            # Before anybody is heard nothing but coins chooses, so that one round can ask about all arms.
+            favours=int(played[version % len(played)]) if spec.favours and state.heard else -1,
             share=spec.share,
             seed=seed,
             terms=calibrate(spec.privacy, batch, question, reports=spec.reports)
@@ -140,7 +141,7 @@ class Rounds(ABC):
 
     def figures(self, state: LinearState) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
-        spread = np.einsum("kij,ij->k", self.known(state)[1], self.assumed)
+        spread = np.einsum("kij,ij->k", self.known(state)[1], self.contexts.assumed)
         return {"uncertainty": float(np.sqrt(spread).mean()) / self.link.scale}
 
     def describe(self, state: LinearState) -> dict[str, Any]:

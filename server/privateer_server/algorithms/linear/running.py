@@ -19,7 +19,7 @@ class Known(Protocol):
     @property
     def moments(self) -> Array: ...  # noqa: D102
     @property
-    def precision(self) -> float: ...  # noqa: D102
+    def precision(self) -> Array: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Before:
     information: Array
     scores: Array
     moments: Array
-    precision: float
+    precision: Array
 
 
 @dataclass(frozen=True)

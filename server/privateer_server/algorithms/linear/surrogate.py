@@ -5,15 +5,16 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
-from privateer.algorithms.linear.design import Design, width
+from privateer.algorithms.linear.design import Design
 from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.algorithms.linear.reports import directions, weights
 
 Array = NDArray[np.float64]
 _PEOPLE: Final = 1 << 15
 _LEAST: Final = 1e-3
-"""The least second moment in any direction that is believed."""
+"""The least second moment in any direction, and share of answers, that is believed."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,18 @@ def root(moments: Array, power: float) -> Array:
 
 
 def people(design: Design, moments: Array, rng: np.random.Generator) -> Array:
-    """Draw rows (n, d): normal with these second moments, and numbers within their bounds."""
+    """Draw rows (n, d): normal with these second moments, numbers within their bounds, and answers of 1 and -1.
+
+    An answer is yes where a normal variable is below a cut, so that yes is as frequent as the moments say; what answers
+    have to do with each other is less than they say.
+    """
     middle = moments[0, 1:]
     spread = root(moments[1:, 1:] - np.outer(middle, middle), 0.5)
-    drawn = middle + rng.normal(size=(_PEOPLE, len(middle))) @ spread
-    bounded = np.concatenate([np.full(width(block), width(block) == 1) for block in design.blocks])
+    moved = rng.normal(size=(_PEOPLE, len(middle))) @ spread
+    drawn, bounded, signs = middle + moved, design.bounded, design.signs
     drawn[:, bounded] = np.clip(drawn[:, bounded], -1.0, 1.0)
+    cuts = ndtri(np.clip((1 + middle[signs]) / 2, _LEAST, 1 - _LEAST)) * np.sqrt(np.square(spread).sum(axis=0))[signs]
+    drawn[:, signs] = np.where(moved[:, signs] < cuts, 1.0, -1.0)
     return np.concatenate([np.ones((_PEOPLE, 1)), drawn], axis=1)
 
 

@@ -61,6 +61,17 @@ class Design:
         """The most that a row is long."""
         return float(np.sqrt(1 + sum(not block.flags for block in self.blocks)))
 
+    @property
+    def bounded(self) -> NDArray[np.bool_]:
+        """Which coordinates (dimension - 1,) are in [-1, 1] and alone in their block: numbers, answers and flags."""
+        return np.concatenate([np.full(width(block), width(block) == 1) for block in self.blocks])
+
+    @property
+    def signs(self) -> NDArray[np.bool_]:
+        """Which coordinates (dimension - 1,) are answers of yes or no: 1 or -1."""
+        answers = [width(block) == 1 and bool(block.codes) and not block.flags for block in self.blocks]
+        return np.repeat(answers, [width(block) for block in self.blocks])
+
     def names(self, features: Mapping[str, Feature]) -> list[str]:
         """Name the coordinates, for people."""
         found = ["1"]

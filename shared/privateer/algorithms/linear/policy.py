@@ -156,7 +156,7 @@ class LinearPolicy:
     def _agrees(self, spec: LinearSpec) -> bool:
         same = self.design == spec.design and self.link == spec.algorithm.link
         same = same and self.playable.tolist() == list(spec.playable) and 0 <= self.exploration <= 1
-        same = same and (self._favours_one if spec.favours else self.favours == -1)
+        same = same and (self.favours == -1 or (spec.favours and self._favours_one))
         return same and 0 <= self.seed < 1 << 63
 
     @property

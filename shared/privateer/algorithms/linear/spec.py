@@ -1,5 +1,6 @@
 """The spec of linear and generalized linear bandits, with all refusals."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
@@ -19,7 +20,8 @@ from privateer.vectors import Ball
 COORDINATES_MAX: Final = 1 << 16
 _CURATED: Final = 0.3
 _BATCHED: Final = 0.1
-"""Shares of second moments where noise is a curator's or a batch's."""
+"""Shares of second moments where noise is a curator's, or a batch's at five coordinates."""
+_FEW: Final = 5
 _BYTES: Final = 4
 """Bytes of a coordinate, where a report has them all."""
 
@@ -83,7 +85,8 @@ class LinearSpec(ArmsSpec):
         if self.algorithm.report == "joint":
             return 1.0
         trust = self.privacy.trust
-        return _CURATED if trust.curated else _BATCHED if trust.batched else 0.0
+        many = math.sqrt(self.design.dimension / _FEW)  # the more coordinates, the more second moments to be told
+        return _CURATED if trust.curated else min(_CURATED, _BATCHED * many) if trust.batched else 0.0
 
     @property
     def _coordinates(self) -> int:

@@ -51,7 +51,7 @@ def test_the_posterior_is_that_of_regression_and_its_prior_follows_the_evidence(
         truths = scale * RNG.normal(size=(6, 3))
         observed = design @ truths.T + deviation * RNG.normal(size=(400, 6))
         information = np.tile(design.T @ design / deviation**2, (6, 1, 1))
-        found[scale] = posterior(information, (design.T @ observed / deviation**2).T, 1.0)
+        found[scale] = posterior(information, (design.T @ observed / deviation**2).T, 1.0, np.eye(3))
         precision = np.linalg.inv(found[scale].covariances)
         off = np.einsum("ki,kij,kj->k", found[scale].means - truths, precision, found[scale].means - truths)
         assert off.sum() < 45  # chi-squared of 18: beyond it in 4 of 10,000 cases

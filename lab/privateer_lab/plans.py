@@ -47,22 +47,29 @@ class Variant:
 def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
     """Return the spec under each trust model at each epsilon; sources keep their own promises.
 
-    Where people come back, all have as many choices. Where reports are shuffled, rounds of a fixed size become as
-    large as ``min_batch``. Where delta is needed and the
-    spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
+    A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many
+    choices. Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed
+    and the spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
 
     Raises
     ------
     SpecError
         If one of these specs is not possible, e.g. if its rounds exceed its horizon.
     """
-    return [Variant(model, epsilon, _under(spec, model, epsilon)) for model in models for epsilon in epsilons]
+    promised = tuple(epsilons)
+    return [
+        Variant(model, epsilon, _under(spec, model, epsilon))
+        for model in models
+        for epsilon in (promised if TRUST[model].promises else (math.inf,))
+    ]
 
 
 def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     row, data = TRUST[model], spec.model_dump(exclude_none=True)
     delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
     data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta, "calibration": "tight"}
+    if not row.promises:
+        del data["privacy"]["epsilon"]
     if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].tight):
         data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
     if row.batched and "round_size" in data["experiment"]:
@@ -72,7 +79,7 @@ def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     try:
         return parse_spec(data)
     except SpecError as error:
-        remedy = "change it, or choose others with --models"
+        remedy = "change it, or choose other trust models"
         raise SpecError(error.detail, field=_under_which(error, model, epsilon), remedy=remedy) from None
 
 
@@ -120,7 +127,7 @@ def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Run]]:
     except SpecError as error:
         # A learner may refuse what a spec alone does not: too few people for what it is to find.
         where = _under_which(error, spec.privacy.model, spec.privacy.bound)
-        remedy = f"{error.remedy or 'change it'}; or choose others with --models and --epsilons"
+        remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
         raise SpecError(error.detail, field=where, remedy=remedy) from None
 
 

@@ -5,7 +5,7 @@ import fcntl
 import hashlib
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -98,8 +98,14 @@ def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell
 
 def combinations(axes: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Yield the values of each combination, and the ``section.key=value`` settings that make it."""
+    for made in product_of(axes):
+        yield tuple(made.values()), [f"{key}={value}" for key, value in made.items()]
+
+
+def product_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the value of every key, for each combination."""
     for values in itertools.product(*axes.values()):
-        yield values, [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
+        yield dict(zip(axes, values, strict=True))
 
 
 class Journal:
@@ -190,10 +196,17 @@ def _run(cell: Cell) -> tuple[Cell, Run]:
     return cell, simulate_in_short(cell.spec, cell.seed)
 
 
-def write_parquet(journal: Path, path: Path) -> None:
-    """Write the table of a journal as Parquet; what looks like a number becomes one, except for digests."""
+def read_journal(journal: Path) -> Any:
+    """Return the table of a journal as a ``pyarrow.Table``; what looks like a number is one, except for digests."""
     from pyarrow import csv as tables
-    from pyarrow import parquet, string
+    from pyarrow import string
 
     options = tables.ConvertOptions(column_types={"spec": string()})
-    parquet.write_table(tables.read_csv(journal, convert_options=options), path)
+    return tables.read_csv(journal, convert_options=options)
+
+
+def write_parquet(journal: Path, path: Path) -> None:
+    """Write the table of a journal as Parquet."""
+    from pyarrow import parquet
+
+    parquet.write_table(read_journal(journal), path)

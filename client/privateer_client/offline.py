@@ -1,0 +1,120 @@
+"""Choices by an exported policy: nothing is fetched, nothing is reported, nothing is kept."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+
+from privateer.errors import InputError, Malformed, SpecError, TermsRefused
+from privateer.export import Export, read_export
+from privateer.result import Result
+from privateer.verification import Limits
+from privateer_client.features import context_vector
+from privateer_client.participation import Participation
+
+_BYTES_MAX: Final = 64 << 20
+_COINS: Final = 1 << 32
+_FILE: Final = "FILE"
+
+
+class OfflinePolicy:
+    """The policy of an exported experiment.
+
+    It decides as the device of a person would who comes after the export, and it needs neither a server nor a ledger:
+    nothing is reported, so nobody learns from these choices, and they cost no privacy.
+
+    Parameters
+    ----------
+    export
+        As `privateer.export.read_export` returns it.
+
+    Attributes
+    ----------
+    experiment, version, status
+        Where the experiment stood when it was exported. A policy of one that was still open goes on trying arms.
+    features, options
+        Names of the features that `choose` asks for, and of what can be chosen.
+    result
+        What the experiment had found; None if its algorithm publishes no result.
+
+    Raises
+    ------
+    SpecError
+        If its parts contradict each other, or are unknown to this version of the library.
+    """
+
+    def __init__(self, export: Export) -> None:
+        try:
+            # A pause asks nobody: no promise is needed to decide.
+            self._followed = Participation(export.published, export.experiment, Limits(), is_paused=True)
+        except (Malformed, TermsRefused) as error:
+            remedy = "update the client library, or export it again"
+            raise SpecError(f"cannot be followed: {error.detail}", field=error.field or _FILE, remedy=remedy) from None
+        if self._followed.round.version != export.version:
+            raise SpecError("is not the version of the publication", field="version", remedy="export it again")
+        self.experiment, self.version, self.status = export.experiment, export.version, export.status
+        self.features = tuple(self._followed.spec.features)
+        self.options = self._followed.spec.options
+        self.result: Result | None = export.result
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read the file that ``privateer export NAME FILE.json`` wrote.
+
+        Raises
+        ------
+        SpecError
+            If the file cannot be read, is no export, is damaged, or is of another version of the format.
+        """
+        try:
+            with Path(path).open("rb") as opened:
+                body = opened.read(_BYTES_MAX + 1)
+        except OSError:
+            raise SpecError(f"cannot read {path}", field=_FILE, remedy="name a file of privateer export") from None
+        return cls.read(body)
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Read the bytes of such a file; raises what `load` does."""
+        remedy = "give a file that privateer export wrote"
+        if len(body) > _BYTES_MAX:
+            raise SpecError(f"has more than {_BYTES_MAX} bytes", field=_FILE, remedy=remedy)
+        try:
+            document = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise SpecError("is damaged, or not JSON", field=_FILE, remedy=remedy) from None
+        return cls(read_export(document, _FILE))
+
+    def choose(self, context: Mapping[str, Any] = {}, *, coins: int | None = None) -> Any:
+        """Choose for a person.
+
+        Parameters
+        ----------
+        context
+            A value for each feature of the experiment.
+        coins
+            32 bits that decide where the policy draws among several arms: the same coins and context choose the same.
+            By default they come from the operating system.
+
+        Returns
+        -------
+        What `Session.choose` returns: the name of an arm; how often each action is played, a mapping {row: times}; or
+        a point as a list of coordinates, or two in a mapping {name: point}.
+
+        Raises
+        ------
+        InputError
+            If a feature is not given, or unknown, or ``coins`` are not 32 bits.
+
+        Warns
+        -----
+        UnfitValueWarning
+            If the spec has no place for a value, which then counts as missing.
+        """
+        if coins is not None and (type(coins) is not int or not 0 <= coins < _COINS):
+            raise InputError("must be 0 to 2**32 - 1", field="coins", remedy="leave them out to have some drawn")
+        drawn = self._followed.coins(1) if coins is None else np.array([coins], np.uint32)
+        known = context_vector(context, self._followed.spec.features)
+        return self._followed.decider.shown(self._followed.spec, self._followed.decide(known, drawn))

@@ -1,0 +1,88 @@
+"""What an answer costs that does nothing: a policy that a device has already, and an upload refused by its headers."""
+
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import httpx
+
+from privateer.errors import Unavailable
+from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.upload import UPLOAD
+from privateer_lab.bench.bare import bare
+from privateer_lab.bench.opens import open_seconds
+from privateer_lab.bench.processes import cpu_seconds
+from privateer_lab.bench.sealed import bench_spec
+from privateer_lab.bench.sender import send_all
+from privateer_lab.rest import create
+from privateer_lab.services import free_port, running
+
+_NAME: Final = "bench"
+_PAGE: Final = f"/experiments/{_NAME}/policy"
+_REQUESTS: Final = 10_000
+"""At a time."""
+_TRIES: Final = 3
+_BODY: Final = bytes(150)
+"""As long as one report's envelope."""
+_NOT_MODIFIED, _REFUSED = 304, 403
+
+
+def bench_answers(people: int) -> dict[str, dict[str, float]]:
+    """Measure answers that open and store nothing, as the processor time of one at the server, in opens.
+
+    Each is sent in turn with the same request to a bare Starlette application, which answers 304.
+
+    Parameters
+    ----------
+    people
+        In a round of the experiment that is asked about.
+
+    Returns
+    -------
+    dict
+        ``share_of_bare`` is how many of these answers one core gives, for each one of the bare application's.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="privateer-") as folder,
+        running(Path(folder), free_port(), free_port(), quiet=True) as at,
+        bare() as other,
+    ):
+        create(at.admin, bench_spec(_NAME, "server", people), at.token)
+        tag = httpx.get(at.server + _PAGE, headers={"Accept": MEDIA_TYPE}).raise_for_status().headers["etag"]
+        asking, forged = _asking(tag), _forged()
+        server, rows = at.processes.pid("server"), []
+        for _ in range(_TRIES):
+            bare_seconds = _seconds(other.url, other.pid, asking, _NOT_MODIFIED)
+            policy = _seconds(at.server, server, asking, _NOT_MODIFIED)
+            rows.append((bare_seconds, policy, _seconds(at.server, server, forged, _REFUSED)))
+    unit = open_seconds()
+    bare_seconds, policy, refusal = (median(each) for each in zip(*rows, strict=True))
+    return {
+        "policy that a device has already": {
+            "server": policy / unit,
+            "bare_starlette": bare_seconds / unit,
+            "share_of_bare": median(row[0] / row[1] for row in rows),
+        },
+        "upload refused by its headers": {"server": refusal / unit, "a_second_of_one_core": 1 / refusal},
+    }
+
+
+def _asking(tag: str) -> bytes:
+    return f"GET {_PAGE} HTTP/1.1\r\nHost: bench\r\nAccept: {MEDIA_TYPE}\r\nIf-None-Match: {tag}\r\n\r\n".encode()
+
+
+def _forged() -> bytes:
+    """Return an upload whose signature nobody made."""
+    signature = f"{'0' * 16}.1.{len(_BODY)}.{'0' * 64}.{'0' * 128}"
+    head = f"POST /reports HTTP/1.1\r\nHost: bench\r\n{UPLOAD.header}: {signature}\r\nContent-Length: {len(_BODY)}\r\n"
+    return head.encode() + b"\r\n" + _BODY
+
+
+def _seconds(url: str, pid: int, request: bytes, status: int) -> float:
+    """Return the processor time of one answer, in seconds."""
+    before = cpu_seconds(pid)
+    statuses = send_all(url, [request] * _REQUESTS)
+    if set(statuses) != {status}:
+        raise Unavailable(f"the answers were {dict(statuses)}", remedy="see the services' log above")
+    return (cpu_seconds(pid) - before) / _REQUESTS

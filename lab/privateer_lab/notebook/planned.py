@@ -1,0 +1,156 @@
+"""Plans in a notebook: what an experiment costs and earns under every promise."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from privateer.errors import SpecError
+from privateer.spec import Spec
+from privateer_lab.notebook.simulated import count_of
+from privateer_lab.notebook.specs import SpecLike
+from privateer_lab.notebook.specs import spec as read
+from privateer_lab.notebook.tables import Table, Tabular, table_of
+from privateer_lab.parallel import Backend
+from privateer_lab.plans import EPSILON_MAX, EPSILONS, MODELS, Found, batches, foreseen, runs_of, variants
+
+_APART = ("people_needed", "path")
+
+
+@dataclass(frozen=True, repr=False)
+class Planned(Tabular):
+    """What promises cost and earn: a row for each trust model and epsilon.
+
+    Attributes
+    ----------
+    spec
+        The experiment's.
+    outcomes
+        As ``privateer plan --json`` prints them.
+    batches
+        How large batches must be for a report to cost more by itself, where reports are shuffled.
+    foreseen
+        What each promise lets the learner find, where it knows.
+    warnings
+        What is allowed and probably not meant.
+    """
+
+    spec: Spec
+    outcomes: tuple[Mapping[str, Any], ...]
+    batches: Table
+    foreseen: Table
+    warnings: tuple[str, ...]
+
+    @cached_property
+    def table(self) -> Table:
+        """A row for each promise."""
+        return table_of(f"{self.spec.name}: plan", map(_row, self.outcomes))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Warnings."""
+        return [f"Warning: {one}" for one in self.warnings]
+
+    @cached_property
+    def path(self) -> Table:
+        """Regret a choice after so many choices, for each promise: the mean of all seeds, and the worst."""
+        rows = (
+            {"model": one["model"], "epsilon": one["epsilon"], **point}
+            for one in self.outcomes
+            for point in one["path"]
+        )
+        return table_of(f"{self.spec.name}: regret a choice", rows)
+
+
+def plan(
+    spec: SpecLike,
+    *,
+    trust: Iterable[str] = MODELS,
+    epsilon: Iterable[float] = EPSILONS,
+    users: int | None = None,
+    seeds: int = 4,
+    jobs: int | None = 1,
+    backend: Backend = "processes",
+) -> Planned:
+    """Return what an experiment costs and earns under several promises, as ``privateer plan`` does.
+
+    Parameters
+    ----------
+    spec
+        What `spec` takes; it has a ``population``.
+    trust, epsilon
+        Trust models, and values of epsilon.
+    users, seeds, jobs, backend
+        As in `simulate`.
+
+    Raises
+    ------
+    SpecError
+        If the spec, or one of the promises, is not possible.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> made = lab.plan("examples/peaks-shuffle.toml", trust=["central"], epsilon=[1, 4], users=3000, seeds=1)
+    >>> made.to_arrow().select(["model", "epsilon", "people"]).to_pylist()[0]
+    {'model': 'central', 'epsilon': 1.0, 'people': 3000}
+    """
+    parsed, seeds = read(spec, users=users), count_of(seeds)
+    wanted = variants(parsed, chosen(trust), epsilons(epsilon))
+    found = Found(wanted)
+    with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
+        for _ in found.until(seeds, runs):
+            pass
+    return Planned(
+        parsed,
+        tuple(found.outcomes()),
+        table_of("batches", batches(wanted)),
+        table_of("what can be found", _told(foreseen(wanted))),
+        tuple(dict.fromkeys(concern for one in wanted for concern in one.spec.concerns())),
+    )
+
+
+def chosen(trust: Iterable[str], known: Sequence[str] = MODELS) -> list[str]:
+    """Return trust models.
+
+    Raises
+    ------
+    SpecError
+        If there are none, or one is unknown.
+    """
+    found = [trust] if isinstance(trust, str) else list(trust)
+    if not found or not set(found) <= set(known):
+        detail = "must be trust models that are served here"
+        raise SpecError(detail, field="trust", remedy=f"choose from {', '.join(known)}")
+    return found
+
+
+def epsilons(epsilon: Iterable[float] | float) -> list[float]:
+    """Return values of epsilon.
+
+    Raises
+    ------
+    SpecError
+        If there are none, or one is no epsilon.
+    """
+    found = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
+    if not found or not all(isinstance(one, int | float) and 0 < one <= EPSILON_MAX for one in found):
+        detail = f"must be numbers above 0, at most {EPSILON_MAX}"
+        raise SpecError(detail, field="epsilon", remedy="give a number or a list of numbers, such as [0.5, 1, 2]")
+    return [float(one) for one in found]
+
+
+def _row(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    needed = {f"people_to_{float(share):.0%}": people for share, people in outcome["people_needed"].items()}
+    return {key: value for key, value in outcome.items() if key not in _APART} | needed
+
+
+def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of each promise's first table."""
+    return [
+        {"model": one["model"], "epsilon": one["epsilon"], **dict(zip(table["columns"], row, strict=True))}
+        for one in found
+        for table in one["tables"][:1]
+        for row in table["rows"]
+    ]

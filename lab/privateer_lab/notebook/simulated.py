@@ -1,0 +1,139 @@
+"""Simulated experiments in a notebook: figures of every seed, regret over people, the policy and what was found."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from privateer.errors import SpecError
+from privateer.result import Result
+from privateer.spec import Spec
+from privateer_lab.notebook.experiments import Found, found_in
+from privateer_lab.notebook.policies import Policy
+from privateer_lab.notebook.specs import SpecLike
+from privateer_lab.notebook.specs import spec as read
+from privateer_lab.notebook.tables import Table, Tabular, table_of
+from privateer_lab.parallel import Backend, each
+from privateer_lab.plans import curve
+from privateer_lab.run import Run
+from privateer_lab.simulation import simulation, to_the_end
+from privateer_lab.summary import summary
+
+_POINTS: Final = 400
+"""Most rounds of a path that are kept."""
+
+
+@dataclass(frozen=True, repr=False)
+class Simulated(Tabular):
+    """What came of simulated experiments: a row for each seed.
+
+    Attributes
+    ----------
+    spec
+        The experiment's.
+    runs
+        One for each seed, in order.
+    policy
+        The last policy of the first seed.
+    found
+        What the first seed found; None if the algorithm reports nothing.
+    summary
+        Figures over all seeds, the promise, and whether it is true, as ``privateer simulate --json`` prints them.
+    """
+
+    spec: Spec
+    runs: tuple[Run, ...]
+    policy: Policy
+    found: Found | None
+    summary: dict[str, Any]
+
+    @cached_property
+    def table(self) -> Table:
+        """A row for each seed."""
+        return table_of(f"{self.spec.name}: simulated", ({"seed": run.seed, **run.figures()} for run in self.runs))
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Mean regret, and warnings."""
+        mean, half = self.summary["regret_mean"], self.summary["regret_ci95"]
+        sure = "" if half is None else f" ± {half:,.0f}"
+        said = f"Mean regret is {mean:,.0f}{sure}; choosing at random loses {self.summary['uniform_regret']:,.0f}."
+        return said, *(f"Warning: {one}" for one in self.summary["warnings"])
+
+    @cached_property
+    def path(self) -> Table:
+        """Regret a choice after so many choices: the mean of all seeds, and the worst."""
+        return table_of(f"{self.spec.name}: regret a choice", curve(list(self.runs)))
+
+
+def simulate(
+    spec: SpecLike, *, users: int | None = None, seeds: int = 4, jobs: int | None = 1, backend: Backend = "processes"
+) -> Simulated:
+    """Simulate an experiment with the people of its ``population``, as ``privateer simulate`` does.
+
+    Parameters
+    ----------
+    spec
+        What `spec` takes.
+    users
+        The number of people; the spec's by default.
+    seeds
+        Number of independent runs: the seeds are 0, 1 and so on.
+    jobs
+        Number of processes; None: one a core.
+    backend
+        Run processes here, or on a Ray cluster.
+
+    Raises
+    ------
+    SpecError
+        If the spec is invalid, or has no people.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> made = lab.simulate("examples/peaks-local.toml", users=3000, seeds=2)
+    >>> len(made), made.to_arrow().column_names[:2]
+    (2, ['seed', 'regret'])
+    >>> made.summary["holds"]
+    True
+    """
+    parsed, started = read(spec, users=users), time.perf_counter()
+    ended = each(_ended, [(parsed, seed) for seed in range(count_of(seeds))], jobs, backend)
+    runs = sorted(ended, key=lambda one: one[0].seed)
+    first = runs[0]
+    return Simulated(
+        parsed,
+        tuple(run for run, _, _ in runs),
+        Policy(parsed, first[1]),
+        None if first[2] is None else found_in(parsed.name, first[2]),
+        summary(parsed, [run for run, _, _ in runs], started),
+    )
+
+
+def count_of(seeds: int) -> int:
+    """Return a number of seeds.
+
+    Raises
+    ------
+    SpecError
+        If it is none.
+    """
+    if not (isinstance(seeds, int) and seeds >= 1):
+        raise SpecError("must be a whole number of at least 1", field="seeds", remedy="4 is usual")
+    return seeds
+
+
+def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Result | None]:
+    """Return a run, its last policy, and what it found."""
+    over = to_the_end(simulation(spec, seed))
+    return _shorter(over.outcome()), over.step.policy, over.schedule.result(over.step)
+
+
+def _shorter(run: Run) -> Run:
+    """Keep some rounds of the path: there may be very many."""
+    kept = np.unique(np.geomspace(1, len(run.path), _POINTS).astype(np.int64)) - 1
+    return replace(run, path=tuple(run.path[place] for place in kept))

@@ -1,0 +1,252 @@
+"""How small an effect can be found, and how many people it takes, under every trust model."""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final
+
+from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer.arms_spec import ARMS_MAX, ARMS_MIN, ArmsSpec
+from privateer.errors import SpecError
+from privateer.spec import Spec, example_promises
+from privateer.trust import TRUST
+from privateer_lab.notebook.columns import wanted
+from privateer_lab.notebook.planned import chosen, epsilons
+from privateer_lab.notebook.specs import SpecLike
+from privateer_lab.notebook.specs import spec as read
+from privateer_lab.notebook.tables import Table, table_of
+from privateer_lab.plans import EPSILONS, Variant, foreseen, variants
+
+MODELS: Final = tuple(TRUST)
+_LEAST, _NEEDED = "least effect", "people for the effect wanted"
+_FIRST: Final = 20_000
+_STEPS: Final = 40
+_CLOSE: Final = 1e-3
+_MOST: Final = 10_000_000_000
+_EACH: Final = 20
+"""People of each arm at the first look of a plain test, at least."""
+_ROUNDS: Final = 50
+"""A first look has at least this part of the people, so that plans of all sizes have as many looks."""
+
+
+def detectable(
+    spec: SpecLike | None = None,
+    *,
+    people: int | None = None,
+    trust: Iterable[str] = MODELS,
+    epsilon: Iterable[float] | float = EPSILONS,
+    **plan: Any,
+) -> Table:
+    """Return the smallest effects that an A/B test finds, under every trust model and epsilon.
+
+    Parameters
+    ----------
+    spec
+        A test with a control, as `spec` takes it; None: a plain one, as ``plan`` says.
+    people
+        People whose reports count; the spec's by default.
+    trust, epsilon
+        Trust models, and values of epsilon for those that promise something.
+    **plan
+        Of a plain test: ``arms`` (2 of them), the mean reward ``rate`` (.5), ``power`` (.8), ``level`` (.05), most
+        ``looks`` (8), ``delta`` (1e-6). Rewards are 0 or 1.
+
+    Returns
+    -------
+    A row for each promise and effect, in the units of rewards; the model that promises nothing is the yardstick:
+    ``times`` says how many times larger an effect must be than there.
+
+    Raises
+    ------
+    SpecError
+        If there is no such plan, or the spec's learner foresees no effects.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> for row in lab.detectable(people=40000, trust=["none", "central"], epsilon=1).rows():
+    ...     print(row["model"], row["epsilon"], row["least effect"])
+    none None 0.01435
+    central 1.0 0.0144
+    """
+    found = _over(_planned(spec, people, None, plan), trust, epsilon, _least)
+    return _compared("the smallest effects that are found", found, _LEAST)
+
+
+def sample_size(
+    effect: float,
+    spec: SpecLike | None = None,
+    *,
+    trust: Iterable[str] = MODELS,
+    epsilon: Iterable[float] | float = EPSILONS,
+    **plan: Any,
+) -> Table:
+    """Return how many people it takes to find an effect, under every trust model and epsilon.
+
+    Parameters
+    ----------
+    effect
+        The effect, in the units of rewards.
+    spec, trust, epsilon, **plan
+        As in `detectable`. With segments in the spec a row says how many people it takes in all for one of them.
+
+    Raises
+    ------
+    SpecError
+        If there is no such plan, or the spec's learner foresees no effects.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> for row in lab.sample_size(0.02, trust=["none", "local"], epsilon=2).rows():
+    ...     print(row["model"], row["people"])
+    none 20601
+    local 35516
+    """
+    found = _over(_planned(spec, None, effect, plan), trust, epsilon, _enough)
+    return _compared(f"people for an effect of {effect:g}", found, "people")
+
+
+def _planned(spec: SpecLike | None, people: int | None, effect: float | None, plan: dict[str, Any]) -> Spec:
+    """Return the spec of a test with so many people, if given, that is to find an effect, if given."""
+    if effect is not None:
+        wanted(effect, "effect", 0.0, float("inf"))
+    if people is not None and not (isinstance(people, int) and people >= 1):
+        raise SpecError("must be a whole number of at least 1", field="people", remedy="change it")
+    if spec is None:
+        base = _plain(**plan)
+        return read(_sized(base, people or _FIRST), {} if effect is None else {"algorithm.effect": effect})
+    if plan:
+        remedy = "set them in the spec"
+        raise SpecError("must not be given beside a spec", field=next(iter(plan)), remedy=remedy)
+    base = read(spec, {} if effect is None else {"algorithm.effect": effect})
+    return base if people is None else _sized(base, people)
+
+
+def _plain(
+    *,
+    arms: int = 2,
+    rate: float = 0.5,
+    power: float = 0.8,
+    level: float = 0.05,
+    looks: int = 8,
+    delta: float = 1e-6,
+    **unknown: Any,
+) -> Spec:
+    """Return the spec of a plain test, of the first algorithm that plans for an effect."""
+    if unknown:
+        remedy = "give a spec, or arms, rate, power, level, looks, delta"
+        raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)
+    rows = ((one, TRUST[one["model"]]) for one in example_promises())
+    promise = next(one for one, row in rows if row.delta_least and not row.batched)
+    if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX):
+        raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX}", field="arms", remedy="say how many arms there are")
+    tables = {
+        "experiment": {
+            "name": "plain",
+            "arms": [f"arm {k}" for k in range(arms)],
+            "horizon": _FIRST,
+            "round_size": _EACH * arms,
+        },
+        "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+        "privacy": promise | {"delta": delta},
+        "algorithm": {"name": _with_effects(), "rate": rate, "power": power, "level": level, "looks": looks},
+    }
+    return parse_spec(tables)
+
+
+def _with_effects() -> str:
+    for name in ALGORITHMS:
+        kind = algorithm(name).spec
+        section = kind.model_fields["algorithm"].annotation
+        if issubclass(kind, ArmsSpec) and "effect" in getattr(section, "model_fields", {}):
+            return name
+    raise AssertionError("no algorithm plans for an effect")
+
+
+def _sized(spec: Any, people: int) -> Spec:
+    """Return a test with so many people, whose first look has a part of them, no fewer than the test's own."""
+    size = min(people, max(spec.experiment.round_size, people // _ROUNDS))
+    return read(spec, {"experiment.horizon": people, "experiment.round_size": size})
+
+
+def _over(
+    base: Spec, trust: Iterable[str], epsilon: Iterable[float] | float, found: Callable[[Spec], list[dict[str, Any]]]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return rows for every promise, and why there are none for some."""
+    rows, refused = [], []
+    for model in chosen(trust, MODELS):
+        for one in epsilons(epsilon) if TRUST[model].promises else [math.inf]:
+            try:
+                (variant,) = variants(base, [model], [one])
+                made = found(variant.spec)
+            except SpecError as error:
+                refused.append(error)
+                continue
+            promise = {"model": model, "epsilon": variant.spec.privacy.epsilon, "delta": variant.spec.privacy.delta}
+            rows += [{**promise, **row} for row in made]
+    if not rows:
+        raise refused[0]
+    return rows, [str(error) for error in refused]
+
+
+def _foreseen(spec: Spec) -> list[dict[str, Any]]:
+    """Return the rows of the first table that the spec's learner foresees."""
+    tables = [table for one in foreseen([Variant("", 0.0, spec)]) for table in one["tables"][:1]]
+    if not tables or _LEAST not in tables[0]["columns"]:
+        detail = "has a learner that foresees no effects"
+        raise SpecError(detail, field="algorithm.name", remedy="give a test with a control, or no spec at all")
+    return [dict(zip(tables[0]["columns"], row, strict=True)) for row in tables[0]["rows"]]
+
+
+def _least(spec: Spec) -> list[dict[str, Any]]:
+    people = spec.experiment.horizon
+    return [{**_place(row), "people": people, _LEAST: row[_LEAST]} for row in _foreseen(spec)]
+
+
+def _enough(spec: Spec) -> list[dict[str, Any]]:
+    """Return how many people each effect takes, in all."""
+
+    @cache
+    def needed(people: int) -> list[dict[str, Any]]:
+        return _foreseen(_sized(spec, people))
+
+    least = _fewest(spec)
+    first = needed(max(_FIRST, least))
+    return [{**_place(row), "people": _settled(needed, place, least)} for place, row in enumerate(first)]
+
+
+def _fewest(spec: Any) -> int:
+    return max(int(spec.experiment.round_size), int(spec.privacy.min_batch) if spec.privacy.trust.batched else 0)
+
+
+def _settled(needed: Callable[[int], list[dict[str, Any]]], place: int, fewest: int) -> int:
+    """Return the number of people whose own plan needs as many for one effect: noise depends on how many there are.
+
+    Raises
+    ------
+    SpecError
+        If nobody can plan for so many.
+    """
+    people = max(_FIRST, fewest)
+    for _ in range(_STEPS):
+        after = max(int(needed(people)[place][_NEEDED]), fewest)
+        if after > _MOST:
+            raise SpecError("is too small for any plan", field="effect", remedy="raise it, or epsilon")
+        if abs(after - people) <= _CLOSE * people:
+            break
+        people = after
+    return max(people, after)
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("segment", "arm")}
+
+
+def _compared(title: str, found: tuple[list[dict[str, Any]], list[str]], figure: str) -> Table:
+    """Return a table that also compares with the model that promises nothing, if it is there."""
+    rows, refused = found
+    plain = {(row["segment"], row["arm"]): row[figure] for row in rows if row["epsilon"] is None}
+    for row in rows if plain else ():
+        row["times"] = row[figure] / plain[row["segment"], row["arm"]]
+    return table_of(title, rows, [f"Left out: {one}" for one in refused])

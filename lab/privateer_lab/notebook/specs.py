@@ -1,0 +1,133 @@
+"""Specs in a notebook: from a dictionary, a TOML text, a file, or the columns of a data frame."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from privateer.algorithms import parse_spec
+from privateer.errors import SpecError
+from privateer.sections import toml_tables
+from privateer.spec import Spec
+from privateer.tables import apply_setting
+from privateer_lab.drafts import Draft, draft, toml
+from privateer_lab.environments import check_population
+from privateer_lab.specs import load_spec
+
+SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
+"""What `spec` takes."""
+_REMEDY = "give a dictionary, TOML text, or the path of a TOML file"
+
+
+def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: int | None = None) -> Spec:
+    """Read a spec, and check it.
+
+    Parameters
+    ----------
+    source
+        Tables as a dictionary, a TOML text, the path of a TOML file, a draft, or another spec.
+    changes
+        Values of keys by dotted name; None removes a key.
+    users
+        The number of people, if given.
+
+    Raises
+    ------
+    SpecError
+        Naming the first offending field, its constraint and the remedy.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> lab.spec("examples/peaks-shuffle.toml", {"privacy.epsilon": 2.0}, users=5000).privacy.epsilon
+    2.0
+    >>> lab.spec({"algorithm": {"name": "unheard-of"}})
+    Traceback (most recent call last):
+        ...
+    privateer.errors.SpecError: algorithm.name: must be one of ... (choose one)
+    """
+    for key in changes or {}:
+        if "." not in key:
+            remedy = "name a key of a section, as in {'privacy.epsilon': 2}"
+            raise SpecError("is no key of a section", field=f"changes.{key}", remedy=remedy)
+    settings = [f"{key}={'' if value is None else toml(value)}" for key, value in (changes or {}).items()]
+    if isinstance(source, PathLike) or (isinstance(source, str) and "\n" not in source and "=" not in source):
+        return load_spec(Path(source), settings, users)
+    tables = _tables(source)
+    for setting in settings:
+        apply_setting(tables, setting)
+    parsed = parse_spec(tables)
+    if users is not None:
+        tables["experiment"][parsed.people_key] = users
+        parsed = parse_spec(tables)
+    check_population(parsed)
+    return parsed
+
+
+def _tables(source: Any) -> dict[str, Any]:
+    if isinstance(source, Draft):
+        return toml_tables(source.text)
+    if isinstance(source, Spec):
+        return source.model_dump(exclude_none=True)
+    if isinstance(source, str):
+        return toml_tables(source)
+    if not isinstance(source, Mapping):
+        raise SpecError("is no spec", field="spec", remedy=_REMEDY)
+    return deepcopy(dict(source))
+
+
+def spec_from(
+    frame: Any,
+    *,
+    reward: str | None = None,
+    arm: str | None = None,
+    ignore: Sequence[str] = (),
+    arms: Sequence[str] = (),
+    label: str | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    quantiles: bool = False,
+    name: str = "my-experiment",
+) -> Draft:
+    """Draft a spec from the columns of a data frame, as ``privateer spec-from`` does from a file.
+
+    A spec is public. The draft's ``confirm`` lists what comes from the data, so that somebody may change or confirm it.
+
+    Parameters
+    ----------
+    frame
+        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
+        file.
+    reward
+        The column of rewards. Its bounds become the reward's, and it is no feature.
+    arm
+        The column of what was chosen. Its values become the arms, and it is no feature.
+    ignore
+        Columns that are no features, such as the propensities of a log.
+    arms, label, bounds, quantiles, name
+        As `privateer_lab.drafts.draft` takes them.
+
+    Raises
+    ------
+    SpecError
+        If a column is not there or cannot be what it is said to be.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> frame = {"hours": [38, 40, 25, 12], "arm": ["old", "new", "old", "new"], "reward": [0, 1, 1, 0]}
+    >>> made = lab.spec_from(frame, reward="reward", arm="arm", bounds={"hours": (0, 80)})
+    >>> made.spec.options, list(made.spec.features)
+    (('new', 'old'), ['hours'])
+    """
+    return draft(
+        frame,
+        name=name,
+        arms=arms,
+        label=label,
+        bounds=bounds,
+        quantiles=quantiles,
+        reward=reward,
+        arm=arm,
+        ignore=ignore,
+    )

@@ -1,0 +1,85 @@
+"""What a server publishes of an experiment, read by its shape: no algorithm is asked for its name."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from privateer.errors import Unavailable
+from privateer.result import Contradiction, Result
+from privateer.spec import Spec
+from privateer_lab.rest import NotThere, ask
+from privateer_lab.review.subject import Standing, running
+from privateer_lab.templates import exact
+
+
+class Findings(NamedTuple):
+    """All that a report says of an experiment.
+
+    Attributes
+    ----------
+    spec, standing, origin
+        What was asked, where it stands, and the address of its pages.
+    policy, state
+        As published.
+    result
+        None if the algorithm publishes none, or none yet.
+    rounds
+        Rounds that were learned from.
+    promise
+        The privacy promise in a line.
+    """
+
+    spec: Spec
+    standing: Standing
+    origin: str
+    policy: dict[str, Any]
+    state: dict[str, Any]
+    result: Result | None
+    rounds: int
+    promise: str
+
+
+def findings(name: str, url: str) -> Findings:
+    """Ask a server for an experiment.
+
+    Raises
+    ------
+    PrivateerError
+        If the server does not answer, or has no such experiment, or answers with something else.
+    """
+    subject = running(name, url)
+    page = subject.origin
+    assert subject.standing
+    policy, state = ask("GET", f"{page}/policy").get("policy"), ask("GET", f"{page}/state").get("state")
+    if not isinstance(policy, dict) or not isinstance(state, dict):
+        raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address")
+    claim = subject.certificates[""].claims[0]
+    promised = f"Each person is promised epsilon {exact(claim.epsilon)}, delta {exact(claim.delta)}, against "
+    return Findings(
+        spec=subject.spec,
+        standing=subject.standing,
+        origin=page,
+        policy=policy,
+        state=state,
+        result=_result(page),
+        rounds=sum(row.released for part in (subject.record, *subject.record.sources) for row in part.rounds),
+        promise="Nothing is promised to a person." if claim.epsilon is None else f"{promised}{claim.against}.",
+    )
+
+
+def _result(page: str) -> Result | None:
+    try:
+        return msgspec.convert(ask("GET", f"{page}/result").get("result"), Result)
+    except NotThere:
+        return None
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
+
+
+def contradiction(state: Mapping[str, Any]) -> Contradiction | None:
+    """Return what a state says of rewards that move, if it says something."""
+    try:
+        return msgspec.convert(state["contradiction"], Contradiction)
+    except (KeyError, msgspec.ValidationError):
+        return None

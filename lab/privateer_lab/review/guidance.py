@@ -1,0 +1,136 @@
+"""The points of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025), answered.
+
+They follow its evaluation pyramid, from the parameters to the collection of data, each with where its answer is from.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from privateer_lab.output import percent
+from privateer_lab.review.evidence import Evidence
+from privateer_lab.review.facts import Facts
+from privateer_lab.review.promises import Claim
+from privateer_lab.review.subject import Subject
+from privateer_lab.templates import exact, moment
+
+_TO_SAY = "Unknown."
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One point.
+
+    Attributes
+    ----------
+    topic, question
+        What the guidelines ask.
+    answer, source
+        The answer, and where it comes from.
+    answered
+        Whether there is one; otherwise ``source`` says who has to give it.
+    """
+
+    topic: str
+    question: str
+    answer: str
+    source: str
+    answered: bool = True
+
+
+def points(subject: Subject, claims: tuple[Claim, ...], evidence: Evidence | None, facts: Facts) -> tuple[Point, ...]:
+    """Return all points about an experiment."""
+    return (
+        *_guarantee(subject, claims),
+        *_algorithms(claims, evidence, facts),
+        *_deployment(subject, facts),
+    )
+
+
+def _guarantee(subject: Subject, claims: tuple[Claim, ...]) -> Iterator[Point]:
+    privacy, record = subject.spec.privacy, subject.record
+    if privacy.epsilon is None:
+        answer = "No epsilon is promised: this is no differential privacy."
+    else:
+        worst = claims[0]
+        apart = f"The best attack tells two records apart {percent(worst.guesses[0].at_most)} of the time at most."
+        promised = f"Epsilon {exact(privacy.epsilon)}, delta {exact(privacy.delta)}, against {privacy.trust.reader}"
+        answer = f"{promised}. {apart}"
+    yield Point("privacy parameters", "How large are epsilon and delta, and what do they mean?", answer, "certificate")
+    times = record.reports_per_person
+    reports = "one report" if times == 1 else f"{times} reports, which share the promise"
+    unit = f"One person's whole record: context, arm and reward. A device sends {reports} to the experiment at most."
+    yield Point("unit of privacy", "Whose data does the guarantee protect?", unit, "privacy record; docs/privacy.md")
+    neighbours = "Neighbours differ in one record that is replaced (bounded differential privacy)."
+    yield Point("definition", "Which variant, and which neighbours?", neighbours, "docs/privacy.md")
+    limit = "Each device's ledger limits what all experiments together take; the application sets the limits."
+    yield Point("budget over time", "How does the loss add up over releases and experiments?", limit, "docs/sdk.md")
+
+
+def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Facts) -> Iterator[Point]:
+    proofs = "; ".join(dict.fromkeys(one.proof for one in claims))
+    yield Point("algorithms and correctness", "Which mechanisms, and why are they private?", proofs, "certificate")
+    verified = all(one.holds for one in claims)
+    words = "Every claim was recomputed from its event and holds." if verified else "A CLAIM DOES NOT HOLD."
+    yield Point(
+        "verification", "Is the guarantee checked?", words, "this document's own computation; privateer account verify"
+    )
+    yield Point("testing", "Was the implementation attacked?", *_of_the_audit(evidence))
+    utility = (
+        "Intervals of estimates include the noise; privateer plan simulates what it costs before anybody is asked."
+    )
+    yield Point("utility", "Are results accurate enough?", utility, "privateer plan SPEC.toml; privateer report NAME")
+    yield _said(
+        "bias", "Who may be treated worse, by the data, the noise or the policy?", facts.bias, "the product team"
+    )
+
+
+def _of_the_audit(evidence: Evidence | None) -> tuple[str, str, bool]:
+    if evidence is None:
+        return "No audit was run for this document.", "whoever makes it: privateer review without --no-audit", False
+    count = len(evidence.attacks)
+    when = f"on {moment(evidence.at)}, Privateer {evidence.privateer}"
+    found = f"{evidence.broken} of {count} attacks and checks broke a claim, {when}."
+    missing = f" Not attacked: {', '.join(evidence.unattacked)}." if evidence.unattacked else ""
+    return f"{found}{missing}", f"audit, {evidence.origin}", not evidence.unattacked
+
+
+def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
+    row = subject.spec.privacy.trust
+    query = "No queries: a policy is published at the end of every round, by rules that the spec fixes."
+    yield Point("query model", "Who may ask what, and how often?", query, "docs/wire-format.md")
+    assumed = f"The server sees {row.sees}. Assumed: " + "; ".join(subject.certificates[""].assumes) + "."
+    yield Point("trust model", "Who must be trusted with what?", assumed, "certificate; docs/threat-model.md")
+    noise = "Noise has exact distributions, or its error counts in delta; random words come from the operating system."
+    asked = "Do floating point and random numbers keep the proof?"
+    yield Point("mechanism implementation", asked, noise, "docs/privacy.md")
+    sides = (
+        "privateer audit checks sizes, retries, errors and logs; the evidence above lists the checks that were run. "
+        "Timing of processor and network is not measured."
+    )
+    yield Point("side channels", "What else tells something?", sides, "docs/audit.md")
+    access = (
+        "Changes need the admin token at the private listener. Keys, sums and batches are readable by the services' "
+        "users alone. Who holds the token, and who may read the disks, is unknown."
+    )
+    yield Point(
+        "data security and access control",
+        "Who can reach raw data?",
+        access,
+        "docs/operations.md; the operator has to say the rest",
+        False,
+    )
+    raw = "go to the server, as records" if row.curated else "never leave the device: it randomizes its report"
+    exposure = f"Raw values {raw}. Reports are sealed to a key that is erased when the round closes."
+    yield Point("data collection exposure", "Where do raw data exist?", exposure, "docs/threat-model.md")
+    yield _said("data collection", "On what basis are people asked?", facts.legal_basis, "the data controller's lawyer")
+    yield _said("information of people", "How are people told?", facts.information, "the data controller's lawyer")
+    yield _said(
+        "retention", "When is everything deleted?", facts.deletion, "the operator; the table above has what is stored"
+    )
+
+
+def _said(topic: str, question: str, answer: str, who: str) -> Point:
+    """Return a point that people alone can answer."""
+    if answer:
+        return Point(topic, question, answer, "the file of --facts")
+    return Point(topic, question, _TO_SAY, f"{who} has to say it", answered=False)

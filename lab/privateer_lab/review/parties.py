@@ -1,0 +1,122 @@
+"""Who sees what, by the row of the trust model; the sentences are those of docs/threat-model.md."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from privateer.spec import Spec
+from privateer.trust import Trust
+
+_CURATES = "nothing keeps it from reading records: it sees them, and has to protect them"
+_IN_ITS_TURN = "open a report before it is permuted"
+_OUT = "single out a device by key, policy or batch size; with false reports it can"
+
+
+class Party(msgspec.Struct, frozen=True):
+    """Somebody who takes part in an experiment or looks on.
+
+    Attributes
+    ----------
+    name
+        Who it is.
+    has, sees
+        What it holds, and what it learns of a person by the protocol.
+    cannot
+        What the protocol keeps it from.
+    """
+
+    name: str
+    has: str
+    sees: str
+    cannot: str
+
+
+class Exposure(msgspec.Struct, frozen=True):
+    """Something that the promise does not cover.
+
+    Attributes
+    ----------
+    what
+        In two or three words.
+    words
+        Who learns it, and what helps.
+    """
+
+    what: str
+    words: str
+
+
+def parties(row: Trust) -> tuple[Party, ...]:
+    """Return who sees what under a trust model."""
+    return tuple(_parties(row))
+
+
+def _parties(row: Trust) -> Iterator[Party]:
+    keeps = "send a report that its ledger has not paid for, or randomize one twice"
+    yield Party("the device", "context, arm, reward, its ledger", "the public policy", keeps)
+    if row.shuffled:
+        smaller = "open a report, or use a smaller batch than the devices were promised"
+        yield Party("the shuffler", "sealed reports of the open round", "sizes, and who sends when", smaller)
+    holds = "the private keys of open rounds, sums, the learner's state"
+    yield Party("the server", holds, row.sees, _CURATES if row.curated else _kept_from(row))
+    changes = (
+        "see anything that is not published; an export has the learner's state, which follows from what is released"
+    )
+    yield Party("an operator with the admin token", "pause, stop, change, delete, export", "what is published", changes)
+    seen = "that a device fetched a policy, once or more, and sent one report of fixed size"
+    yield Party("a reader of the network", "nothing", seen, "infer values from sizes")
+    public = "the policy, the result, the numbers of reports, the privacy record"
+    yield Party(
+        "everybody",
+        "nothing",
+        public,
+        "learn more of a person than the promise allows" if row.promises else "nothing is promised",
+    )
+
+
+def _kept_from(row: Trust) -> str:
+    return f"{_IN_ITS_TURN}, or {_OUT}" if row.shuffled else f"see a report that is not randomized, or {_OUT}"
+
+
+def exposures(spec: Spec) -> tuple[Exposure, ...]:
+    """Return what the promise of an experiment does not cover."""
+    return tuple(_exposures(spec, spec.privacy.trust))
+
+
+def _exposures(spec: Spec, row: Trust) -> Iterator[Exposure]:
+    taker = "the shuffler" if row.shuffled else "the server"
+    proxy = "Use a proxy where participation itself is sensitive"
+    yield Exposure("participation", f"The server sees who fetches the policy, and {taker} sees who reports. {proxy}.")
+    if spec.experiment.conversion_window:
+        yield Exposure("the time of a report", "It tells when the person chose, and nothing of the outcome.")
+    else:
+        remedy = "Set experiment.conversion_window where outcomes take longer for some people than for others"
+        yield Exposure(
+            "the time of a report", f"The application decides it, and the promise does not cover it. {remedy}."
+        )
+    yield Exposure("the arm", _of_the_arm(spec, row))
+    if row.batched:
+        share = f"{spec.privacy.honest_fraction:.12g}"
+        words = f"The promise counts on a share of {share} honest reports in every batch, which no device can check."
+        yield Exposure("false people", words)
+    else:
+        yield Exposure("false people", "Devices are not authenticated: many false reports bend the policy.")
+    if row.curated:
+        yield Exposure(
+            "the server itself", "It sees records. A thief of an open round finds its sums, and their key beside."
+        )
+    lost = (
+        "A person with several devices, or who deletes the ledger, may report more than once. Use one ledger a person"
+    )
+    yield Exposure("several devices", f"{lost}.")
+
+
+def _of_the_arm(spec: Spec, row: Trust) -> str:
+    itself = "The arm by itself says something of the person, since a learned policy plays different arms for others."
+    if not row.promises:
+        return itself
+    if not row.hides_arms:
+        return f"{itself} Whoever sees arm and report together learns more: a claim of its own says how much."
+    if spec.privacy.arms == "hidden":
+        return f"{itself} The promise counts on nobody who gets reports or reads the policy seeing the arm."
+    return f"{itself} The promise holds against somebody who sees the arm as well."

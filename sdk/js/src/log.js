@@ -1,0 +1,115 @@
+// @ts-check
+/** A server's key, and its public log: what is published is signed, in the log, and the log only grows. */
+
+import { PrivateerError } from "./errors.js";
+import { Peaks, consistent, included, leafHash, same } from "./merkle.js";
+import { encode, joined } from "./msgpack.js";
+import { sha256 } from "./sealing.js";
+
+const { subtle } = globalThis.crypto;
+const PURPOSE = new TextEncoder().encode("privateer/publication/1\0");
+const SIGNED = /^([0-9a-f]{64})\.([0-9a-f]{128})$/;
+const HEAD = /^(privateer\/log\/[0-9a-f]{16})\n(0|[1-9][0-9]{0,14})\n([A-Za-z0-9+/]{43}=)\n(?:[^\n]+\n)*$/;
+const NOTE_MAX = 4096;
+const BLOCK = 32;
+
+/** @typedef {{origin: string, size: number, root: Uint8Array<ArrayBuffer>, signed: string}} Head */
+/** @typedef {{key: string, head: string}} Known a server's key (hexadecimal), and the last head of its log */
+
+/** @param {string} type @param {string} detail @param {string} field */
+const wrong = (type, detail, field) => new PrivateerError(type, detail, field);
+const unsigned = (/** @type {string} */ field) => wrong("signature-invalid", "the server has not signed this", field);
+const unproved = (/** @type {string} */ field) => wrong("proof-invalid", "the proof does not lead to the head", field);
+const forked = () => wrong("log-forked", "the log is no continuation of its last head", "head");
+
+/** @param {string} text */
+const base64 = (text) => new Uint8Array(Buffer.from(text, "base64"));
+
+/** @param {string} key @param {Uint8Array<ArrayBuffer>} signature @param {Uint8Array<ArrayBuffer>} data */
+async function verifies(key, signature, data) {
+  try {
+    const raw = new Uint8Array(Buffer.from(key, "hex"));
+    const imported = await subtle.importKey("raw", raw, { name: "Ed25519" }, false, ["verify"]);
+    return await subtle.verify({ name: "Ed25519" }, imported, signature, data);
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The key that signed a publication.
+ * @param {string} header @param {Uint8Array<ArrayBuffer>} body
+ * @param {string[]} known keys that the server may have; empty: any, since it is met for the first time
+ */
+export async function checkSigned(header, body, known) {
+  const [, key, signature] = SIGNED.exec(header) ?? [];
+  if (!key) throw unsigned("privateer-signed");
+  if (known.length && !known.includes(key)) throw wrong("key-changed", "the server signs with another key", "serverKey");
+  const signed = joined(PURPOSE, await sha256(body));
+  if (!(await verifies(key, new Uint8Array(Buffer.from(signature, "hex")), signed))) throw unsigned("privateer-signed");
+  return key;
+}
+
+/** What a head says that this key has signed. @param {string} signed @param {string} key @returns {Promise<Head>} */
+export async function openHead(signed, key) {
+  const end = signed.lastIndexOf("\n\n");
+  const text = signed.slice(0, end + 1);
+  const [, origin, size, root] = HEAD.exec(text) ?? [];
+  if (end < 0 || !origin || signed.length > NOTE_MAX) throw unsigned("head");
+  const named = joined(new TextEncoder().encode(`${origin}\n`), [1], new Uint8Array(Buffer.from(key, "hex")));
+  const id = (await sha256(named)).slice(0, 4);
+  for (const line of signed.slice(end + 2).split("\n")) {
+    const stamp = line.startsWith(`— ${origin} `) ? base64(line.slice(`— ${origin} `.length)) : new Uint8Array(0);
+    if (!same(stamp.slice(0, 4), id)) continue;
+    if (!(await verifies(key, stamp.slice(4), new TextEncoder().encode(text)))) break;
+    return { origin, size: Number(size), root: base64(root), signed };
+  }
+  throw unsigned("head");
+}
+
+/** @param {any} text @param {string} field */
+function hashes(text, field) {
+  const all = typeof text === "string" ? base64(text) : new Uint8Array(1);
+  if (all.length % 32) throw unproved(field);
+  return Array.from({ length: all.length / 32 }, (_, place) => all.slice(32 * place, 32 * place + 32));
+}
+
+/** The block to ask for, if a proof says nothing of the last head; null if it does. @param {any} proof @param {Head | null} last */
+export const blockOf = (proof, last) => (last && last.size < proof?.start ? Math.floor(last.size / BLOCK) : null);
+
+/**
+ * The head of a proof that shows that an entry is in the log, and that the log continues the last head.
+ * @param {any} proof @param {Uint8Array<ArrayBuffer>} entry @param {string} key @param {Head | null} last
+ */
+export async function checkProof(proof, entry, key, last) {
+  if (typeof proof?.head !== "string") throw unproved("proof");
+  const head = await openHead(proof.head, key);
+  checkOrder(head, last);
+  const { index, start } = proof;
+  if (![index, start].every((one) => Number.isSafeInteger(one) && one >= 0)) throw unproved("proof");
+  const isIn = await included(await leafHash(entry), index, head.size, hashes(proof.inclusion, "inclusion"), head.root);
+  if (!isIn) throw wrong("proof-invalid", "the publication is not in the server's log", "inclusion");
+  const peaks = new Peaks(start, hashes(proof.peaks, "peaks"));
+  if (!peaks.fits || start % BLOCK || blockOf(proof, last) !== null) throw unproved("peaks");
+  let then = last?.size === peaks.size ? await peaks.root() : null;
+  for (const leaf of hashes(proof.leaves, "leaves")) {
+    await peaks.add(leaf);
+    if (last?.size === peaks.size) then = await peaks.root();
+  }
+  const path = hashes(proof.consistency, "consistency");
+  if (!(await consistent(peaks.size, await peaks.root(), head.size, head.root, path))) throw unproved("consistency");
+  if (last && last.size > peaks.size) throw unproved("leaves");
+  if (last?.size && !(then && same(then, last.root))) throw forked();
+  return head;
+}
+
+/** Refuse a head that cannot come after the last one. @param {Head} head @param {Head | null} last */
+function checkOrder(head, last) {
+  if (!last) return;
+  if (head.origin !== last.origin) throw wrong("key-changed", "the server keeps another log", "head");
+  if (head.size < last.size) throw wrong("head-went-back", "the head of the log is older than the last one", "head");
+  if (head.size === last.size && !same(head.root, last.root)) throw forked();
+}
+
+/** @param {string} experiment @param {number} version @param {Uint8Array<ArrayBuffer>} digest */
+export const entryOf = (experiment, version, digest) => encode([experiment, version, digest]);

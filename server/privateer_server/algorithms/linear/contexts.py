@@ -1,0 +1,154 @@
+"""What people have told of contexts: means and covariances of whitened features, as far as noise lets them be known."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer.algorithms.linear.design import Design, prior_moments
+from privateer.algorithms.linear.reports import matrix_of
+from privateer_server.algorithms.linear.surrogate import root
+
+Array = NDArray[np.float64]
+_WIDE: Final = 2.0
+"""Squared length to which whitened features are cut, by their number."""
+_MIDDLE: Final = 0.5
+"""Share of a row's squared length that its coordinate 1 has: products with it tell means."""
+_MEANS: Final = (0.2, 0.3)
+"""Variance of whitened features' means: the least, and the one before anybody tells."""
+_PAIRS: Final = (0.003, 0.1)
+"""Variance of what they have to do with each other: the least, and the most, which is that before anybody tells."""
+_CHANCE: Final = 1.2
+"""Mean square of what is told, by that of noise, which is taken for noise alone."""
+_INSIDE: Final = 0.98
+_APART: Final = 1e-3
+"""The largest mean of a number in [-1, 1], and the least variance of a coordinate."""
+_TOGETHER: Final = 0.95
+"""No two coordinates are taken to be correlated more than this."""
+_NEVER: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class Features:
+    """What is known of whitened features.
+
+    Attributes
+    ----------
+    means, covariances
+        Shapes (d - 1,) and (d - 1, d - 1): 0 and the identity if what was assumed is true.
+    doubt
+        The square of how far second moments may be off in any direction, relative to what they are.
+    """
+
+    means: Array
+    covariances: Array
+    doubt: float
+
+
+class Contexts:
+    """How rows tell second moments, and what follows from what was told.
+
+    Parameters
+    ----------
+    design
+        What rows are made of.
+    """
+
+    def __init__(self, design: Design) -> None:
+        self.design, self.assumed = design, prior_moments(design)
+        d, self._middle = design.dimension, self.assumed[0, 1:]
+        covariances = self.assumed[1:, 1:] - np.outer(self._middle, self._middle)
+        self._whiten, self._back = root(covariances, -0.5), root(covariances, 0.5)
+        self._lengths = np.full(d, math.sqrt((1 - _MIDDLE) / (_WIDE * max(1, d - 1))))
+        self._lengths[0] = math.sqrt(_MIDDLE)
+
+    @property
+    def telling(self) -> Array:
+        """What rows are multiplied with, (d, d): makes the coordinate 1 and whitened features, both shortened."""
+        matrix = np.eye(len(self._lengths))
+        matrix[1:, 1:], matrix[0, 1:] = self._whiten, -self._middle @ self._whiten
+        return np.asarray(matrix * self._lengths)
+
+    def told(self, sums: Array, people: int, noise: float, share: float) -> tuple[Array, Array]:
+        """Return second moments of whitened rows times their precisions, and these, (d, d) each.
+
+        Parameters
+        ----------
+        sums
+            The packed sum of what ``people`` told.
+        noise
+            Its variance in a coordinate.
+        share
+            That of a report's squared length.
+        """
+        d = self.design.dimension
+        scale = math.sqrt(share) * np.outer(self._lengths, self._lengths)
+        # Of two different coordinates, what is packed is the product times the square root of 2.
+        noisy = noise / (people * scale) ** 2 * (1 + np.eye(d)) / 2
+        precision = 1 / (noisy + 1 / people)
+        return precision * matrix_of(sums / people, d) / scale, precision
+
+    def features(self, moments: Array, precision: Array) -> Features:
+        """Return what is known of whitened features, by what was told in all.
+
+        Means and covariances are shrunk by empirical Bayes: as far as their mean squares are what noise makes.
+        """
+        means, off = _shrunk_means(moments[0, 1:], precision[0, 1:])
+        sure = precision[1:, 1:]
+        raw = moments[1:, 1:] / np.maximum(sure, _NEVER) - np.outer(means, means)
+        pairs = ~np.eye(len(means), dtype=bool)
+        spreads = np.where(pairs, _spread_of(raw[pairs], sure[pairs]), _PAIRS[1])
+        kept = sure / (sure + 1 / spreads)
+        errors = float((1 / (sure + 1 / spreads)).sum(axis=1).mean())
+        return Features(means, kept * raw + (1 - kept) * np.eye(len(means)), errors + off / 2)
+
+    def moments(self, known: Features) -> Array:
+        """Return second moments (d, d) of rows; bounds hold, and what says yes or no has squares of 1."""
+        bounded, signs = self.design.bounded, self.design.signs
+        middle = self._middle + known.means @ self._back
+        middle = np.where(bounded, np.clip(middle, -_INSIDE, _INSIDE), middle)
+        covariances = self._back @ known.covariances @ self._back
+        most = np.where(bounded, 1 - middle**2, np.inf)
+        variances = np.where(signs, most, np.clip(np.diag(covariances), _APART, most))
+        limits = _TOGETHER * np.sqrt(np.outer(variances, variances))
+        covariances = np.clip(covariances, -limits, limits)
+        np.fill_diagonal(covariances, variances)
+        row = np.concatenate([np.ones(1), middle])
+        found = np.outer(row, row)
+        found[1:, 1:] += covariances
+        return found
+
+
+def frame(moments: Array) -> Array:
+    """Return the (d, d) that makes theta of a reward at the mean context and slopes by standard deviation.
+
+    Parameters
+    ----------
+    moments
+        Shape (d, d): second moments of rows.
+    """
+    middle = moments[0, 1:]
+    deviations = np.sqrt(np.maximum(np.diag(moments)[1:] - middle**2, _APART))
+    found = np.diag(np.concatenate([np.ones(1), 1 / deviations]))
+    found[0, 1:] = -middle / deviations
+    return found
+
+
+def _shrunk_means(moments: Array, precision: Array) -> tuple[Array, float]:
+    """Return means by their precisions, and their variance that is left."""
+    least, spread = _MEANS
+    if precision.any():
+        spread = max(least, float((np.square(moments / precision) - 1 / precision).mean()))
+    variances = 1 / (precision + 1 / spread)
+    return moments * variances, float(variances.mean())
+
+
+def _spread_of(raw: Array, precision: Array) -> float:
+    """Return how much covariances differ from 0 beyond what noise, or chance, makes."""
+    least, most = _PAIRS
+    if not (raw.size and precision.any()):
+        return most
+    noise = float((1 / precision).mean())
+    return min(most, max(least, float(np.square(raw).mean()) - _CHANCE * noise))

@@ -1,0 +1,70 @@
+"""Who may hold a stream open: so many at a time, and nobody so many that others find no room."""
+
+from typing import Final
+
+from privateer.errors import Unavailable
+
+STRANGERS_MAX: Final = 128
+"""A few of the connections that the public listener has."""
+OPERATORS_MAX: Final = 64
+
+
+class Seat:
+    """Room for one stream.
+
+    Attributes
+    ----------
+    is_taken
+        False once another sender needed the room: the stream ends at its next beat.
+    """
+
+    def __init__(self) -> None:
+        self.is_taken = True
+
+
+class Seats:
+    """The streams that one listener holds open, by sender.
+
+    If all are taken, the oldest stream of the sender that holds most makes room, unless the newcomer would then hold
+    as many. So one sender alone keeps nobody out.
+
+    Parameters
+    ----------
+    most
+        Streams at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._by_sender: dict[str, dict[Seat, None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_sender.values()))
+
+    def take(self, sender: str) -> Seat:
+        """Take a seat for a sender.
+
+        Raises
+        ------
+        Unavailable
+            If there is none.
+        """
+        if len(self) >= self._most:
+            self._make_room(sender)
+        seat = Seat()
+        self._by_sender.setdefault(sender, {})[seat] = None
+        return seat
+
+    def leave(self, sender: str, seat: Seat) -> None:
+        """Give a seat back; one that made room is gone already."""
+        seat.is_taken = False
+        own = self._by_sender.get(sender, {})
+        own.pop(seat, None)
+        if not own:
+            self._by_sender.pop(sender, None)
+
+    def _make_room(self, sender: str) -> None:
+        greediest = max(self._by_sender, key=lambda one: len(self._by_sender[one]))
+        if len(self._by_sender[greediest]) <= len(self._by_sender.get(sender, ())) + 1:
+            raise Unavailable("too many streams are open", remedy="ask for the pages themselves, or try again later")
+        self.leave(greediest, next(iter(self._by_sender[greediest])))

@@ -1,0 +1,5 @@
+// What the page has for operators.
+
+export { showEditor } from "./editor.mjs";
+export { OperatorPanel } from "./panel.mjs";
+export { roundAge } from "./ages.mjs";

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { ACTIONS, actionsFor, isGrave, outcome, requestOf, trouble } from "../../server/privateer_server/dashboard/operator/actions.mjs";
+import { openedAt } from "../../server/privateer_server/dashboard/operator/ages.mjs";
+import { lineOf, lineOfFault, places } from "../../server/privateer_server/dashboard/operator/toml.mjs";
+
+const SPEC = `# name = "not this"
+[experiment]
+name = "x"    # [algorithm]
+arms = [
+  "a", # horizon = 3
+  "b]",
+]
+horizon = 20
+
+[context.features]
+"a b" = { levels = ["x", "y"] }
+age.low = 3
+note = """
+[privacy]
+epsilon = 1
+"""
+
+[[sources]]
+name = "one"
+[[sources]]
+name = 'two'
+
+[privacy]
+epsilon = 2.0
+`;
+const lines = SPEC.split("\n"), at = (text) => lines.indexOf(text) + 1;
+
+test("a field is found in its line", () => {
+  assert.equal(lineOf(SPEC, "experiment.name"), 3);
+  assert.equal(lineOf(SPEC, "experiment.arms.1"), 4);
+  assert.equal(lineOf(SPEC, "experiment.horizon"), at("horizon = 20"));
+  assert.equal(lineOf(SPEC, "context.features.a b.levels"), at('"a b" = { levels = ["x", "y"] }'));
+  assert.equal(lineOf(SPEC, "context.features.age.low"), at("age.low = 3"));
+  assert.equal(lineOf(SPEC, "sources.1.name"), at("name = 'two'"));
+  assert.equal(lineOf(SPEC, "privacy.epsilon"), at("epsilon = 2.0"));
+});
+
+test("a field that is missing belongs to its table, and one without a table to no line", () => {
+  assert.equal(lineOf(SPEC, "privacy.delta"), at("[privacy]") > at('note = """') ? lines.lastIndexOf("[privacy]") + 1 : 0);
+  assert.equal(lineOf(SPEC, "algorithm.name"), null);
+  assert.equal(lineOf(SPEC, ""), null);
+  assert.equal(lineOf(SPEC, undefined), null);
+});
+
+test("every line of every example is found by its own field", () => {
+  const folder = new URL("../../examples/", import.meta.url);
+  for (const file of readdirSync(folder).filter((name) => name.endsWith(".toml"))) {
+    const text = readFileSync(new URL(file, folder), "utf8"), found = places(text);
+    assert.ok(found.length > 5, file);
+    for (const { path, line } of found) assert.equal(lineOf(text, path.join(".")), line, `${file} ${path}`);
+  }
+});
+
+test("texts that are no TOML do not matter, and the parser names the line", () => {
+  for (const text of ["[", "[[", "= 3", '"', "a.", "]]\n}", "a = '''", "[a.]\nx = [[[\n"]) places(text);
+  assert.equal(lineOfFault("not TOML: Expected '=' after a key (at line 3, column 5)"), 3);
+  assert.equal(lineOfFault("must be positive"), null);
+});
+
+test("every action says what it means for people before it is done", () => {
+  assert.deepEqual(ACTIONS.map(({ id }) => id), ["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]);
+  for (const { id, flight, learned, promise } of ACTIONS) for (const text of [flight, learned, promise]) assert.match(text, /^[A-Z].+\.$/, id);
+});
+
+test("what cannot be undone wants the name, and so does a round that may be given up", () => {
+  assert.deepEqual(ACTIONS.filter((one) => isGrave(one, {})).map(({ id }) => id), ["stop", "retire-arm", "delete"]);
+  assert.equal(isGrave(ACTIONS[0], { seconds: "0" }), true);
+});
+
+test("actions fit where an experiment stands", () => {
+  const ids = (status) => actionsFor(status).map(({ id }) => id);
+  assert.ok(ids("open").includes("pause") && !ids("open").includes("resume"));
+  assert.ok(ids("paused").includes("resume") && !ids("paused").includes("pause"));
+  assert.deepEqual(ids("stopped"), ["clone", "delete"]);
+  assert.deepEqual(ids("finished"), ["extend", "clone", "delete"]);
+});
+
+test("requests have what was typed, and nothing that was not", () => {
+  const of = (id, typed) => requestOf(ACTIONS.find((one) => one.id === id), "a b", typed);
+  assert.deepEqual(of("pause", { seconds: " " }), { method: "POST", path: "experiments/a%20b/pause", body: "{}" });
+  assert.deepEqual(of("stop", { seconds: "60" }), { method: "POST", path: "experiments/a%20b/stop", body: '{"seconds":60}' });
+  assert.deepEqual(of("extend", { horizon: "500" }).body, '{"horizon":500}');
+  assert.deepEqual(of("delete", {}), { method: "DELETE", path: "experiments/a%20b", body: null });
+});
+
+test("what became of it, and what is wrong, is a sentence with a way on", () => {
+  assert.equal(outcome(ACTIONS[0], "x", { changed: true, waiting: [] }), "x is paused.");
+  assert.match(outcome(ACTIONS[2], "x", { changed: true, waiting: [{}] }), /next version/);
+  assert.match(outcome(ACTIONS[0], "x", { changed: false, waiting: [] }), /Nothing changed/);
+  assert.match(trouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
+  assert.match(trouble({}, "it was done"), /not known whether it was done.*Send it again/s);
+  assert.equal(trouble({ status: 422, problem: { field: "privacy.epsilon", detail: "must be positive", remedy: "raise it" } }, ""), "privacy.epsilon: must be positive. Raise it.");
+});
+
+test("since when a round is open is read of the metrics", () => {
+  const text = '# HELP x\nprivateer_round_opened_timestamp_seconds{experiment="a"} 5.0\nprivateer_round_opened_timestamp_seconds{experiment="ab"} 1.7e+09\n';
+  assert.equal(openedAt(text, "ab"), 1.7e12);
+  assert.equal(openedAt(text, "b"), null);
+});

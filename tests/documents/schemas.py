@@ -1,0 +1,17 @@
+"""The JSON schema of a review, for whoever reads reviews by machine."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from privateer_lab.review.document import Review
+
+FILE = Path("docs/review.schema.json")
+
+
+def documents() -> dict[Path, str]:
+    """The text of the file."""
+    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Review)}
+    # Python's end of a text is $ in the regular expressions of JSON schemas.
+    return {FILE: json.dumps(made, indent=1).replace(r"\\Z", "$") + "\n"}

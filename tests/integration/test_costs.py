@@ -1,0 +1,59 @@
+"""What reports cost the services, in opens measured in the same run: processor time, which a busy machine hardly moves.
+
+Every figure is the better of two runs: what else runs on the machine makes them larger, never smaller.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from privateer_lab.bench import bench_answers, bench_memory, bench_path
+
+PEOPLE = 40_000
+
+
+def least(measure: Callable[[int], dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """The smaller figure of two runs each."""
+    one, other = measure(PEOPLE), measure(PEOPLE)
+    return {title: {name: min(value, other[title][name]) for name, value in one[title].items()} for title in one}
+
+
+@pytest.mark.nightly
+def test_what_reports_cost() -> None:
+    found = least(bench_path)
+    batched, alone = found["shuffled, 100 an upload"], found["shuffled, one an upload"]
+    assert batched["shuffler"] <= 0.35
+    assert batched["server"] <= 1.3
+    assert found["to the server, 100 an upload"]["server"] <= 1.3
+    assert alone["shuffler"] + alone["server"] <= 2.5
+    assert found["to the server, one an upload"]["server"] <= 2.5
+
+
+@pytest.mark.nightly
+def test_what_answers_cost() -> None:
+    """Devices ask for the policy again and again; strangers may send what is refused."""
+    found = bench_answers(PEOPLE)
+    assert found["policy that a device has already"]["share_of_bare"] >= 0.7
+    assert found["upload refused by its headers"]["server"] <= 1.3
+
+
+def growth(rows: list[dict[str, Any]], name: str) -> float:
+    return max(row[name] for row in rows[1:]) - rows[0][name]
+
+
+@pytest.mark.nightly
+def test_memory_is_flat_after_the_first_reports() -> None:
+    """Each process has at most 32 MiB more after 300,000 reports than after the first 100,000."""
+    rows = list(bench_memory(300_000))
+    assert [row["reports"] for row in rows] == [100_000, 200_000, 300_000]
+    for name in ("shuffler", "server"):
+        assert growth(rows, name) < 32
+
+
+def test_the_memory_of_every_process_is_told() -> None:
+    rows = list(bench_memory(8000, look=4000))
+    assert [row["reports"] for row in rows] == [4000, 8000]
+    for row in rows:
+        assert {"shuffler", "server", "server 1"} <= set(row)
+        assert all(row[name] > 5 for name in row)

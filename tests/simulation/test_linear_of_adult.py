@@ -1,0 +1,46 @@
+"""Two offers to the UCI Adult census by 20 features: a linear bandit beside a partition by the three best."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privateer.algorithms import parse_spec
+from privateer_lab.simulation import simulate_in_short
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "adult-linear.toml"
+BEST = ("education-num", "capital-gain", "marital-status=Married-civ-spouse")
+SEEDS = 6
+
+
+def rewards(algorithm: str, features: tuple[str, ...] = ()) -> np.ndarray:
+    """Mean rewards by seed, of an experiment with these features, or with all."""
+    first, table = Path(os.environ["PRIVATEER_ADULT"]), tomllib.loads(EXAMPLE.read_text())
+    table["population"]["path"] = f"{first},{first.with_name('adult.test.gz')}"
+    table["algorithm"]["name"] = algorithm
+    if features:
+        table["context"]["features"] = {name: table["context"]["features"][name] for name in features}
+    return np.array([simulate_in_short(parse_spec(table), seed).reward for seed in range(SEEDS)])
+
+
+@pytest.mark.data
+def test_twenty_features_cost_little_beside_the_three_best() -> None:
+    """The best constant arm earns .290; a partition that is told which three matter is still ahead (docs/linear.md).
+
+    Without what is learned of contexts and coordinates (second moments shrunk alike, one scale for all coordinates, and
+    answers drawn as numbers) the six seeds have .319, with four below .305. With vectors as long on known features as
+    on doubted ones they have .372. The bounds catch both.
+    """
+    linear, partition = rewards("linear"), rewards("partition", BEST)
+    assert linear.mean() > 0.375
+    assert linear.min() > 0.355
+    assert partition.mean() - linear.mean() < 0.025
+
+
+@pytest.mark.data
+def test_five_features_beat_the_best_three_of_a_partition() -> None:
+    """Six seeds; the difference has a standard error of .0016, and is .005 on average."""
+    more = (*BEST, "occupation=Exec-managerial", "age")
+    assert rewards("linear", more).mean() > rewards("partition", BEST).mean() + 0.001

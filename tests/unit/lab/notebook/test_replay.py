@@ -1,0 +1,100 @@
+"""Replay: a learner on logged rows earns what it earns with the people themselves."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privateer_lab as lab
+from privateer.errors import InputError, SpecError
+from privateer_lab.simulation import simulate_once
+from tests.support.statistics import FALSE_ALARM, same_law
+
+SPEC = "examples/peaks-local.toml"
+ARMS = ["left", "middle", "right"]
+
+
+def spec(people: int) -> Any:
+    return lab.spec(SPEC, {"experiment.round_size": 500, "privacy.epsilon": 4.0}, users=people)
+
+
+def log(rows: int, seed: int) -> dict[str, Any]:
+    """People of the spec's own population, with arms at random."""
+    from privateer.decisions import Arms
+    from privateer_lab.environments import environment_for
+
+    rng = np.random.default_rng([41, seed])
+    environment = environment_for(spec(2000), seed)
+    contexts, arms = environment.contexts(0, rows, rng), rng.integers(0, 3, rows)
+    rewards = environment.rewards(contexts, Arms(arms), rng)
+    return {"x1": contexts[:, 0], "x2": contexts[:, 1], "arm": np.array(ARMS)[arms], "reward": rewards}
+
+
+def test_a_replay_earns_what_a_simulation_does() -> None:
+    """Mean rewards of runs have one law; the false-alarm rate is that of `same_law`. The planted defect: other rows."""
+    assert FALSE_ALARM <= 1e-6
+    simulated = [simulate_once(spec(2000), seed).reward for seed in range(40)]
+    replayed = [lab.replay(log(8000, seed), spec(2000), seed=seed).reward.value for seed in range(40)]
+    assert same_law(np.array(simulated)[:, None], np.array(replayed)[:, None])
+    all_rows = [lab.replay(log(8000, seed), spec(2000), seed=seed).logged.value for seed in range(40)]
+    assert not same_law(np.array(simulated)[:, None], np.array(all_rows)[:, None])
+
+
+def test_a_replay_learns_and_says_what_it_used() -> None:
+    found = lab.replay(log(30_000, 1), spec(8000))
+    assert found.people == 8000
+    assert sum(row["rows"] for row in found.rows()) == found.rows_used
+    assert found.rows_used == pytest.approx(24_000, rel=0.05)
+    assert found.reward.low > found.logged.high
+    assert found.policy.shares({"x1": [0.05, 0.95], "x2": [0.5, 0.5]}).argmax(axis=1).tolist() == [0, 2]
+    assert found.rows()[-1]["reward"] > found.rows()[0]["reward"]
+
+
+def test_a_log_that_ends_early_is_said() -> None:
+    found = lab.replay(log(4000, 2), spec(8000))
+    assert found.people == 1000
+    assert "set users=1000" in found.warnings[0]
+
+
+def effects(seed: int) -> list[bool]:
+    """Whether each effect's interval has the truth in it, after a replay in segments: one arm adds .3."""
+    rng, rows = np.random.default_rng([3, seed]), 9000
+    made = {"group": rng.choice(list("abcd"), rows), "arm": rng.choice(["control", "gentle", "bold"], rows)}
+    made["reward"] = (rng.random(rows) < 0.3 + 0.3 * (made["arm"] == "bold")).astype(float)
+    found = lab.replay(
+        made, lab.spec("examples/trial.toml", {"experiment.round_size": 2500}, users=2500), seed=seed
+    ).found
+    assert found is not None
+    rows_of = [row for row in found.rows() if row["effect"] is not None]
+    return [row["low"] <= 0.3 * (row["arm"] == "bold") <= row["high"] for row in rows_of]
+
+
+def test_what_a_replay_finds_holds() -> None:
+    """Of 80 intervals of 95 % fewer than 68 hold by chance once in a thousand."""
+    held = [one for seed in range(10) for one in effects(seed)]
+    assert len(held) > 60
+    assert np.mean(held) >= 0.85
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"arm": np.where(np.arange(6000) < 3000, "left", "right")}, "arm: has arms that were not chosen uniformly"),
+        ({"arm": np.repeat(ARMS, 2000), "x1": np.repeat([0.1, 0.5, 0.9], 2000)}, "too frequent for some people"),
+        ({"reward": np.full(6000, np.nan)}, "reward: must be finite numbers"),
+        ({"x2": ["a"] * 6000}, "x2: must be numbers, and has texts"),
+        ({"arm": ["left"] * 5999 + ["up"]}, "arm: row 5,999, .* not one of left, middle, right"),
+    ],
+)
+def test_a_log_that_cannot_be_replayed_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        lab.replay({**log(6000, 0), **change}, spec(2000))
+
+
+def test_propensities_must_be_even() -> None:
+    with pytest.raises(InputError, match=r"p: must be 1 / 3 in every row.*lab.evaluate"):
+        lab.replay({**log(6000, 0), "p": np.full(6000, 0.5)}, spec(2000), propensity="p")
+    with pytest.raises(InputError, match="frame: has too few rows"):
+        lab.replay(log(600, 0), spec(2000))
+    with pytest.raises(SpecError, match="an arm for each person"):
+        lab.replay(log(600, 0), "examples/convex-one-point.toml")

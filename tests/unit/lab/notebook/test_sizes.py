@@ -1,0 +1,71 @@
+"""Effects that are found, and people needed: what learners foresee, for every trust model."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import privateer_lab as lab
+from privateer.errors import SpecError
+from privateer.trust import TRUST
+
+
+def test_every_trust_model_has_a_row() -> None:
+    found = lab.detectable(people=40_000, epsilon=[1, 4])
+    promised = sum(row.promises for row in TRUST.values())
+    assert len(found) == 2 * promised + len(TRUST) - promised
+    by = {(row["model"], row["epsilon"]): row["least effect"] for row in found.rows()}
+    assert by["none", None] < by["central", 1.0] < by["shuffle", 1.0] < by["local", 1.0]
+    assert by["local", 4.0] < by["local", 1.0]
+
+
+def test_one_look_without_privacy_is_the_textbooks() -> None:
+    """Two proportions, one look: (z_.975 + z_.8) sqrt(2 p q / (n / 2))."""
+    (row,) = lab.detectable(people=10_000, trust="none", looks=1, rate=0.3).rows()
+    plain = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * np.sqrt(2 * 0.3 * 0.7 / 5000)
+    assert row["least effect"] == pytest.approx(plain, rel=2e-3)
+    (size,) = lab.sample_size(plain, trust="none", looks=1, rate=0.3).rows()
+    assert size["people"] == pytest.approx(10_000, rel=5e-3)
+
+
+@pytest.mark.parametrize("model", [name for name, row in TRUST.items() if row.promises])
+def test_people_and_effects_agree(model: str) -> None:
+    (row,) = lab.sample_size(0.03, trust=model, epsilon=0.8).rows()
+
+    def least(people: int) -> float:
+        return float(lab.detectable(people=people, trust=model, epsilon=0.8).rows()[0]["least effect"])
+
+    assert least(row["people"]) == pytest.approx(0.03, rel=5e-3)
+    assert least(row["people"] * 9 // 10) > 0.03
+
+
+def test_a_plan_is_the_commands() -> None:
+    """`plan` has the same figures in its tables."""
+    made = lab.plan("examples/trial.toml", trust=["local"], epsilon=[1], users=20_000, seeds=1)
+    ours = lab.detectable("examples/trial.toml", trust="local", epsilon=1, people=20_000)
+    planned = {row["segment"]: row["least effect"] for row in made.foreseen.rows()}
+    assert {row["segment"]: row["least effect"] for row in ours.rows()} == planned
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"people": 0}, "people: must be a whole number"),
+        ({"trust": "magic"}, "trust: must be trust models"),
+        ({"epsilon": 99}, "epsilon: must be numbers above 0"),
+        ({"arms": 1}, "arms: must be 2 to 16"),
+        ({"tails": 2}, "tails: is no part of a plain test"),
+        ({"spec": "examples/trial.toml", "rate": 0.2}, "rate: must not be given beside a spec"),
+        ({"spec": "examples/peaks-local.toml"}, "foresees no effects"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        lab.detectable(**given)
+
+
+def test_a_promise_that_is_not_possible_is_left_out() -> None:
+    found = lab.detectable(people=500, epsilon=1)
+    assert {row["model"] for row in found.rows()} == set(TRUST) - {"shuffle"}
+    assert "min_batch" in found.notes[0] or "round_size" in found.notes[0]

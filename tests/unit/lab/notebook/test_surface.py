@@ -1,0 +1,217 @@
+"""The surface of ``privateer_lab``: names, tables, examples of the docstrings, and what bad input is told."""
+
+import doctest
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import privateer_lab as lab
+from privateer.errors import InputError, PrivateerError, SpecError
+from privateer_lab.notebook import tables
+
+PACKAGE = Path(tables.__file__).parent
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+FRAME: dict[str, Any] = {"x": [0.1, 0.9, 0.4, 0.6], "arm": ["a", "b", "a", "b"], "p": [0.5] * 4, "reward": [0, 1, 1, 1]}
+
+
+def test_every_name_is_there_and_documented() -> None:
+    assert set(lab.__all__) <= set(dir(lab))
+    assert all(getattr(lab, name).__doc__ for name in lab.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'unheard'"):
+        lab.unheard  # noqa: B018
+
+
+def test_importing_it_is_fast() -> None:
+    """It imports nothing but itself, which takes 2 to 7 ms; 100 ms of processor time would be another package."""
+    code = (
+        "import sys, time; import os, typing, importlib; before = set(sys.modules); start = time.process_time();"
+        "import privateer_lab; took = time.process_time() - start;"
+        "print(took, *(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    took, *names = done.stdout.split()
+    assert names == ["privateer_lab"]
+    assert float(took) < 0.1
+
+
+def test_data_frames_are_imported_when_they_are_asked_for() -> None:
+    code = "import sys, privateer_lab as lab; lab.evaluate; lab.simulate; lab.plan; print({'pandas', 'polars'} & "
+    code += "set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_the_docstrings_work(name: str) -> None:
+    module = import_module(f"privateer_lab.notebook.{name}")
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testmod(module, optionflags=flags)
+    assert found.failed == 0
+    functions = [one for one in lab.__all__ if lab._PLACES.get(one) == name and one[0].islower()]
+    assert all(">>>" in getattr(lab, one).__doc__ for one in functions if one not in ("result", "history", "policy"))
+
+
+def table() -> lab.Table:
+    return lab.Table("a table", {"arm": ["a", "b"], "n": [1, 2], "share": [0.5, None], "cell": ["few", 3.0]})
+
+
+def test_tables_become_frames(tmp_path: Path) -> None:
+    made = table()
+    rows = [{"arm": "a", "n": 1, "share": 0.5, "cell": "few"}, {"arm": "b", "n": 2, "share": None, "cell": "3.0"}]
+    assert made.to_arrow().to_pylist() == rows
+    assert isinstance(made.to_pandas(), pd.DataFrame)
+    assert made.to_pandas()["n"].tolist() == [1, 2]
+    assert isinstance(made.to_polars(), pl.DataFrame)
+    assert made.to_polars().rows(named=True) == rows
+    made.to_parquet(tmp_path / "table.parquet")
+    assert parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
+    assert len(made) == 2
+
+
+def test_tables_are_shown() -> None:
+    html = lab.Table("<b>", {"arm": ["a<"] * 30}, ("remark & more",))._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert html.count("<td") == 20
+    assert "10 more rows" in html
+    assert "remark &amp; more" in html
+    assert repr(lab.Table("none", {})).splitlines() == ["none"]
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars", "pyarrow"])
+def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SpecError, match=rf"{name}: {name} is not installed \(pip install 'privateer-lab\["):
+        getattr(table(), f"to_{name.removeprefix('py')}")()
+
+
+FRAMES = {
+    "dict": lambda data: data,
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_all_frames_are_alike(kind: str, tmp_path: Path) -> None:
+    plain = lab.evaluate(FRAME, "b", context=["x"])
+    frame = FRAMES[kind](FRAME)
+    assert lab.evaluate(frame, "b", context=["x"]).values == plain.values
+    assert lab.spec_from(frame, reward="reward", arm="arm", ignore=["p"]).spec.options == ("a", "b")
+    for path in (tmp_path / "log.csv", tmp_path / "log.parquet"):
+        pd.DataFrame(FRAME).to_csv(path, index=False) if path.suffix == ".csv" else pd.DataFrame(FRAME).to_parquet(path)
+        assert lab.evaluate(path, "b", context=["x"]).values == plain.values
+
+
+BAD: list[tuple[Any, dict[str, Any], str]] = [
+    ({}, {}, r"frame: has no columns \(give a data frame"),
+    ({"arm": [], "p": [], "reward": []}, {}, "frame: has no rows"),
+    (FRAME, {"reward": "won"}, r"won: the frame has no such column \(name one of its columns: arm, p, reward, x\)"),
+    (FRAME, {"context": ["y"]}, "y: the frame has no such column"),
+    (FRAME, {"context": "x"}, r"context: must be a list .* \(write context=\['x'\]\)"),
+    (FRAME | {"reward": ["yes"] * 4}, {}, "reward: must be numbers, and has texts"),
+    (FRAME | {"reward": [0, 1, None, 1]}, {}, "reward: must be finite numbers: row 2"),
+    (FRAME | {"p": [0.5, 0.0, 0.5, 0.5]}, {}, "p: must be above 0 and at most 1: row 1"),
+    (FRAME | {"p": [0.5, 1.5, 0.5, 0.5]}, {}, "p: must be above 0 and at most 1: row 1"),
+    (FRAME | {"p": [0.5, float("nan"), 0.5, 0.5]}, {}, "p: must be finite numbers: row 1"),
+    (FRAME, {"propensity": 2.0}, "propensity: must be above 0"),
+    (FRAME | {"arm": ["a", None, "b", "b"]}, {}, "arm: must have a value in every row: row 1"),
+    (FRAME, {"arms": ["a", "c"], "policy": "a"}, "arm: row 1, .* not one of a, c"),
+    (FRAME, {"policy": "c"}, "policy: there is no arm of this name among a, b"),
+    (FRAME, {"policy": 3}, "policy: is no policy"),
+    (FRAME, {"policy": lambda c: ["a"]}, "policy: must answer for each of the 4 rows"),
+    (FRAME, {"policy": lambda c: ["z"] * 4}, "policy: row 0, .* not one of a, b"),
+    (FRAME, {"policy": lambda c: {"a": 0.5}}, "policy: gives probabilities that are negative or do not sum to 1"),
+    (FRAME, {"policy": lambda c: {"z": 1.0}}, "policy: gives arms that the log does not have: z"),
+    (FRAME, {"level": 1.0}, "level: must be a number above 0 and below 1"),
+    (FRAME, {"folds": 1}, "folds: must be a whole number from 2"),
+    (FRAME | {"x": [1.0]}, {}, "frame: its columns must have one length"),
+    ("nowhere.parquet", {}, "frame: cannot read nowhere.parquet"),
+    (FRAME | {"arm": range(4), "x": [1, 2, 3, 4]}, {"policy": "7"}, "no arm of this name"),
+]
+
+
+@pytest.mark.parametrize(("frame", "arguments", "said"), BAD)
+def test_a_frame_that_cannot_be_used_is_refused_in_one_sentence(
+    frame: Any, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PrivateerError, match=said) as caught:
+        lab.evaluate(frame, **{"policy": "b", **arguments})
+    assert isinstance(caught.value, InputError | SpecError)
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_a_policys_features_must_be_columns() -> None:
+    policy = lab.simulate("examples/peaks-local.toml", users=1000, seeds=1).policy
+    log = {"x1": [0.5] * 4, "arm": ["left"] * 4, "p": [0.5] * 4, "reward": [1] * 4}
+    with pytest.raises(InputError, match="x2: the frame has no such column"):
+        lab.evaluate(log, policy)
+    with pytest.raises(SpecError, match="arms: lacks arms of the policy: middle, right"):
+        lab.evaluate(log | {"x2": [0.5] * 4}, policy, arms=["left"])
+
+
+def test_contexts_are_read_as_devices_read_them() -> None:
+    made = lab.simulate("examples/garden-shuffle.toml", users=2000, seeds=1)
+    garden = {"sun": [3.0], "rain": [47], "acidity": [6.2], "soil": ["sand"]}
+    flagged = {key: value for key, value in garden.items() if key != "soil"} | {"soil=sand": [1]}
+    assert (made.policy.shares(garden) == made.policy.shares(flagged)).all()
+    with pytest.raises(InputError, match="sun: must be finite numbers"):
+        made.policy.shares(garden | {"sun": [np.nan]})
+    levels = lab.simulate("examples/levels-shuffle.toml", users=2000, seeds=1).policy
+    assert np.allclose(levels.at(np.zeros((3, levels.spec.dimension))).sum(axis=1), 1)
+
+
+def test_specs_from_everything() -> None:
+    text = Path("examples/peaks-local.toml").read_text()
+    made = lab.spec(text)
+    assert lab.spec(made) == lab.spec(made.model_dump(exclude_none=True)) == made
+    data = made.model_dump(exclude_none=True)
+    assert lab.spec(data, {"context.features.x2": None}, users=900).experiment.horizon == 900
+    assert "x2" in data["context"]["features"]
+    for wrong, said in (
+        (3, "spec: is no spec"),
+        ({"privacy": 2}, "algorithm.name: missing"),
+        ("nowhere.toml", "cannot read"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            lab.spec(wrong)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"changes\.privacy: is no key"):
+        lab.spec(made, {"privacy": {}})
+    with pytest.raises(SpecError, match="seeds: must be a whole number"):
+        lab.simulate(made, seeds=0)
+
+
+def test_a_draft_of_a_log() -> None:
+    log = {"age": [20, 30, 40, 55], "spent": [0.0, 12.0, 30.0, 99.0], "arm": ["new", "old", "new", "old"]}
+    made = lab.spec_from(log, reward="spent", arm="arm", bounds={"age": (18, 98)})
+    assert (made.spec.reward.low, made.spec.reward.high) == (0.0, 100.0)
+    assert made.spec.options == ("new", "old")
+    assert any("arms are from the data" in one for one in made.confirm)
+    assert "<pre>" in made._repr_html_()
+    assert (
+        lab.spec_from(log, reward="spent", bounds={"spent": (0, 50), "age": (0, 99)}, ignore=["arm"]).spec.reward.high
+        == 50
+    )
+    with pytest.raises(SpecError, match="won: no column has this name"):
+        lab.spec_from(log, reward="won")
+    with pytest.raises(SpecError, match="arm: must be numbers"):
+        lab.spec_from(log, reward="arm")
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    out = tmp_path / "sweep.csv"
+    first = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1]}, users=1000, seeds=1, out=out)
+    both = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1, 4]}, users=1000, seeds=1, out=out)
+    assert both.rows()[0] == first.rows()[0]
+    assert len(both) == 2
+    with pytest.raises(SpecError, match="vary: must have a list of values"):
+        lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": 4}, seeds=1)  # type: ignore[dict-item]

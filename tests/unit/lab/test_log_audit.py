@@ -1,0 +1,233 @@
+"""``privateer identity`` and ``privateer audit-log``: a log that holds, and evidence where it does not."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from privateer.wire.log import Entry, Head
+from privateer.wire.publication import digest
+from privateer_lab.cli import main
+from privateer_lab.log_audit import Contradiction, Source, audit, compare
+from privateer_lab.services import Services, free_port, running
+from tests.support.notary import Notary
+from tests.support.publications import published
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import MSGPACK, SMALL
+from tests.support.specs import make_spec, tables
+
+URL = "http://server"
+
+
+class Scripted:
+    """A server with a log; ``lie`` changes its answers."""
+
+    def __init__(self, notary: Notary | None = None) -> None:
+        self.notary = notary or Notary()
+        self.publications: dict[int, bytes] = {}
+        self.lie: Any = None
+
+    def publish(self, count: int = 1) -> None:
+        for _ in range(count):
+            version = len(self.publications) + 1
+            self.publications[version] = published(make_spec(), version=version)
+            self.notary.sign(self.publications[version])
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        answer = self.honest(request)
+        return self.lie(request, answer) if self.lie else answer
+
+    def honest(self, request: httpx.Request) -> httpx.Response:
+        asked, path = request.url.params, request.url.path
+        if path == "/log/key":
+            return httpx.Response(200, json={"key": self.notary.key})
+        if path == "/log/head":
+            return httpx.Response(200, text=self.notary.head().signed)
+        if path == "/log/entries":
+            chosen = self.notary.entries[int(asked["start"]) : int(asked["end"])][:7]
+            listed = [
+                {"experiment": one.experiment, "version": one.version, "digest": one.digest.hex()} for one in chosen
+            ]
+            return httpx.Response(200, json={"entries": listed})
+        if path == "/log/consistency":
+            return httpx.Response(
+                200, json={"hashes": self.notary.consistency(int(asked["first"]), int(asked["second"]))}
+            )
+        body = self.publications.get(int(path.rpartition("/")[2]))
+        if body is None:
+            return httpx.Response(404)
+        signed = {"privateer-signed": self.notary.identity.signed(digest(body))}
+        return httpx.Response(200, content=body, headers=signed)
+
+    @property
+    def source(self) -> Source:
+        return Source(URL, httpx.Client(transport=httpx.MockTransport(self)))
+
+
+def test_a_log_that_holds() -> None:
+    server = Scripted()
+    server.publish(20)
+    state, found = audit(server.source, None, None)
+    assert (found.size, found.entries, found.read, found.unserved) == (20, 20, 20, 0)
+    server.publish(3)
+    del server.publications[22]
+    state, found = audit(server.source, bytes.fromhex(server.notary.key), state)
+    assert (found.size, found.entries, found.read, found.unserved) == (23, 3, 2, 1)
+    assert state.versions == {"test": 23}
+    for size in (1, 20, 23):
+        assert compare(server.source, state, server.notary.head(size).signed).size == size
+    before = msgspec.structs.replace(state, head=server.notary.head(20).signed)
+    assert compare(server.source, before, server.notary.head().signed).size == 23
+
+
+def lied(change: Any) -> str:
+    """What an audit finds in a server's log that held before."""
+    server = Scripted()
+    server.publish(9)
+    state, _ = audit(server.source, None, None)
+    server.publish(3)
+    change(server)
+    with pytest.raises(Contradiction) as caught:
+        audit(server.source, None, state)
+    assert caught.value.evidence["known"] == state.head
+    return caught.value.cause.slug
+
+
+def another_key(server: Scripted) -> None:
+    server.notary = Notary(b"o" * 32)
+    server.publications.clear()
+    server.publish(12)
+
+
+def another_log(server: Scripted) -> None:
+    server.notary = Notary(origin="privateer/log/0000000000000009")
+    server.publications.clear()
+    server.publish(12)
+
+
+def back(server: Scripted) -> None:
+    server.notary = Notary()
+    server.publications.clear()
+    server.publish(8)
+
+
+def forked(server: Scripted) -> None:
+    server.notary = Notary()
+    server.notary.enter(Entry("secret", 1, bytes(32)))
+    server.publications.clear()
+    server.publish(12)
+
+
+def twice(server: Scripted) -> None:
+    server.notary.enter(Entry("test", 12, bytes(32)))
+
+
+def another_publication(server: Scripted) -> None:
+    server.publications[11] = published(make_spec({"privacy.epsilon": 0.5}), version=11)
+
+
+def other_entries(server: Scripted) -> None:
+    def lie(request: httpx.Request, answer: httpx.Response) -> httpx.Response:
+        if request.url.path != "/log/entries":
+            return answer
+        entries = answer.json()["entries"]
+        return httpx.Response(200, json={"entries": [one | {"version": one["version"] + 50} for one in entries]})
+
+    server.lie = lie
+
+
+def no_entries(server: Scripted) -> None:
+    server.lie = lambda request, answer: httpx.Response(200, json={}) if "entries" in request.url.path else answer
+
+
+@pytest.mark.parametrize(
+    ("change", "slug"),
+    [
+        (another_key, "signature-invalid"),
+        (another_log, "key-changed"),
+        (back, "head-went-back"),
+        (forked, "log-forked"),
+        (twice, "proof-invalid"),
+        (another_publication, "proof-invalid"),
+        (other_entries, "proof-invalid"),
+        (no_entries, "proof-invalid"),
+    ],
+)
+def test_every_contradiction_has_its_name(change: Any, slug: str) -> None:
+    assert lied(change) == slug
+
+
+def test_a_head_of_a_second_log_is_evidence() -> None:
+    """The server showed somebody a log of their own: its heads are signed by the same key."""
+    server, theirs = Scripted(), Scripted()
+    server.publish(9)
+    state, _ = audit(server.source, None, None)
+    forked(theirs)
+    for size in (4, 9, 12):
+        with pytest.raises(Contradiction) as caught:
+            compare(server.source, state, theirs.notary.head(size).signed)
+        assert caught.value.evidence["problem"] == "log-forked"
+        both = [Head.open(caught.value.evidence[name], bytes.fromhex(state.key)) for name in ("known", "head")]
+        assert both[0].origin == both[1].origin
+    with pytest.raises(Contradiction, match="not signed"):
+        compare(server.source, state, Notary(b"o" * 32).head().signed)
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    with running(tmp_path_factory.mktemp("services"), free_port(), free_port()) as services:
+        headers = {"authorization": f"Bearer {services.token}"}
+        httpx.post(f"{services.admin}/experiments", json=tables(SMALL), headers=headers).raise_for_status()
+        first = httpx.get(f"{services.server}/experiments/test/policy", headers=MSGPACK).content
+        for one in sealed_reports(first, 20):
+            httpx.post(f"{services.server}/reports", content=body_of(first, [one])).raise_for_status()
+        yield services
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return int(stop.value.code or 0), err or out
+
+
+def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = httpx.get(f"{at.server}/log/key").json()["key"]
+    assert key in run(capsys, "identity", "--url", at.server)[1]
+    own = at.sender_key.parent / "server"
+    assert key in run(capsys, "identity", "--data", str(own))[1]
+    assert key in run(capsys, "identity", "--data", str(own / "identity.key"))[1]
+    state, evidence, head = tmp_path / "state.json", tmp_path / "evidence.json", tmp_path / "head"
+    asked = ("audit-log", at.server, "--state", str(state), "--evidence", str(evidence))
+    code, said = run(capsys, *asked, "--server-key", key)
+    assert (code, "the log holds" in said) == (0, True)
+    head.write_text(httpx.get(f"{at.server}/log/head").text)
+    assert run(capsys, *asked, "--against", str(head), "--against", at.admin)[0] == 0
+    assert not evidence.exists()
+    other = Notary()
+    other.enter(Entry("test", 1, bytes(32)))
+    head.write_text(other.head().signed)
+    code, said = run(capsys, *asked, "--against", str(head))
+    assert (code, str(evidence) in said) == (1, True)
+    assert json.loads(evidence.read_text())["head"] == other.head().signed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("audit-log", "http://127.0.0.1:9"), "no answer"),
+        (("audit-log", "nowhere"), "no answer"),
+        (("audit-log", "http://127.0.0.1:9", "--server-key", "short"), "64 hexadecimal digits"),
+        (("audit-log", "http://127.0.0.1:9", "--server-key", f"{'a' * 64},{'b' * 64}"), "more than one"),
+        (("audit-log", "http://127.0.0.1:9", "--state", "README.md"), "not the state"),
+        (("identity", "--data", "/nowhere"), "holds no key"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:
+    code, told = run(capsys, *arguments)
+    assert (code, told.count("\n"), said in told) == (2, 1, True), told

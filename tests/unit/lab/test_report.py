@@ -1,0 +1,254 @@
+"""Reports of every algorithm, of what a hostile server answers, and of what is not there."""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from privateer.algorithms import ALGORITHMS, algorithm
+from privateer.codec import encode
+from privateer.result import Estimate, Result, Table
+from privateer.spec import Spec
+from privateer_lab.audit.experiments import contribution
+from privateer_lab.cli import main
+from privateer_lab.demo import demo_spec
+from privateer_lab.report import pictures, shapes
+from privateer_lab.report.findings import Findings
+from privateer_lab.report.page import html
+from privateer_lab.report.words import meaning, warnings
+from privateer_lab.rest import create
+from privateer_lab.review.subject import Standing
+from privateer_lab.services import Services, free_port, running
+from privateer_server.schedule import Schedule
+from tests.support.pages import Page, check
+from tests.support.specs import make_spec
+
+ROOT = Path(__file__).parents[3]
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
+COLUMNS = ("arm", "effect", "low", "high", "decided")
+STANDING = Standing("open", 3, 2000, 20_000, {})
+
+
+def found_of(spec: Spec, **changes: Any) -> Findings:
+    """What a server tells of an experiment after two rounds."""
+    schedule, rng = Schedule(spec), np.random.default_rng(5)
+    step = schedule.open(7)
+    for _ in range(2):
+        coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
+        made = contribution(spec, step.policy, rng.random((step.batch, spec.dimension)), coins, 0.0)
+        step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
+    policy = json.loads(json.dumps(step.policy.describe(spec)))
+    state = json.loads(json.dumps(schedule.learner.describe(step.state)))
+    told = schedule.learner.result(step.state) if hasattr(schedule.learner, "result") else None
+    assert encode(step.state)
+    usual = {
+        "spec": spec,
+        "standing": STANDING,
+        "origin": "http://s/experiments/test",
+        "policy": policy,
+        "state": state,
+    }
+    return Findings(
+        **(usual | {"result": told, "rounds": 2, "promise": "Each person is promised epsilon 1."} | changes)
+    )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_a_report(name: str) -> None:
+    spec = next(iter(algorithm(name).spec.instances().values()))
+    found = found_of(spec)
+    page = check(html(found, "http://127.0.0.1:8000"))
+    assert "2,000 of at most 20,000 reports count, and 2 rounds were learned from." in page.text
+    assert found.promise in page.text
+    assert f"privateer policy {spec.name} --json" in page.text
+    assert "--url" not in page.text
+    assert page.images or name in ("convex", "sparse")  # what is not shares is told as figures
+
+
+def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
+    found = found_of(make_spec({"experiment.horizon": 20_000}))
+    drawn = shapes.boxes(found.policy)
+    picture = pictures.of_boxes(drawn, found.policy["columns"], ["arm-0", "arm-1", "arm-2"])
+    body = base64.b64decode(picture.source.partition(",")[2]).decode()
+    assert body.startswith("<?xml")
+    assert f"{len(drawn)} bins" in picture.alt
+    counted = [int(word) for word in re.findall(r" in (\d+)", picture.alt)]
+    assert sum(counted) == len(drawn) > 1
+
+
+def test_thousands_of_bins_are_a_small_picture() -> None:
+    sides = 100
+    drawn = [
+        shapes.Box([i / sides, j / sides], [(i + 1) / sides, (j + 1) / sides], {}, {"a": 0.5, "b": 0.5})
+        for i in range(sides)
+        for j in range(sides)
+    ]
+    picture = pictures.of_boxes(drawn, ["x", "y"], ["a", "b"])
+    assert picture.source.startswith("data:image/png")
+    assert len(picture.source) < 400_000
+
+
+def test_text_of_a_hostile_server_stays_text() -> None:
+    table = Table(HOSTILE, (HOSTILE, "value"), ((HOSTILE, HOSTILE), ("sample ratio", HOSTILE)))
+    guardrail = Table(f"guardrail: {HOSTILE}", COLUMNS, ((HOSTILE, 0.2, 0.1, 0.3, True),))
+    result = Result((Estimate(HOSTILE, 0.5, 0.4, 0.6),), 0.95, HOSTILE, tables=(table, guardrail))
+    policy = {
+        "arms": {HOSTILE: 1.0},
+        HOSTILE: HOSTILE,
+        "rows": [{"name": HOSTILE, HOSTILE: HOSTILE}],
+        "plays": {HOSTILE: 3},
+    }
+    standing = Standing("open", 1, 10, 20, {HOSTILE: 7})
+    found = found_of(make_spec(), result=result, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
+    page = check(html(found, f"http://s/{HOSTILE}"))
+    assert page.text.count("<script>alert(1)</script>") > 10
+    assert "{{ 7*7 }}" in page.text
+    assert not re.search(r"onerror=alert\(2\)>49", page.text)
+    for one in page.images:
+        drawn = list(ElementTree.fromstring(base64.b64decode(one["src"].partition(",")[2])).iter())
+        assert not [part for part in drawn if "script" in str(part.tag)]
+        assert not [name for part in drawn for name in part.attrib if name.startswith("on")]
+
+
+def result_of(*rows: tuple[str, float, float, float]) -> Result:
+    return Result(tuple(Estimate(*row) for row in rows), 0.95)
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (result_of(("a", 0.5, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)), "Its interval overlaps with no other."),
+        (result_of(("a", 0.5, 0.2, 0.8), ("b", 0.2, 0.1, 0.3)), "overlaps with that of b, so these may be as good"),
+        (result_of(("loss", 0.5, 0.2, 0.8)), "It estimates loss, 0.5 (0.2 to 0.8)."),
+        (msgspec.structs.replace(result_of(("a", 0.5, 0.4, 0.6)), recommended="a"), "It recommends a."),
+        (
+            Result((), 0.95, tables=(Table("t", COLUMNS, (("b", 0.2, 0.1, 0.3, True),)),)),
+            "These effects are decided: b 0.2 (0.1 to 0.3).",
+        ),
+        (
+            Result((), 0.95, tables=(Table("t", COLUMNS, (("b", 0.2, -0.1, 0.3, False),)),)),
+            "No effect is decided yet",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_result_means(result: Result, says: str) -> None:
+    assert says in meaning(found_of(make_spec(), result=result))
+
+
+def test_nothing_learned_is_said() -> None:
+    found = found_of(make_spec(), rounds=0, result=None)
+    assert "No round is complete yet, so nothing has been learned" in meaning(found)
+
+
+def test_what_to_look_at_first() -> None:
+    assert warnings(found_of(make_spec())) == []
+    tables = (
+        Table("what it rests on", ("fact", "value"), (("sample ratio", "arms are lost"), ("people", 3))),
+        Table("guardrail: refund", COLUMNS, (("b", 0.02, 0.01, 0.03, True), ("c", 0.0, -0.1, 0.1, False))),
+    )
+    moved = {"found": True, "evidence": 4.0, "false_alarm_rate": 1e-3, "since": 5000}
+    found = found_of(
+        make_spec(),
+        result=Result((), 0.95, tables=tables),
+        state={"contradiction": moved},
+        standing=Standing("open", 2, 80, 100, {"round-closed": 30}),
+    )
+    said = " | ".join(warnings(found))
+    for one in (
+        "sample ratio: arms are lost",
+        "guardrail: refund changes: b 0.02",
+        "30 reports were refused",
+        "rewards move",
+    ):
+        assert one in said
+    assert "c 0" not in said
+    assert all(one in Page(html(found, "http://s")).text for one in ("Look at this first", "arms are lost"))
+
+
+def test_shapes_that_are_none() -> None:
+    for odd in (
+        {},
+        {"bins": [{"lower": [0], "upper": ["x"], "arms": {}}]},
+        {"arms": {"a": 7}},
+        {"bins": 3, "plays": [1]},
+    ):
+        assert not shapes.boxes(odd)
+        assert not shapes.groups(odd)
+        assert not shapes.counts(odd)
+    assert not shapes.estimates({"arms": {"a": {"mean": math.nan, "standard_error": 1.0}}})
+    assert shapes.estimates({"left": [{"action": 3, "estimate": 1.0, "width": 0.5}]}) == [("3", 1.0, 0.5, 1.5)]
+
+
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    with running(tmp_path_factory.mktemp("services"), free_port(), free_port(), quiet=True) as services:
+        create(services.admin, demo_spec(4000), services.token)
+        yield services
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return int(stop.value.code or 0), err or out
+
+
+def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "demo.html"
+    assert run(capsys, "report", "demo", "--url", at.server, "--out", str(out))[0] == 0
+    page = check(out.read_text())
+    assert "Each person is promised epsilon 1, delta 1e-6, against the server." in page.text
+    assert f"privateer show demo --url {at.server} --json" in page.text
+    pack = tmp_path / "pack"
+    assert run(capsys, "review", "demo", "--url", at.server, "--out", str(pack), "--no-audit")[0] == 0
+    review = json.loads((pack / "review.json").read_text())
+    assert review["standing"]["planned"] == 4000
+    left = httpx.get(f"{at.server}/experiments/demo/risk").json()["risks"]
+    assert [one["advantage"] for one in review["claims"]] == [one["advantage"] for one in left]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("report", "nobody"), "NAME: the server has no such experiment"),
+        (("report", "a/../b"), "NAME: is not the name of an experiment"),
+        (("review", "nobody"), "NAME: the server has no such experiment"),
+        (("report", "demo", "--out", "."), "--out: . is a folder (name a file)"),
+        (("report", "demo", "--out", "none/x.html"), "--out: there is no folder none"),
+        (("report", "demo", "--url", "http://127.0.0.1:9"), "--url: no answer from the service"),
+        (("report", "demo", "--url", "nowhere"), "--url: not a URL"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    at: Services,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRIVATEER_URL", at.server)
+    code, out = run(capsys, *arguments)
+    assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
+    assert says in out
+
+
+def test_the_demo_ends_with_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run(capsys, "demo", "--users", "4000", "--no-keep", "--out", str(tmp_path / "o" / "demo.html"))
+    assert code == 0
+    assert "4,000 people, " in out
+    assert "A = left" in out
+    page = check((tmp_path / "o" / "demo.html").read_text())
+    assert "finished" in page.text
+    assert len(page.images) == 1

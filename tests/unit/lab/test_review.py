@@ -1,0 +1,308 @@
+"""Review packs: figures are the certificate's under every trust model, nothing is claimed that was not done."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+import yaml
+
+from privateer.certificate import recompute
+from privateer.record import make_record
+from privateer.record_verification import read_certificates
+from privateer.risk import risks
+from privateer.trust import TRUST
+from privateer_lab.cli import main
+from privateer_lab.output import percent
+from privateer_lab.review.document import Review, make_review
+from privateer_lab.review.evidence import read_audit, run_audit, wanted_of
+from privateer_lab.review.facts import MISSING, Facts, read_facts
+from privateer_lab.review.page import html, write
+from privateer_lab.review.registry import as_yaml
+from privateer_lab.review.retention import retention
+from privateer_lab.review.subject import Standing, Subject, plain
+from tests.support.pages import check
+from tests.support.records import SPECS, rounds_of
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = jsonschema_rs.validator_for(json.loads((ROOT / "docs/review.schema.json").read_text()))
+STANDING = Standing("open", 3, 2000, 20_000, {"round-closed": 2})
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e{{ 7*7 }}'
+
+
+def subject_of(name: str, rounds: int = 0) -> Subject:
+    spec = SPECS[name]
+    record = make_record(spec, rounds_of(spec, rounds) if rounds else {})
+    standing = STANDING if rounds else None
+    return Subject(spec, record, read_certificates(plain(record)), "somewhere", standing)
+
+
+def review_of(name: str, rounds: int = 0, facts: Facts | None = None) -> Review:
+    return make_review(subject_of(name, rounds), None, facts or Facts())
+
+
+EVERY = pytest.mark.parametrize(("name", "rounds"), [(name, rounds) for name in SPECS for rounds in (0, 2)])
+
+
+def test_every_trust_model_is_reviewed() -> None:
+    assert {spec.privacy.model for spec in SPECS.values()} == set(TRUST)
+
+
+@EVERY
+def test_figures_of_the_page_are_the_certificates(name: str, rounds: int) -> None:
+    made, subject = review_of(name, rounds), subject_of(name, rounds)
+    page = check(html(made))
+    claims = [claim for one in subject.certificates.values() for claim in one.claims]
+    part = page.text.partition("The promise, and the risk that is left")[2].rpartition("Claims as recomputed")[0]
+    told = re.findall(r"Promise (nothing is claimed|epsilon (\S+), delta (\S+)) About", part)
+    assert len(told) == len(claims) > 0
+    for (words, epsilon, delta), claim in zip(told, claims, strict=True):
+        if claim.epsilon is None:
+            assert words == "nothing is claimed"
+        else:
+            assert (float(epsilon), float(delta)) == pytest.approx((claim.epsilon, claim.delta), rel=1e-11)
+        assert f"Against {claim.against}" in part
+        assert claim.about in part
+    assert all(text in page.text for one in subject.certificates.values() for text in one.assumes)
+    verdicts = [verdict for one in subject.certificates.values() for verdict in recompute(one)]
+    assert [one.holds for one in made.claims] == [verdict.holds for verdict in verdicts]
+    assert all(verdict.proof in page.text for verdict in verdicts)
+
+
+@EVERY
+def test_risks_are_those_of_the_certified_curve(name: str, rounds: int) -> None:
+    made, subject = review_of(name, rounds), subject_of(name, rounds)
+    left = [risk for one in subject.certificates.values() for risk in risks(one).risks]
+    text = check(html(made)).text
+    for claim, risk in zip(made.claims, left, strict=True):
+        assert claim.advantage == risk.advantage
+        assert claim.guesses[0].at_most == pytest.approx(risk.guesses, rel=1e-9)
+        shares = [one.at_most for one in claim.guesses]
+        assert shares == sorted(shares, reverse=True)
+        assert all(one.blind <= one.at_most <= 1 for one in claim.guesses)
+        if claim.epsilon is not None:
+            assert f"Membership advantage at most {percent(risk.advantage)}" in text
+
+
+@EVERY
+def test_the_json_is_what_the_schema_says(name: str, rounds: int) -> None:
+    document = json.loads(msgspec.json.encode(review_of(name, rounds)))
+    SCHEMA.validate(document)
+    assert not SCHEMA.is_valid(document | {"claims": [{}]})
+    assert read_certificates(document["record"])[""].claims
+
+
+@EVERY
+def test_the_registry_has_its_fields_and_only_known_ones(name: str, rounds: int) -> None:
+    made = review_of(name, rounds)
+    assert (made.registry is None) == (not SPECS[name].privacy.trust.promises)
+    if made.registry is None:
+        assert "no differential privacy to register" in html(made)
+        return
+    entry = yaml.safe_load(as_yaml(made.registry))
+    assert entry == made.registry
+    deployment, privacy = entry["deployment"], SPECS[name].privacy
+    assert set(entry) == {"url_slug", "status", "tier", "deployment"}
+    assert set(deployment) == {
+        "basic", "dp_variant", "privacy_loss", "deployment_model", "accounting", "implementation", "administrative",
+    }  # fmt: skip
+    assert deployment["deployment_model"]["model_name"] in ("Local", "Central", "Shuffle")
+    assert deployment["dp_variant"]["variant_name"] == ("Approximate DP" if privacy.delta else "Pure DP")
+    parameters = deployment["privacy_loss"]["privacy_parameters"]
+    assert (parameters["epsilon"], parameters.get("delta", 0.0)) == (privacy.epsilon, privacy.delta)
+    assert deployment["basic"]["data_curators"] == [MISSING]
+
+
+def test_who_sees_what_is_as_the_threat_model_has_it() -> None:
+    page = (ROOT / "docs/threat-model.md").read_text().partition("Privateer does **not** hide")[0]
+    table = page.replace("`", "")
+    for name, spec in SPECS.items():
+        row, made = spec.privacy.trust, review_of(name)
+        by_name = {one.name: one for one in made.parties}
+        assert ("the shuffler" in by_name) == row.shuffled
+        assert by_name["the server"].sees == row.sees
+        for one in ("the device", "the shuffler", "a reader of the network"):
+            if one in by_name:
+                party = by_name[one]
+                assert all(text in table for text in (party.sees, party.cannot)), one
+
+
+def test_stored_things_follow_the_trust_model() -> None:
+    for spec in SPECS.values():
+        kept = {one.where: one for one in retention(spec)}
+        assert ("shuffler: reports" in kept) == spec.privacy.trust.shuffled
+        assert ("records" in kept["server: open round"].what) == spec.privacy.trust.curated
+        assert kept["server: keys"].until == "the round closes"
+
+
+def test_what_nobody_has_said_is_unknown_and_who_has_to_say_it(tmp_path: Path) -> None:
+    made = review_of("local")
+    assert {one.key for one in made.unknown} >= {"curators", "legal_basis", "deletion", "bias"}
+    text = check(html(made)).text
+    assert all(f"{one.what} {one.who} {one.key}" in text for one in made.unknown)
+    assert [one.topic for one in made.points if not one.answered].count("bias") == 1
+    file = tmp_path / "facts.toml"
+    file.write_text(
+        'curators = ["Example GmbH"]\ncontact = "dpo@example.org"\nintended_use = "Banners"\nregion = "EU"\n'
+        'sector = "Technology"\npublication_date = 2026-11-01\nauthors = ["A. Reviewer"]\nlegal_basis = "Art. 6(1)a"\n'
+        'information = "Notice"\ndeletion = "2027-01-01"\nchoices = "docs"\nbias = "None known"\n'
+    )
+    said = review_of("local", facts=read_facts(file))
+    assert said.unknown == ()
+    assert said.registry is not None
+    basic = said.registry["deployment"]["basic"]
+    assert (basic["publication_date"], basic["data_curators"]) == ("2026-11-01", ["Example GmbH"])
+    assert "Art. 6(1)a" in check(html(said)).text
+    left = [line for line in as_yaml(said.registry).splitlines() if MISSING in line and not line.startswith("#")]
+    assert len(left) == 2  # sources, and how settings were tuned
+
+
+def test_text_of_strangers_stays_text() -> None:
+    facts = Facts(curators=(HOSTILE,), bias=HOSTILE, contact=HOSTILE, notes=f"{HOSTILE}\n{HOSTILE}")
+    made = review_of("local", 2, facts)
+    standing = Standing("open", 1, 0, 1, {HOSTILE: 3})
+    page = check(html(msgspec.structs.replace(made, origin=HOSTILE, standing=standing)))
+    assert page.text.count("<script>alert(1)</script>") >= 4
+    assert "{{ 7*7 }}" in page.text
+    assert "\u202e" not in page.text
+
+
+def test_the_review_runs_the_attacks_that_are_about_it() -> None:
+    subject = subject_of("local", 1)
+    found = run_audit(subject.spec, subject.record, 1000)
+    assert wanted_of(subject.spec, subject.record) == ("SignedSymbol", "partition") == found.wanted
+    assert {one.mechanism for one in found.attacks} == {"SignedSymbol", "partition", "channels"}
+    assert {one.model for one in found.attacks} == {"local", "any"}
+    assert not any("shuffle" in one.attack or "central" in one.attack for one in found.attacks)
+    assert (found.broken, found.unattacked, found.origin) == (0, (), "run for this document")
+    made = make_review(subject, found, Facts())
+    assert made.holds
+    text = check(html(made)).text
+    assert f"None of {len(found.attacks)} attacks and checks broke a claim." in text
+    broken = msgspec.structs.replace(found, broken=2)
+    failed = make_review(subject, broken, Facts())
+    assert not failed.holds
+    assert "2 of" in check(html(failed)).text
+
+
+def test_no_audit_is_claimed_that_was_not_run() -> None:
+    text = check(html(review_of("shuffle"))).text
+    assert "No audit was run for this document, and none was given." in text
+    assert "broke a claim" not in text
+    point = next(one for one in review_of("shuffle").points if one.topic == "testing")
+    assert (point.answer, point.answered) == ("No audit was run for this document.", False)
+
+
+AUDIT: dict[str, Any] = {
+    "format": "privateer/audit/1",
+    "privateer": "0.1.0",
+    "at": "2026-11-20T10:00:00+00:00",
+    "holds": True,
+    "broken": [],
+    "unsafe": [],
+    "attacks": 2,
+    "false_alarm": 1e-4,
+    "findings": [
+        {"attack": f"{model} bits", "mechanism": "SignedSymbol", "model": model, "calibration": "tight", "epsilon": 1.0,
+         "delta": 0.0, "lower_bound": 0.9, "confidence": 0.9999, "samples": 100, "verdict": "holds", "unsafe": False}
+        for model in ("local", "shuffle")
+    ],
+}  # fmt: skip
+
+
+def test_a_stored_audit_counts_for_what_it_attacked_alone(tmp_path: Path) -> None:
+    file, subject = tmp_path / "audit.json", subject_of("local", 1)
+    file.write_text(json.dumps(AUDIT))
+    found = read_audit(file, subject.spec, subject.record)
+    assert [one.attack for one in found.attacks] == ["local bits"]
+    assert found.unattacked == ("partition",)
+    text = check(html(make_review(subject, found, Facts()))).text
+    assert "partition: the audit has no attack on it" in text
+    assert "2026-11-20 10:00 UTC" in text
+    assert (
+        "0 of 1 attacks and checks broke a claim, on 2026-11-20 10:00 UTC, Privateer 0.1.0. Not attacked: partition."
+        in text
+    )
+    central = subject_of("central")
+    nothing = read_audit(file, central.spec, central.record)
+    assert nothing.attacks == ()
+    assert (
+        "has no attack on what this experiment is made of" in check(html(make_review(central, nothing, Facts()))).text
+    )
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return int(stop.value.code or 0), err or out
+
+
+def test_a_spec_is_reviewed_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = str(ROOT / "examples" / "peaks-shuffle.toml")
+    code, out = run(capsys, "review", spec, "--out", str(tmp_path / "pack"), "--no-audit")
+    assert (code, out.count("\n")) == (0, 4)
+    names = {"review.html", "review.json", "record.json", "registry.yaml"}
+    assert {path.name for path in (tmp_path / "pack").iterdir()} == names
+    assert "not started" in check((tmp_path / "pack" / "review.html").read_text()).text
+    assert run(capsys, "account", "verify", str(tmp_path / "pack" / "record.json"))[0] == 0
+
+
+def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
+    made = review_of("local", 1)
+    lie = msgspec.structs.replace(made.claims[0], holds=False)
+    failed = msgspec.structs.replace(made, claims=(lie, *made.claims[1:]))
+    assert not failed.holds
+    write(failed, tmp_path)
+    text = check((tmp_path / "review.html").read_text()).text
+    assert "NOT EVERYTHING HOLDS" in text
+
+
+SPEC = str(ROOT / "examples" / "peaks-local.toml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nobody",), "--url: no answer from the service (is it running? privateer up)"),
+        (("missing.toml", "--no-audit"), "SPEC: cannot read"),
+        ((SPEC, "--audit", "audit.json", "--no-audit"), "--no-audit: cannot be given with --audit"),
+        ((SPEC, "--audit", "missing.json"), "--audit: cannot read"),
+        ((SPEC, "--audit", "old.json"), "has an audit of Privateer 0.0.9, and this is 0.1.0"),
+        ((SPEC, "--audit", "newer.json"), "is no audit of the format privateer/audit/1"),
+        ((SPEC, "--audit", "broken.json"), "--audit: is not an audit"),
+        ((SPEC, "--no-audit", "--facts", "facts.toml"), "--facts: colour: there is no such key"),
+        ((SPEC, "--no-audit", "--facts", "sector.toml"), "--facts: sector: is no sector of the registry"),
+        ((SPEC, "--no-audit", "--facts", "date.toml"), "--facts: publication_date: is no date"),
+        ((SPEC, "--no-audit", "--facts", "kind.toml"), "--facts: Expected"),
+        ((SPEC, "--no-audit", "--out", "audit.json"), "audit.json: File exists (name another path)"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRIVATEER_URL", "http://127.0.0.1:9")
+    files = {
+        "audit.json": AUDIT,
+        "old.json": AUDIT | {"privateer": "0.0.9"},
+        "newer.json": AUDIT | {"format": "privateer/audit/2"},
+        "broken.json": AUDIT | {"findings": [{}]},
+    }
+    for name, document in files.items():
+        (tmp_path / name).write_text(json.dumps(document))
+    (tmp_path / "facts.toml").write_text('colour = "red"\n')
+    (tmp_path / "sector.toml").write_text('sector = "Gambling"\n')
+    (tmp_path / "date.toml").write_text('publication_date = "soon"\n')
+    (tmp_path / "kind.toml").write_text("region = 7\n")
+    code, out = run(capsys, "review", *arguments)
+    assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
+    assert says in out

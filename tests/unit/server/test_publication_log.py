@@ -1,0 +1,251 @@
+"""The public log of a server: signed, complete, and the same log after every restart and restore."""
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.errors import SpecError
+from privateer.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
+from privateer.wire.identity import SIGNED_HEADER, check_signed
+from privateer.wire.keys import signing_key_id
+from privateer.wire.log import Entry, Head, check_proof, read_proof
+from privateer.wire.merkle import consistent, included
+from privateer.wire.publication import decode_publication, digest
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from privateer_server.store.backup import restore
+from privateer_server.store.sqlite import DATABASE
+from tests.support.asgi import serving
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.senders import Signing
+from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, Api, assert_problem
+from tests.support.specs import tables
+
+
+async def close_round(api: Api, name: str = "test") -> None:
+    first = await api.publication(name)
+    people = sealed_reports(first, decode_publication(first).round.batch)
+    answer = await api.client.post("/reports", content=body_of(first, people), auth=Signing())
+    assert answer.status_code == 202, answer.text
+
+
+async def key_of(api: Api) -> bytes:
+    return bytes.fromhex((await api.client.get("/log/key")).json()["key"])
+
+
+async def head_of(api: Api) -> Head:
+    return Head.open((await api.client.get("/log/head")).text, await key_of(api))
+
+
+async def entries_of(api: Api, **asked: int) -> list[tuple[str, int]]:
+    told = (await api.client.get("/log/entries", params=asked)).json()
+    return [(one["experiment"], one["version"]) for one in told["entries"]]
+
+
+def path_of(answer: httpx.Response) -> list[bytes]:
+    return [base64.b64decode(one) for one in answer.json()["hashes"]]
+
+
+async def test_every_publication_is_signed_and_in_the_log(api: Api) -> None:
+    assert (await head_of(api)).size == 0
+    await api.create(SMALL)
+    await api.client.post("/experiments", json=tables(SMALL | {"experiment.name": "second"}), headers=ADMIN)
+    await close_round(api)
+    key, head = await key_of(api), await head_of(api)
+    assert await entries_of(api) == [("test", 1), ("second", 1), ("test", 2)]
+    for name, version in await entries_of(api):
+        answer = await api.client.get(f"/experiments/{name}/policy/{version}", headers=MSGPACK)
+        assert check_signed(answer.headers[SIGNED_HEADER], answer.content, {key}) == key
+        asked = {"experiment": name, "version": version}
+        proof = read_proof((await api.client.get("/log/proof", params=asked)).content)
+        entry = Entry(name, version, digest(answer.content))
+        assert check_proof(proof, entry, key, None) == head
+        told = await api.client.get("/log/inclusion", params=asked)
+        assert included(entry.leaf, told.json()["index"], 3, path_of(told), head.root)
+    current = await api.client.get("/experiments/test/policy", headers=MSGPACK)
+    again = await api.client.get(
+        "/experiments/test/policy", headers=MSGPACK | {"if-none-match": current.headers["etag"]}
+    )
+    assert (again.status_code, again.headers[SIGNED_HEADER]) == (304, current.headers[SIGNED_HEADER])
+
+
+async def test_heads_are_consistent(api: Api) -> None:
+    await api.create(SMALL)
+    heads = [await head_of(api)]
+    for _ in range(3):
+        await close_round(api)
+        heads.append(await head_of(api))
+    assert [head.size for head in heads] == [1, 2, 3, 4]
+    for one in heads[:-1]:
+        answer = await api.client.get("/log/consistency", params={"first": one.size, "second": 4})
+        assert consistent(one.size, one.root, 4, heads[-1].root, path_of(answer))
+    assert await entries_of(api, start=1, end=3) == [("test", 2), ("test", 3)]
+
+
+@pytest.mark.parametrize(
+    ("page", "asked", "status", "slug"),
+    [
+        ("proof", {"experiment": "test", "version": 9}, 404, "not-found"),
+        ("proof", {"experiment": "nobody", "version": 1}, 404, "not-found"),
+        ("proof", {"experiment": "test", "version": 1, "block": 1}, 404, "not-found"),
+        ("inclusion", {"experiment": "test", "version": 1, "size": 2}, 404, "not-found"),
+        ("consistency", {"first": 2, "second": 1}, 404, "not-found"),
+        ("consistency", {"first": 1, "second": 2}, 404, "not-found"),
+        ("consistency", {"first": 0, "second": 1}, 422, "parameter-invalid"),
+        ("proof", {"experiment": "test"}, 422, "parameter-invalid"),
+        ("proof", {"experiment": "test", "version": 1, "block": -1}, 422, "parameter-invalid"),
+        ("entries", {"start": 1 << 60}, 422, "parameter-invalid"),
+    ],
+)
+async def test_questions_without_an_answer(api: Api, page: str, asked: dict[str, Any], status: int, slug: str) -> None:
+    await api.create(SMALL)
+    problem = (await api.client.get(f"/log/{page}", params=asked)).json()
+    assert (problem["status"], problem["type"].rpartition(":")[2]) == (status, slug)
+    assert problem["remedy"]
+
+
+async def test_strangers_read_the_log(settings: Settings) -> None:
+    app = create_app(settings)
+    async with serving(app) as client:
+        await Api(client).create(SMALL)
+        transport = httpx.ASGITransport(app.public)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as stranger:
+            for page in ("key", "head", "entries", "proof?experiment=test&version=1", "consistency?first=1&second=1"):
+                assert (await stranger.get(f"/log/{page}")).status_code == 200
+            assert_problem(await stranger.post("/log/head"), 404, "not-found")
+
+
+async def test_a_restart_goes_on_with_key_and_log(settings: Settings) -> None:
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+        before, key = await head_of(Api(client)), await key_of(Api(client))
+    assert (settings.data / "identity.key").stat().st_mode & 0o777 == 0o600
+    async with serving(create_app(settings)) as client:
+        assert (await head_of(Api(client)), await key_of(Api(client))) == (before, key)
+        await close_round(Api(client))
+        after = await head_of(Api(client))
+        path = path_of(await client.get("/log/consistency", params={"first": 1, "second": 2}))
+        assert consistent(1, before.root, 2, after.root, path)
+
+
+async def test_a_key_elsewhere(settings: Settings, tmp_path: Path) -> None:
+    elsewhere = replace(settings, identity=tmp_path / "secret", admin_token="token-of-the-tests")
+    async with serving(create_app(elsewhere)):
+        assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+        assert not (settings.data / "identity.key").exists()
+    (tmp_path / "secret").write_text("no key")
+    with pytest.raises(SpecError, match="PRIVATEER_IDENTITY"):
+        create_app(elsewhere)
+
+
+async def test_deletion_leaves_the_digests(settings: Settings) -> None:
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+        await close_round(Api(client))
+        before = await head_of(Api(client))
+        assert (await client.delete("/experiments/test", headers=ADMIN)).status_code == 200
+        assert await head_of(Api(client)) == before
+    async with serving(create_app(settings)) as client:
+        assert await entries_of(Api(client)) == [("test", 1), ("test", 2)]
+
+
+class Disaster:
+    """A server whose disk goes after its third publication; there is a backup of the time of the first."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings, self.folder = settings, folder
+        self.before = Head("", 0, b"", "")
+
+    async def happen(self) -> None:
+        async with serving(create_app(self.settings)) as client:
+            api = Api(client)
+            await api.create(SMALL)
+            body = (await client.get("/backup", headers=ADMIN)).content
+            (self.folder / "copy").mkdir()
+            (self.folder / "copy" / "server.db").write_bytes(body)
+            await close_round(api)
+            await close_round(api)
+            self.before = await head_of(api)
+        restore(self.folder / "copy" / "server.db", self.folder / "new", DATABASE)
+
+    def restored(self, **kept: Path) -> Settings:
+        return replace(self.settings, data=self.folder / "new", admin_token="token-of-the-tests", **kept)
+
+
+async def test_a_restored_database_goes_on_with_the_log_of_the_journal(settings: Settings, tmp_path: Path) -> None:
+    disaster = Disaster(settings, tmp_path)
+    await disaster.happen()
+    kept = {"journal": settings.data / "journal.db", "identity": settings.data / "identity.key"}
+    async with serving(create_app(disaster.restored(**kept))) as client:
+        after = await head_of(Api(client))
+        assert after.origin == disaster.before.origin
+        assert await entries_of(Api(client)) == [("test", 1), ("test", 2), ("test", 3), ("test", 1_000_001)]
+        path = path_of(await client.get("/log/consistency", params={"first": 3, "second": 4}))
+        assert consistent(3, disaster.before.root, 4, after.root, path)
+
+
+async def test_without_its_journal_the_log_begins_anew_under_another_name(settings: Settings, tmp_path: Path) -> None:
+    """The server cannot know what it has signed: no head of the new log can contradict one of the old."""
+    disaster = Disaster(settings, tmp_path)
+    await disaster.happen()
+    async with serving(create_app(disaster.restored(identity=settings.data / "identity.key"))) as client:
+        after = await head_of(Api(client))
+        assert after.origin != disaster.before.origin
+        assert await entries_of(Api(client)) == [("test", 1), ("test", 1_000_001)]
+
+
+async def test_the_journal_of_another_log_is_refused(settings: Settings, tmp_path: Path) -> None:
+    """After a start without it the journal that was kept comes back: two logs would have one name."""
+    disaster = Disaster(settings, tmp_path)
+    await disaster.happen()
+    async with serving(create_app(disaster.restored())) as client:
+        await close_round(Api(client))
+    with pytest.raises(SpecError, match="not the one in the journal") as caught:
+        create_app(disaster.restored(journal=settings.data / "journal.db"))
+    assert caught.value.field == "PRIVATEER_JOURNAL"
+
+
+async def test_a_death_before_the_journal_has_a_leaf(settings: Settings) -> None:
+    """The database has published, no head was signed: the next start goes on."""
+    async with serving(create_app(settings)) as client:
+        await Api(client).create(SMALL)
+        first = await head_of(Api(client))
+        await close_round(Api(client))  # nobody asks for a head
+    async with serving(create_app(settings)) as client:
+        after = await head_of(Api(client))
+        assert (after.origin, after.size) == (first.origin, 2)
+
+
+async def test_the_record_says_which_shuffler_closed_a_round(
+    api: Api, shuffler_key: Ed25519PrivateKey, settings: Settings
+) -> None:
+    await api.create(SHUFFLED | {"experiment.shuffler": "one"})
+    first = await api.publication()
+    body = body_of(first, sealed_reports(first, 100))
+    answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)})
+    assert answer.status_code == 202
+    rows = (await api.client.get("/experiments/test/privacy")).json()["rounds"]
+    named = [(row["version"], row["shuffler"], row["organisation"]) for row in rows]
+    assert named == [(1, signing_key_id(shuffler_key.public_key()), "one"), (2, None, None)]
+    assert settings.shuffler_keys
+
+
+async def test_an_experiment_is_for_one_organisation(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+    await api.create(SHUFFLED | {"experiment.shuffler": "another"})
+    claim = {SIGNATURE_HEADER: sign_claim("test", shuffler_key)}
+    problem = assert_problem(await api.client.post("/experiments/test/shuffler", headers=claim), 409, "conflict")
+    assert (problem["field"], "another" in problem["detail"]) == ("experiment.shuffler", True)
+    first = await api.publication()
+    body = body_of(first, sealed_reports(first, 100))
+    signed = {SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)}
+    assert_problem(await api.client.post("/batches", content=body, headers=signed), 403, "batch-refused")
+
+
+async def test_an_organisation_needs_shuffled_reports(api: Api) -> None:
+    answer = await api.create(SMALL | {"experiment.shuffler": "one"})
+    assert assert_problem(answer, 422, "spec-invalid")["field"] == "experiment.shuffler"
