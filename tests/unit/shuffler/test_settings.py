@@ -56,7 +56,7 @@ def test_everything_can_be_set():
         9003,
         (Path("keys"), Path("more/one.pub")),
         Path("/ca.pem"),
-        TokenSettings(True, "/trusted", ("shuffle.example", "other.example:8443")),
+        tokens=TokenSettings(True, "/trusted", ("shuffle.example", "other.example:8443")),
     )
     assert read_settings(environment) == expected
 
