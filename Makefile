@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler issuer server lab
 
-.PHONY: install test coverage check demo nightly bench benchmark browser pictures data documents site sdk lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures data documents site sdk sdkcheck lock format clean
 
 install: $(STAMP)
 
@@ -77,6 +77,10 @@ sdk: $(STAMP)
 	cd sdk/js && node --test test/
 	node --test tests/dashboard/
 	$(BIN)/python -m pytest -q -m node tests/integration/test_node_client.py
+
+# Types of the SDK, its declarations, the documentation's examples, and its providers in the real packages of OpenFeature.
+sdkcheck:
+	cd sdk/js && npm ci --ignore-scripts --no-fund --no-audit && npm run check
 
 # Needs uv; writes no registry address.
 lock:

@@ -1,7 +1,7 @@
 """One person's part in one experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
 from privateer_client.returns import period_of
 
+_REWARD: Final = "reward"
 Reported = TypeVar("Reported")
 """What a report returns: an `Outcome`, or an awaitable of it."""
 
@@ -176,6 +177,18 @@ class Session(Generic[Reported]):
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
         return self._run(self._reporting_past(context, arm, reward))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that `choose` asks for."""
+        return tuple(self._participation.spec.features)
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Names of the answers of yes or no that `report` takes beside the ``reward``; usually there are none."""
+        nothing = self._participation.spec.without_outcome(None)
+        named = nothing if isinstance(nothing, Mapping) and _REWARD in nothing else {}
+        return tuple(name for name in named if name != _REWARD)
 
     @property
     def _reports_choices(self) -> bool:

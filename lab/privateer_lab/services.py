@@ -223,11 +223,12 @@ def running(
     *,
     quiet: bool = False,
     issuing: Issuing | None = None,
+    origins: str = "",
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``, and an issuer if it is wanted; stop them at the end.
 
     ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
-    only warnings and errors.
+    only warnings and errors. ``origins`` are those whose pages may ask the services from a browser.
 
     Raises
     ------
@@ -244,7 +245,9 @@ def running(
     publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
-    settings, urls = environments(data, ports, token), {"server": server, "shuffler": shuffler}
+    allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
+    settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
+    urls = {"server": server, "shuffler": shuffler}
     if issuing:
         at = at._replace(issuer=issuing.url)
         checked = {name: one | issuing.checks(data, urls[name]) for name, one in settings.items()}

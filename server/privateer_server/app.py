@@ -16,6 +16,7 @@ from privateer.serving.endpoint import Reply
 from privateer.serving.heads import Heads
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
+from privateer.serving.origins import Origins
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
@@ -75,13 +76,14 @@ class Server:
         control: ASGIApp,
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
+        origins: tuple[str, ...],
         turnstile: Turnstile | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, Heads(control), end_waits
         self.turnstile = turnstile
         self._timed = Timed(self._answer, _route, answered)
-        self.public = PublicPages(self, _is_public)
+        self.public = Origins(PublicPages(self, _is_public), origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -187,7 +189,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
-    return Server(uploads, batches, policies, control, end_waits, answered, turnstile)
+    return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
 
 
 def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:

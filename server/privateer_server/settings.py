@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer.errors import SpecError
+from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 from privateer.serving.tokens import TokenSettings
 
@@ -42,6 +43,8 @@ class Settings:
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
         many as there are cores, unless it is told otherwise.
+    origins
+        Origins whose pages may use the public listener from a browser; none by default.
     tokens
         Whether reports come with upload tokens alone, and whose.
     """
@@ -59,6 +62,7 @@ class Settings:
     body_budget: int = 256 * _MIB
     journal: Path | None = None
     openers: int = 0
+    origins: tuple[str, ...] = ()
     identity: Path | None = None
     tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
@@ -110,6 +114,8 @@ def _cores() -> int:
 def _read(given: Mapping[str, str], name: str) -> Any:
     if name == "openers":
         return number(given, _variable(name), 0, _OPENERS_MAX)
+    if name == "origins":
+        return origins(given)
     if name.endswith("_keys"):
         return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):

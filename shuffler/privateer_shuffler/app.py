@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply, answer
+from privateer.serving.origins import Origins
 from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
@@ -245,7 +246,11 @@ def _start() -> Service:
     settings = read_settings(os.environ)
     app = create_app(settings)
     return Service(
-        Listener(PublicPages(app, _is_public), listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
+        Listener(
+            Origins(PublicPages(app, _is_public), settings.origins),
+            listen(settings.host, settings.port, "PRIVATEER_PORT"),
+            app.turnstile,
+        ),
         Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from privateer.errors import SpecError
+from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
 from privateer.serving.tokens import TokenSettings
 from privateer.wire.identity import read_keys
@@ -39,6 +40,8 @@ class Settings:
     server_ca
         Certificates (PEM) of the authorities that may sign the server's certificate, instead of the public ones
         (``PRIVATEER_SERVER_CA``).
+    origins
+        Origins whose pages may send reports from a browser; none by default (``PRIVATEER_ORIGINS``).
     server_key
         Public keys with which the server may sign its publications (``PRIVATEER_SERVER_KEY``: 64 hexadecimal digits,
         several separated by commas); empty: the first that the shuffler meets, from then on.
@@ -58,6 +61,7 @@ class Settings:
     admin_port: int = 8003
     sender_keys: tuple[Path, ...] = ()
     server_ca: Path | None = None
+    origins: tuple[str, ...] = ()
     server_key: frozenset[bytes] = frozenset()
     tokens: TokenSettings = field(default_factory=TokenSettings)
 
@@ -87,6 +91,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
+        origins=origins(environment),
         server_key=read_keys(environment.get("PRIVATEER_SERVER_KEY") or "", "PRIVATEER_SERVER_KEY"),
         tokens=TokenSettings.read(environment, f"127.0.0.1:{port}"),
     )

@@ -10,8 +10,8 @@ ALARM = FALSE_ALARM / 60
 
 
 def test_the_billboard_holds_and_a_leaky_one_breaks() -> None:
-    """Planted: releases with a twentieth of the noise."""
-    (case,), (leaky,) = cases(30_000), cases(60_000, 20.0)
+    """Planted: releases with a sixtieth of the noise (lower bounds of 2.3 to 2.6 in six runs, at a stated 1)."""
+    (case,), (leaky,) = cases(30_000), cases(60_000, 60.0)
     assert _attacked(case, ALARM).holds
     assert not _attacked(leaky, ALARM).holds
 

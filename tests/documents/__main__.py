@@ -1,8 +1,8 @@
 """Write the documents that are made from the code; tests fail where the files differ."""
 
-from tests.documents import commands, endpoints, exports, logs, notebook, openapi, schemas, uploads, vectors
+from tests.documents import commands, endpoints, exports, families, logs, notebook, openapi, schemas, uploads, vectors
 
-MADE = (openapi, vectors, uploads, exports, schemas, logs, commands, endpoints, notebook)
+MADE = (openapi, vectors, uploads, exports, schemas, logs, commands, endpoints, families, notebook)
 
 for path, text in (page for one in MADE for page in one.documents().items()):
     path.parent.mkdir(parents=True, exist_ok=True)

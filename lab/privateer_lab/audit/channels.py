@@ -22,6 +22,7 @@ from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.signed import SignedPublication
 from privateer_lab.audit.visible import nothing_visible_depends_on_records, recorded_logs, services_are_silent
 from privateer_lab.audit.wire import ALONE, LIMITS, opened
 from privateer_server.rounds import OpenRound
@@ -68,11 +69,11 @@ class _Flaky:
     """A server that breaks off twice, then answers; keeps what it was sent."""
 
     def __init__(self, current: OpenRound) -> None:
-        self._current, self.sent = current, []  # type: ignore[var-annotated]
+        self._published, self.sent = SignedPublication(current.publication), []  # type: ignore[var-annotated]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            return httpx.Response(200, content=self._current.publication)
+            return self._published.answer(request)
         self.sent.append(request.content)
         if len(self.sent) < 3:
             raise httpx.ReadError("broken off")
@@ -119,7 +120,8 @@ def _said_by_a_device() -> list[str]:
     said: list[str] = []
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
         ledger = Ledger(Path(folder) / "ledger.db")
-        transport = httpx.MockTransport(lambda request: _refuse(request, current))
+        published = SignedPublication(current.publication)
+        transport = httpx.MockTransport(lambda request: _refuse(request, published))
         with Client("http://audit", limits=LIMITS, ledger=ledger, transport=transport) as client:
             session = client.join("audit")
             contexts: list[dict[str, object]] = [{"x": f"{_CONTEXT}"}, {"y": _CONTEXT}, {"x": [_CONTEXT]}, {}]
@@ -134,9 +136,9 @@ def _said_by_a_device() -> list[str]:
     return said
 
 
-def _refuse(request: httpx.Request, current: OpenRound) -> httpx.Response:
+def _refuse(request: httpx.Request, published: SignedPublication) -> httpx.Response:
     refusal = httpx.Response(400, content=problem_body(OutOfRange("not a report", remedy="send one")))
-    return httpx.Response(200, content=current.publication) if request.method == "GET" else refusal
+    return published.answer(request) if request.method == "GET" else refusal
 
 
 def _error_of(action: Callable[[], object]) -> str:

@@ -120,16 +120,23 @@ def demo(
         bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device.")
+    ] = False,
 ) -> None:
     """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned.
 
     In a terminal the services stay until you press Enter, so that you can look at the dashboard.
     """
     from privateer_lab.demo import run_demo
+    from privateer_lab.web_demo import run_web_demo
 
     is_watched = sys.stdin.isatty() and sys.stdout.isatty()
 
     with _until_signalled():
+        if web:
+            run_web_demo()
+            return
         with (
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             running(Path(folder), free_port(), free_port(), quiet=True) as services,

@@ -17,13 +17,9 @@ let left = Number(people);
 async function person() {
   const client = new Client(server, { shuffler, ledger: new MemoryLedger(), limits: JSON.parse(limits) });
   const session = await client.join(experiment);
-  const names = [...session.participation.spec.features.keys()];
-  const arm = session.choose(Object.fromEntries(names.map((name) => [name, Math.random()])));
-  let outcome = await session.report(arm === "a" ? 1 : 0);
-  for (let tries = 0; outcome === "pending" && tries < 50; tries++) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    [outcome] = await client.resend();
-  }
+  const uniform = () => crypto.getRandomValues(new Uint32Array(1))[0] / 2 ** 32;
+  const arm = session.choose(Object.fromEntries(session.features.map((name) => [name, uniform()])));
+  const outcome = await session.report(arm === "a" ? 1 : 0);
   outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
 }
 

@@ -1,58 +1,141 @@
 // @ts-check
-/** `join`, `choose`, `report`: a device's part in an experiment. */
+/** The SDK's entry: a client of one server, and of the shuffler that the application trusts. */
 
-import { PrivateerError, invalid, refused, unavailable } from "./errors.js";
-import { ask, problem } from "./exchange.js";
-import { blockOf, checkProof, checkSigned, entryOf, openHead } from "./log.js";
-import { Participation } from "./participation.js";
+import { Delivery } from "./delivery.js";
+import { alreadyReported, invalid, unavailable } from "./errors.js";
+import { IndexedDbLedger } from "./ledgers/indexeddb.js";
+import { Ledger } from "./ledgers/ledger.js";
+import { below, systemClock } from "./platform.js";
+import { Publications } from "./publications.js";
+import { settled } from "./reports.js";
+import { Session } from "./session.js";
 import { LIMITS } from "./verification.js";
 
-const MSGPACK = "application/msgpack";
-const FRESH_MS = 3000;
-const PROOF_MAX = 64 << 10;
-const FINAL = new Set([
-  "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "unopenable", "out-of-range",
-  "too-large", "terms-refused", "spec-invalid", "deleted",
-]);
-const AGAIN = new Set([408, 425, 429]);
+/** @typedef {import("./delivery.js").Outcome} Outcome */
 
-/** @typedef {"accepted" | "late" | "not-asked" | "refused" | "pending"} Outcome */
+/**
+ * @typedef {object} Options
+ * @property {Ledger} [ledger] what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
+ * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
+ * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
+ * @property {number} [timeout] seconds for a request
+ * @property {number} [patience] seconds for which `report` tries to send
+ * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for; the message
+ * names the feature, never the value
+ * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
+ * default the first one that the ledger meets
+ * @property {import("./platform.js").Clock} [clock]
+ */
 
 export class Client {
-  /**
-   * @param {string} server address of the learning server
-   * @param {object} how
-   * @param {import("./ledger.js").MemoryLedger} how.ledger what this device has paid for
-   * @param {string} [how.shuffler] address of the shuffler that the application trusts; no server can name one
-   * @param {Partial<import("./verification.js").Limits>} [how.limits] what this device accepts
-   * @param {number} [how.timeout] seconds for a request
-   * @param {string[]} [how.serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced;
-   *   by default the first one that the ledger meets
-   */
-  constructor(server, { ledger, shuffler, limits = {}, timeout = 10, serverKeys = [] }) {
-    this.serverKeys = serverKeys;
-    this.server = server.replace(/\/$/, "");
-    this.shuffler = shuffler?.replace(/\/$/, "");
-    this.ledger = ledger;
+  /** @param {string} server address of the learning server @param {Options} [options] */
+  constructor(server, { ledger, shuffler, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
+    this.server = address(server, "server");
+    this.shuffler = shuffler === undefined ? undefined : address(shuffler, "shuffler");
+    this.ledger = ledger ?? defaultLedger();
+    /** @type {import("./verification.js").Limits} */
     this.limits = { ...LIMITS, ...limits };
+    for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
+    if (!(timeout > 0 && timeout < Infinity)) throw invalid("must be above 0 and finite: 10 seconds are usual", "timeout");
+    if (!(patience >= 0 && patience < Infinity)) throw invalid("must be at least 0 and finite: 10 seconds are usual", "patience");
+    this.serverKeys = serverKeys;
     this.timeout = timeout;
+    this.patience = patience;
+    this.clock = clock;
+    this.delivery = new Delivery(this.ledger, timeout, clock);
+    /** @type {Set<string>} */
+    this.warned = new Set();
+    this.tell = warn;
   }
 
-  /** Fetch the policy of an experiment, and check it. @param {string} name */
+  /**
+   * Fetch the policy of an experiment, check it, and start this person's session. Before, make the reports that are due,
+   * and send once those that wait. If the server does not answer, the session follows the last policy that was checked.
+   * @param {string} name
+   */
   async join(name) {
-    const { participation } = await this.fetched(name, null);
-    if (participation.isOpen) this.endpoint(participation);
-    return new Session(this, name, participation);
+    const publications = new Publications(this, name);
+    const end = this.clock.monotonic() + this.timeout;
+    await this.settle(end);
+    for (const [identity, sealed] of await this.waiting()) {
+      if (this.clock.monotonic() < end) await this.delivery.once(identity, sealed);
+    }
+    return this.session(publications, await publications.joined());
   }
 
-  /** Send again what nobody has answered for good. @returns {Promise<Outcome[]>} */
+  /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
+  async resume(name) {
+    const publications = new Publications(this, name);
+    const { choice, payment } = await this.ledger.entry(publications.identity);
+    if (!choice && payment && payment.made >= payment.reports) throw alreadyReported();
+    if (!choice) throw invalid("no choice is kept: join the experiment, and choose", "name");
+    const published = await publications.kept();
+    if (!published) throw unavailable("the policy is not kept: join the experiment, the choice stands");
+    return this.session(publications, published);
+  }
+
+  /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
   async resend() {
-    /** @type {Outcome[]} */
-    const outcomes = [];
-    for (const [identity, { endpoint, body }] of this.ledger.waiting()) {
-      outcomes.push(await this.deliver(identity, endpoint, new Uint8Array(Buffer.from(body, "hex"))));
+    const outcomes = /** @type {Record<string, Outcome>} */ (await this.settle(Infinity));
+    for (const [identity, sealed] of await this.waiting()) {
+      outcomes[nameOf(identity)] = (await this.delivery.once(identity, sealed)).outcome;
     }
     return outcomes;
+  }
+
+  /** @param {Publications} publications @param {import("./publications.js").Published} published */
+  async session(publications, published) {
+    const { participation } = published;
+    if (participation.isOpen) publications.endpoint(participation);
+    const entry = await this.ledger.entry(publications.identity);
+    return new Session(publications, published, entry, await this.isTime(publications.identity, participation, entry));
+  }
+
+  /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
+   * @param {string} identity @param {import("./participation.js").Participation} participation @param {import("./ledgers/ledger.js").Entry} entry */
+  async isTime(identity, { asks, spec }, { payment }) {
+    if (spec.times === spec.reports) return true;
+    if (!asks || payment !== null) return false;
+    return this.ledger.draw(identity, spec.times, spec.period, spec.periodOf(this.clock.now()));
+  }
+
+  /** Make the reports that are due. @param {number} end of the monotonic clock */
+  async settle(end) {
+    /** @type {Record<string, "pending" | "not-asked">} */
+    const outcomes = {};
+    for (const identity of await this.own()) {
+      if (this.clock.monotonic() >= end) break;
+      const outcome = await settled(new Publications(this, nameOf(identity)));
+      if (outcome) outcomes[nameOf(identity)] = outcome;
+    }
+    return outcomes;
+  }
+
+  /** Reports for this client's endpoints that nobody has answered. */
+  async waiting() {
+    const ours = (/** @type {string} */ endpoint) => [this.server, this.shuffler].some((one) => one && endpoint.startsWith(`${one}/`));
+    /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
+    const found = [];
+    for (const identity of await this.own()) {
+      const { waiting } = await this.ledger.entry(identity);
+      found.push(...waiting.filter(({ endpoint }) => ours(endpoint)).map((one) => /** @type {typeof found[0]} */ ([identity, one])));
+    }
+    return found;
+  }
+
+  /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
+  async own() {
+    const names = (await this.ledger.names()).filter((identity) => this.identity(nameOf(identity)) === identity);
+    for (let i = names.length - 1; i > 0; i--) {
+      const j = below(i + 1);
+      [names[i], names[j]] = [names[j], names[i]];
+    }
+    return names;
+  }
+
+  /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
+  async head() {
+    return (await this.ledger.known(this.server))?.head ?? null;
   }
 
   /** @param {string} name */
@@ -60,148 +143,30 @@ export class Client {
     return `${this.server}/${name}`;
   }
 
-  /**
-   * The publication of the open round, checked; the known one if the server still publishes it.
-   * @param {string} name @param {Participation | null} known
-   */
-  async fetched(name, known) {
-    const tag = known && { "if-none-match": `"${Buffer.from(known.digest).toString("hex")}"` };
-    const url = `${this.server}/experiments/${encodeURIComponent(name)}/policy`;
-    const answer = await ask(url, { headers: { accept: MSGPACK, ...tag } }, this.timeout);
-    if (answer.status === 304 && known) return { participation: known };
-    if (answer.status === 404 || answer.status === 410) {
-      throw new PrivateerError(problem(answer) ?? "not-found", "the server has no such experiment");
-    }
-    const isPublication = answer.headers.get("content-type")?.split(";")[0] === MSGPACK;
-    if (answer.status !== 200 || !isPublication) throw unavailable("the server did not answer with a publication");
-    // Whoever chose when the round asked may report in a pause that has begun since.
-    const paused = known === null && answer.headers.get("privateer-asks") === "nobody";
-    const seen = this.ledger.known(this.server);
-    const keys = this.serverKeys.length || !seen ? this.serverKeys : [seen.key];
-    const key = await checkSigned(answer.headers.get("privateer-signed") ?? "", answer.body, keys);
-    const participation = await Participation.checked(answer.body, name, this.limits, paused);
-    await this.witnessed(participation, key);
-    return { participation };
-  }
-
-  /** The last signed head of the server's log, for comparing with other devices. */
-  get head() {
-    return this.ledger.known(this.server)?.head ?? null;
-  }
-
-  /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
-  async witnessed({ round, digest }, key) {
-    const seen = this.ledger.known(this.server);
-    const entry = entryOf(round.experiment, round.version, digest);
-    let last = seen && (await openHead(seen.head, seen.key));
-    let proof = await this.proof(round, null);
-    // An application that names a new key may name a new log with it; the same log must go on.
-    if (seen && seen.key !== key && (await openHead(proof.head ?? "", key)).origin !== last?.origin) last = null;
-    const block = blockOf(proof, last);
-    if (block !== null) proof = await this.proof(round, block);
-    const { signed } = await checkProof(proof, entry, key, last);
-    this.ledger.know(this.server, { key, head: signed });
-  }
-
-  /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */
-  async proof({ experiment, version }, block) {
-    const asked = new URLSearchParams({ experiment, version: `${version}`, ...(block !== null && { block: `${block}` }) });
-    const answer = await ask(`${this.server}/log/proof?${asked}`, {}, this.timeout, PROOF_MAX);
-    if (answer.status !== 200) throw unavailable("the server did not prove what it published");
-    try {
-      return JSON.parse(new TextDecoder().decode(answer.body));
-    } catch {
-      throw new PrivateerError("proof-invalid", "the answer is not a proof", "proof");
-    }
-  }
-
-  /** Where reports go. @param {Participation} participation */
-  endpoint({ round }) {
-    if (round.model !== "shuffle") return `${this.server}/reports`;
-    if (!this.shuffler) throw refused("the experiment needs a shuffler, and the application names none", "shuffler");
-    return `${this.shuffler}/experiments/${encodeURIComponent(round.experiment)}/reports`;
-  }
-
-  /** @param {string} identity @param {string} endpoint @param {Uint8Array<ArrayBuffer>} body @returns {Promise<Outcome>} */
-  async deliver(identity, endpoint, body) {
-    try {
-      const headers = { "content-type": MSGPACK };
-      const outcome = judged(await ask(endpoint, { method: "POST", headers, body }, this.timeout));
-      if (outcome !== "pending") this.ledger.answered(identity);
-      return outcome;
-    } catch (error) {
-      if (error instanceof PrivateerError && error.type === "unavailable") return "pending";
-      throw error;
+  /** @param {string[]} messages */
+  warn(messages) {
+    for (const message of messages.filter((one) => !this.warned.has(one))) {
+      this.warned.add(message);
+      this.tell(message);
     }
   }
 }
 
-/** What an answer decides about a report. @param {import("./exchange.js").Answer} answer @returns {Outcome} */
-export function judged(answer) {
-  if (answer.status === 202) return "accepted";
-  if (answer.status < 400 || answer.status >= 500 || AGAIN.has(answer.status)) return "pending";
-  const reason = problem(answer);
-  if (reason === "duplicate-report") return "accepted";
-  if (reason === "round-closed") return "late";
-  return reason !== null && FINAL.has(reason) ? "refused" : "pending";
+/** @param {string} identity */
+const nameOf = (identity) => identity.slice(identity.lastIndexOf("/") + 1);
+
+/** @param {string} url @param {string} field */
+function address(url, field) {
+  try {
+    const { protocol, search, hash, username, origin, pathname } = new URL(url);
+    if (/^https?:$/.test(protocol) && !search && !hash && !username) return (origin + pathname).replace(/\/+$/, "");
+  } catch {
+    // It is no address, as below.
+  }
+  throw invalid("not the address of a service: write https://host or https://host:port", field);
 }
 
-/** One person's part in an experiment. */
-export class Session {
-  /** @param {Client} client @param {string} name @param {Participation} participation */
-  constructor(client, name, participation) {
-    this.client = client;
-    this.name = name;
-    this.participation = participation;
-    this.fetchedAt = performance.now();
-    /** @type {import("./participation.js").Choice | null} */
-    this.choice = null;
-  }
-
-  /** Whether this person is asked for a report. */
-  get asked() {
-    const { participation, client } = this;
-    return participation.asks && participation.spec.window === 0 && !client.ledger.has(client.identity(this.name));
-  }
-
-  /** Choose for this person; nothing is sent. @param {Record<string, any>} [context] a value for each feature */
-  choose(context = {}) {
-    this.choice = this.participation.choose(context);
-    return this.participation.spec.arms[this.choice.arm];
-  }
-
-  /** Report what came of the choice, once. @param {number} reward @returns {Promise<Outcome>} */
-  async report(reward) {
-    const { client, choice } = this;
-    if (!choice) throw invalid("choose an arm first", "reward");
-    if (client.ledger.has(client.identity(this.name))) {
-      throw new PrivateerError("already-reported", "this device has reported to the experiment");
-    }
-    if (!this.asked) return "not-asked";
-    const opened = await this.opened();
-    agree(choice, opened);
-    if (!opened.takes(choice.version)) return "not-asked";
-    const [endpoint, identity] = [client.endpoint(opened), client.identity(this.name)];
-    const body = await opened.body(opened.message(choice, reward));
-    client.ledger.pay(identity, endpoint, body);
-    return client.deliver(identity, endpoint, body);
-  }
-
-  /** The publication whose round is open now. */
-  async opened() {
-    if (performance.now() - this.fetchedAt < FRESH_MS) return this.participation;
-    const { participation } = await this.client.fetched(this.name, this.participation);
-    return participation;
-  }
-}
-
-/** Refuse a publication under which a choice means something else. @param {import("./participation.js").Choice} choice
- * @param {Participation} opened */
-function agree(choice, opened) {
-  const arms = JSON.parse(choice.meaning)[3].length;
-  if (opened.spec.meaning(arms) !== choice.meaning) throw refused("the spec means something else now", "spec");
-  const same = Buffer.compare(opened.digest, choice.digest) === 0;
-  if (opened.round.version === choice.version && !same) {
-    throw refused("the server has published another policy of this version", "version");
-  }
+function defaultLedger() {
+  if (globalThis.indexedDB || globalThis.document) return new IndexedDbLedger();
+  throw invalid('give a ledger, such as new FileLedger("ledger.json")', "ledger");
 }

@@ -26,3 +26,13 @@ export const invalid = (detail, field) => new PrivateerError("input-invalid", de
 
 /** @param {string} detail */
 export const unavailable = (detail) => new PrivateerError("unavailable", detail);
+
+/** The platform lacks something. @param {string} detail @param {string} field */
+export const unsupported = (detail, field) => new PrivateerError("unsupported", detail, field);
+
+/** Nothing was paid or sent, as the device cannot write it down. @param {string} detail */
+export const unwritable = (detail) => new PrivateerError("ledger-unwritable", detail, "ledger");
+
+/** @param {string} [detail] */
+export const alreadyReported = (detail = "this device has reported to the experiment") =>
+  new PrivateerError("already-reported", detail);

@@ -1,10 +1,12 @@
 // @ts-check
 /** HTTP with an end: every answer is bounded in bytes and in time, whatever the server does. */
 
+import { joined } from "./bytes.js";
 import { unavailable } from "./errors.js";
 
 const BYTES_MAX = 16 << 20;
 const PROBLEM = "urn:privateer:problem:";
+export const MSGPACK = "application/msgpack";
 
 /** @typedef {{status: number, headers: Headers, body: Uint8Array<ArrayBuffer>}} Answer */
 
@@ -17,7 +19,8 @@ export async function ask(url, request, seconds, most = BYTES_MAX) {
   try {
     const answer = await fetch(url, {
       ...request,
-      // Nothing may tie the report to the fetch: no cookies, and where the platform allows it no common connection.
+      // Nothing may tie the report to the fetch: no cookies, and where the platform allows it no common connection. A
+      // browser drops both headers.
       headers: { ...request.headers, connection: "close", "accept-encoding": "identity" },
       credentials: "omit",
       redirect: "error",
@@ -27,7 +30,9 @@ export async function ask(url, request, seconds, most = BYTES_MAX) {
     });
     return { status: answer.status, headers: answer.headers, body: await bounded(answer, most) };
   } catch {
-    throw unavailable("there was no answer within time and size");
+    const origin = globalThis.location?.origin;
+    const allows = origin ? `, or it does not allow pages of ${origin} (PRIVATEER_ORIGINS)` : "";
+    throw unavailable(`${new URL(url).origin} gave no answer within time and size${allows}`);
   }
 }
 
@@ -35,13 +40,15 @@ export async function ask(url, request, seconds, most = BYTES_MAX) {
 async function bounded(answer, most) {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const chunks = [];
-  let size = 0;
-  for await (const chunk of /** @type {any} */ (answer.body ?? [])) {
-    size += chunk.length;
+  const reader = answer.body?.getReader();
+  for (let size = 0; reader; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    size += value.length;
     if (size > most) throw unavailable("the answer is too large");
-    chunks.push(chunk);
+    chunks.push(value);
   }
-  return new Uint8Array(Buffer.concat(chunks));
+  return joined(...chunks);
 }
 
 /** The name of the problem in an answer; null if it is none. @param {Answer} answer @returns {string | null} */

@@ -3,7 +3,20 @@
 
 import { invalid, malformed, refused } from "./errors.js";
 
-/** @typedef {{columns: number, encode: (value: any) => number[]}} Feature */
+/**
+ * Columns that say one thing: of a number `codes` is empty; `flags`: 1 says that the number before is missing.
+ * @typedef {{columns: number, codes: number[], flags: boolean}} Block
+ */
+
+/**
+ * `wants` says which values the spec has a place for, and `fits` whether this is one; others count as missing.
+ * @typedef {{columns: number, blocks: Block[], wants: string, fits: (value: any) => boolean, encode: (value: any) => number[]}} Feature
+ */
+
+/** @type {Block} */
+const NUMBER = { columns: 1, codes: [], flags: false };
+/** @type {Block} */
+const FLAG = { columns: 1, codes: [0, 1], flags: true };
 
 /** @param {any} value */
 const isNumber = (value) => typeof value === "number" && !Number.isNaN(value);
@@ -32,17 +45,20 @@ function feature(table) {
   const missing = table.missing === true;
   if (Array.isArray(table.levels)) return table.ordered ? ordinal(table.levels, missing) : categorical(table.levels, missing);
   if (table.boolean === true) return boolean(missing);
-  if (Array.isArray(table.quantiles)) return scaled(missing, (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
+  if (Array.isArray(table.quantiles)) return scaled(missing, "a number", (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
   const { low, high } = table;
   if (!(isNumber(low) && isNumber(high) && low < high)) throw malformed("not a feature that this client knows");
-  return scaled(missing, (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
+  return scaled(missing, "a number", (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
 }
 
-/** A number in a column, and a flag beside it where it may be missing. @param {boolean} missing
+/** A number in a column, and a flag beside it where it may be missing. @param {boolean} missing @param {string} wants
  * @param {(value: any) => number | null} place @returns {Feature} */
-function scaled(missing, place) {
+function scaled(missing, wants, place) {
   return {
     columns: missing ? 2 : 1,
+    blocks: missing ? [NUMBER, FLAG] : [NUMBER],
+    wants,
+    fits: (value) => (isMissing(value) ? missing : place(value) !== null),
     encode: (value) => {
       const found = isMissing(value) ? null : place(value);
       return missing ? [found ?? 0.5, found === null ? 1 : 0] : [found ?? 0.5];
@@ -70,7 +86,7 @@ function placed(levels, value) {
 
 /** @param {any[]} levels @param {boolean} missing @returns {Feature} */
 function ordinal(levels, missing) {
-  return scaled(missing, (value) => {
+  return scaled(missing, "one of its levels", (value) => {
     const place = placed(levels, value);
     return place === null || place < 0 ? null : (place + 0.5) / levels.length;
   });
@@ -84,37 +100,46 @@ function categorical(levels, missing) {
   const full = own < 0 && known > 1 && (known & (known - 1)) === 0;
   const count = own >= 0 || full ? known : known + 1;
   const others = own >= 0 ? own : full ? levels.length - 1 : known;
-  return coded(count, (value) => {
+  const slot = (/** @type {any} */ value) => {
     const place = isMissing(value) ? null : placed(levels, value);
     if (place === null) return missing ? levels.length : others;
     return place < 0 ? others : place;
-  });
+  };
+  const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : placed(levels, value) !== null);
+  return { ...coded(count, slot), wants: "text or a whole number, as its levels are", fits };
 }
 
 /** @param {boolean} missing @returns {Feature} */
 function boolean(missing) {
-  return coded(missing ? 3 : 2, (value) => {
-    const known = value === true || value === false || value === 0 || value === 1;
-    return known ? Number(value) : missing ? 2 : 0;
-  });
+  const known = (/** @type {any} */ value) => value === true || value === false || value === 0 || value === 1;
+  const slot = (/** @type {any} */ value) => (known(value) ? Number(value) : missing ? 2 : 0);
+  const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : known(value));
+  return { ...coded(missing ? 3 : 2, slot), wants: "true or false", fits };
 }
 
 /** Levels as the bits of codes that are spread evenly, the highest bit first. @param {number} count
- * @param {(value: any) => number} slot @returns {Feature} */
+ * @param {(value: any) => number} slot */
 function coded(count, slot) {
   const levels = Math.max(2, count);
   const columns = Math.max(1, Math.ceil(Math.log2(levels)));
+  const codes = Array.from({ length: levels }, (_, place) => Math.floor((place * 2 ** columns) / levels));
   return {
     columns,
-    encode: (value) => {
-      const code = Math.floor((slot(value) * 2 ** columns) / levels);
+    blocks: [{ columns, codes, flags: false }],
+    encode: (/** @type {any} */ value) => {
+      const code = codes[slot(value)];
       return Array.from({ length: columns }, (_, i) => (code >> (columns - 1 - i)) & 1);
     },
   };
 }
 
+/** What spec has no place for, in words that name features and no values. @param {Map<string, Feature>} known @param {Record<string, any>} values */
+export const unfit = (known, values) =>
+  [...known].flatMap(([name, one]) => (one.fits(values[name]) ? [] : [`${name}: should be ${one.wants}; it counts as missing`]));
+
 /** One person's columns. @param {Map<string, Feature>} known @param {Record<string, any>} values */
 export function columnsOf(known, values) {
+  if (values === null || typeof values !== "object") throw invalid("give an object with a value for each feature", "context");
   for (const name of Object.keys(values)) if (!known.has(name)) throw invalid("the experiment has no such feature", name);
   return [...known].flatMap(([name, one]) => {
     if (!Object.hasOwn(values, name)) throw invalid("missing: give every feature a value, or null", name);

@@ -1,7 +1,11 @@
 // @ts-check
-/** Privateer on a device. */
+/** Privateer on a device, in browsers and wherever the web's own interfaces are. */
 
-export { Client, Session } from "./client.js";
+export { Client } from "./client.js";
 export { PrivateerError } from "./errors.js";
-export { FileLedger, MemoryLedger } from "./ledger.js";
+export { IndexedDbLedger } from "./ledgers/indexeddb.js";
+export { Ledger } from "./ledgers/ledger.js";
+export { MemoryLedger } from "./ledgers/memory.js";
+export { missing } from "./platform.js";
+export { Session } from "./session.js";
 export { LIMITS } from "./verification.js";

@@ -1,12 +1,13 @@
 // @ts-check
 /** A server's key, and its public log: what is published is signed, in the log, and the log only grows. */
 
+import { joined, unhex } from "./bytes.js";
 import { PrivateerError } from "./errors.js";
 import { Peaks, consistent, included, leafHash, same } from "./merkle.js";
-import { encode, joined } from "./msgpack.js";
+import { encode } from "./msgpack.js";
+import { subtle } from "./platform.js";
 import { sha256 } from "./sealing.js";
 
-const { subtle } = globalThis.crypto;
 const PURPOSE = new TextEncoder().encode("privateer/publication/1\0");
 const SIGNED = /^([0-9a-f]{64})\.([0-9a-f]{128})$/;
 const HEAD = /^(privateer\/log\/[0-9a-f]{16})\n(0|[1-9][0-9]{0,14})\n([A-Za-z0-9+/]{43}=)\n(?:[^\n]+\n)*$/;
@@ -23,14 +24,20 @@ const unproved = (/** @type {string} */ field) => wrong("proof-invalid", "the pr
 const forked = () => wrong("log-forked", "the log is no continuation of its last head", "head");
 
 /** @param {string} text */
-const base64 = (text) => new Uint8Array(Buffer.from(text, "base64"));
+function base64(text) {
+  try {
+    return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  } catch {
+    throw unproved("proof");
+  }
+}
 
 /** @param {string} key @param {Uint8Array<ArrayBuffer>} signature @param {Uint8Array<ArrayBuffer>} data */
 async function verifies(key, signature, data) {
   try {
-    const raw = new Uint8Array(Buffer.from(key, "hex"));
-    const imported = await subtle.importKey("raw", raw, { name: "Ed25519" }, false, ["verify"]);
-    return await subtle.verify({ name: "Ed25519" }, imported, signature, data);
+    const raw = unhex(key);
+    const imported = await subtle().importKey("raw", raw, { name: "Ed25519" }, false, ["verify"]);
+    return await subtle().verify({ name: "Ed25519" }, imported, signature, data);
   } catch {
     return false;
   }
@@ -46,7 +53,7 @@ export async function checkSigned(header, body, known) {
   if (!key) throw unsigned("privateer-signed");
   if (known.length && !known.includes(key)) throw wrong("key-changed", "the server signs with another key", "serverKey");
   const signed = joined(PURPOSE, await sha256(body));
-  if (!(await verifies(key, new Uint8Array(Buffer.from(signature, "hex")), signed))) throw unsigned("privateer-signed");
+  if (!(await verifies(key, unhex(signature), signed))) throw unsigned("privateer-signed");
   return key;
 }
 
@@ -56,7 +63,7 @@ export async function openHead(signed, key) {
   const text = signed.slice(0, end + 1);
   const [, origin, size, root] = HEAD.exec(text) ?? [];
   if (end < 0 || !origin || signed.length > NOTE_MAX) throw unsigned("head");
-  const named = joined(new TextEncoder().encode(`${origin}\n`), [1], new Uint8Array(Buffer.from(key, "hex")));
+  const named = joined(new TextEncoder().encode(`${origin}\n`), [1], unhex(key));
   const id = (await sha256(named)).slice(0, 4);
   for (const line of signed.slice(end + 2).split("\n")) {
     const stamp = line.startsWith(`— ${origin} `) ? base64(line.slice(`— ${origin} `.length)) : new Uint8Array(0);

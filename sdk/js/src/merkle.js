@@ -1,8 +1,8 @@
 // @ts-check
 /** Merkle trees as in RFC 9162, section 2.1. Sizes may exceed 32 bits, so they are halved by division. */
 
+import { joined, same } from "./bytes.js";
 import { sha256 } from "./sealing.js";
-import { joined } from "./msgpack.js";
 
 /** @typedef {Uint8Array<ArrayBuffer>} Hash */
 
@@ -10,8 +10,7 @@ import { joined } from "./msgpack.js";
 export const leafHash = (entry) => sha256(joined([0], entry));
 /** @param {Hash} left @param {Hash} right */
 const nodeHash = (left, right) => sha256(joined([1], left, right));
-/** @param {Uint8Array} left @param {Uint8Array} right */
-export const same = (left, right) => Buffer.compare(left, right) === 0;
+export { same };
 const isOdd = (/** @type {number} */ one) => one % 2 === 1;
 const half = (/** @type {number} */ one) => Math.floor(one / 2);
 

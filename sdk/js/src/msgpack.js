@@ -1,6 +1,7 @@
 // @ts-check
 /** The part of msgpack that the wire format uses. Integers beyond 2^53 are BigInt; bin is Uint8Array. */
 
+import { joined } from "./bytes.js";
 import { malformed } from "./errors.js";
 
 const DEPTH_MAX = 64;
@@ -149,15 +150,4 @@ function headed(tag, value) {
   if (value < 1 << 8) return [tag, value];
   if (value < 1 << 16) return [tag + 1, value >> 8, value & 255];
   return [tag + 2, value >>> 24, (value >> 16) & 255, (value >> 8) & 255, value & 255];
-}
-
-/** @param {(Uint8Array<ArrayBuffer> | number[])[]} parts */
-export function joined(...parts) {
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

@@ -2,10 +2,11 @@
 /** Taking part in one round: checked terms, decisions, and sealed reports. */
 
 import { ALGORITHMS } from "./algorithms/index.js";
+import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
 import { columnsOf } from "./features.js";
-import { REPORT_SIZE, WORDS } from "./mechanisms/symbols.js";
-import { encode, joined } from "./msgpack.js";
+import { encode } from "./msgpack.js";
+import { coins, random, secureNoise } from "./platform.js";
 import { readPublication } from "./publication.js";
 import { seal } from "./sealing.js";
 import { Spec } from "./spec.js";
@@ -16,12 +17,12 @@ const AGE_SIZE = 2;
 const AGE_MAX = 65_535;
 const JUMP = 1_000_000;
 
-/** @typedef {{version: number, digest: Uint8Array, meaning: string, columns: number[], slot: number, arm: number}} Choice */
-
-/** Uniform words of 64 bits from the operating system. @param {number} count */
-const words = (count) => [...crypto.getRandomValues(new BigUint64Array(count))];
-/** Fresh public coins; draw them before looking at the context. */
-const coins = () => crypto.getRandomValues(new Uint32Array(1))[0];
+/**
+ * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
+ * in seconds since 1970; null: when its outcome is told.
+ * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
+ *   values: number[], window: number, due: number | null, period: number}} Choice
+ */
 
 /** A publication that this device has checked and will follow. */
 export class Participation {
@@ -48,7 +49,8 @@ export class Participation {
     const Kind = ALGORITHMS.get(this.spec.algorithm);
     if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
     if (!this.terms?.mechanism) throw malformed("not a policy");
-    this.mechanism = round.batch > 0 ? mechanism(this.spec.armInKey ? Kind.ARM_IN_KEY : Kind.MECHANISMS, this.terms.mechanism) : null;
+    const serving = this.spec.trust.serves[Kind.QUESTION];
+    this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy} */
     this.policy = new Kind(policy, this.spec);
     this.decider = drain === null ? this.policy : new Kind(drain, this.spec);
@@ -63,7 +65,7 @@ export class Participation {
   /** Refuse a publication whose parts disagree. @param {string} name */
   agree(name) {
     const { round, spec, terms, policy, decider } = this;
-    const size = SEALING + REPORT_SIZE + (policy.tellsAge ? AGE_SIZE : 0);
+    const size = SEALING + (this.mechanism?.reportSize ?? 0) + (policy.tellsAge ? AGE_SIZE : 0);
     const same = {
       experiment: round.experiment === spec.name && spec.name === name,
       version: round.version === policy.version && round.version === decider.version,
@@ -86,12 +88,36 @@ export class Participation {
     return this.isOpen && !this.drains;
   }
 
-  /** @param {Record<string, any>} context @param {number} [slot] for tests; by default fresh coins @returns {Choice} */
-  choose(context, slot = coins()) {
-    const columns = columnsOf(this.spec.features, context);
-    const arm = this.decider.decide(columns, slot);
-    const meaning = this.spec.meaning(this.spec.arms.length);
-    return { version: this.round.version, digest: this.digest, meaning, columns, slot, arm };
+  /**
+   * @param {Record<string, any>} context @param {number} [slot] for tests; by default fresh coins
+   * @param {number} [now] seconds since 1970 @returns {Choice}
+   */
+  choose(context, slot = coins(), now = Date.now() / 1000) {
+    const { spec, policy } = this;
+    const columns = columnsOf(spec.features, context);
+    return {
+      version: this.round.version,
+      digest: hex(this.digest),
+      meaning: spec.meaning(spec.arms.length),
+      columns,
+      slot,
+      arm: this.decider.decide(columns, slot),
+      values: policy.read(null, spec),
+      window: spec.window,
+      due: spec.dueAfter(now),
+      period: spec.periodOf(now),
+    };
+  }
+
+  /** Refuse a publication under which a choice means something else. @param {Choice} choice */
+  check(choice) {
+    const arms = JSON.parse(choice.meaning)[3].length;
+    if (this.spec.meaning(arms) !== choice.meaning) {
+      throw refused("features, arms, rewards or privacy are not those by which the person chose", "spec");
+    }
+    if (this.round.version === choice.version && hex(this.digest) !== choice.digest) {
+      throw refused("the server has published another policy of this version", "version");
+    }
   }
 
   /** Whether the round takes a report on a choice of this version. @param {number} decided */
@@ -111,13 +137,14 @@ export class Participation {
 
   /**
    * The message that a report is before it is sealed.
-   * @param {Choice} choice @param {any} reward @param {bigint[]} noise @param {number} fresh coins of the report
+   * @param {Choice} choice @param {import("./platform.js").Noise} noise @param {number} fresh coins of the report
    */
-  message(choice, reward, noise = words(WORDS), fresh = coins()) {
+  message(choice, noise = secureNoise, fresh = coins()) {
+    if (!this.mechanism) throw refused("nobody is asked", "batch");
     const slot = this.policy.freshCoins ? fresh : choice.slot;
-    const told = this.policy.contribute(choice.columns, choice.arm, reward, this.spec, choice.slot);
-    const symbols = /** @type {import("./algorithms/index.js").Symbols} */ (this.mechanism);
-    const report = symbols.randomize({ slot, ...told }, noise);
+    const nothing = { key: -1, value: 0, vector: /** @type {number[]} */ ([]) };
+    const told = this.policy.contribute(choice.columns, choice.arm, choice.values, choice.slot);
+    const report = this.mechanism.randomize({ ...nothing, slot, ...told }, noise);
     const age = this.age(choice.version) ?? 0;
     return this.policy.tellsAge ? joined([age & 255, age >> 8], report) : report;
   }
@@ -126,14 +153,13 @@ export class Participation {
    * What is sent: the envelope of one sealed report.
    * @param {Uint8Array<ArrayBuffer>} message @param {Uint8Array<ArrayBuffer>} [id] for tests @param {CryptoKeyPair} [ephemeral] for tests
    */
-  async body(message, id = crypto.getRandomValues(new Uint8Array(16)), ephemeral) {
+  async body(message, id = random(new Uint8Array(16)), ephemeral) {
     const info = encode(["privateer/report/1", this.round.model, this.header]);
     return encode([this.header, await seal(joined(id, message), this.round.publicKey, info, ephemeral)]);
   }
 }
 
-/** @param {any[]} kinds classes that may serve @param {any} told
- * @returns {import("./algorithms/index.js").Symbols} */
+/** @param {any[]} kinds classes that may serve @param {any} told @returns {import("./mechanisms/index.js").Mechanism} */
 function mechanism(kinds, told) {
   const Kind = kinds.find((one) => one.TYPE === told.type);
   if (!Kind) throw malformed("this is not the mechanism of the algorithm and the trust model");

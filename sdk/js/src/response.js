@@ -1,19 +1,29 @@
 // @ts-check
-/** Randomized response whose probabilities are certified in exact integers. */
+/** Randomized response and subset selection, whose probabilities are certified in exact integers. */
 
 import { refused } from "./errors.js";
 
 const WORD = 1n << 64n;
 
-export class RandomizedResponse {
-  /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet */
-  constructor(epsilon, symbols) {
+/** What sends a symbol of the person's own with a fixed probability, and otherwise a uniform one of all. */
+class Response {
+  /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} own */
+  constructor(epsilon, symbols, own) {
     if (!(epsilon > 0 && epsilon <= 30)) throw refused("there is no such randomizer", "epsilon");
     if (!(Number.isSafeInteger(symbols) && symbols >= 2 && symbols <= 32_768)) {
       throw refused("there is no such randomizer", "symbols");
     }
+    if (!(own >= 1 && own < symbols)) throw refused("there is no such randomizer", "own");
     this.symbols = BigInt(symbols);
-    this.threshold = threshold(epsilon, this.symbols);
+    /** Words below it send an own symbol. */
+    this.threshold = threshold(epsilon, this.symbols, BigInt(own));
+  }
+}
+
+export class RandomizedResponse extends Response {
+  /** @param {number} epsilon @param {number} symbols */
+  constructor(epsilon, symbols) {
+    super(epsilon, symbols, 1);
   }
 
   /**
@@ -25,17 +35,28 @@ export class RandomizedResponse {
   }
 }
 
-/** The largest threshold whose ratio of probabilities is at most e^epsilon. @param {number} epsilon @param {bigint} symbols */
-function threshold(epsilon, symbols) {
+export class SubsetResponse extends Response {
+  /**
+   * Send one of the own symbols if the first word is below the threshold, the second word says which; else a uniform one.
+   * @param {number[]} own @param {bigint[]} words three, uniform of 64 bits
+   */
+  randomize(own, words) {
+    if (words[0] < this.threshold) return own[Number((words[1] * BigInt(own.length)) >> 64n)];
+    return Number((words[2] * this.symbols) >> 64n);
+  }
+}
+
+/** The largest threshold whose ratio of probabilities is at most e^epsilon. @param {number} epsilon @param {bigint} symbols @param {bigint} own */
+function threshold(epsilon, symbols, own) {
   // The exponential is good to an ulp or two; four ulps down is below the true value.
   const [above, below] = fraction(Math.exp(epsilon));
   const e = above * ((1n << 50n) - 1n);
   const one = below << 50n;
   const least = WORD / symbols;
   const most = (WORD + symbols - 1n) / symbols;
+  const picked = (WORD + own - 1n) / own;
   const more = e * least - most * one;
-  const kept = (more * WORD) / (WORD * one + more);
-  return more > 0n ? kept : 0n;
+  return more > 0n ? (more * WORD) / (picked * one + more) : 0n;
 }
 
 /** A number of floating point as numerator and denominator. @param {number} value @returns {[bigint, bigint]} */

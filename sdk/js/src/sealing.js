@@ -1,10 +1,10 @@
 // @ts-check
 /** HPKE (RFC 9180), base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. Nothing here opens. */
 
-import { malformed } from "./errors.js";
-import { joined } from "./msgpack.js";
+import { joined } from "./bytes.js";
+import { malformed, unsupported } from "./errors.js";
+import { subtle } from "./platform.js";
 
-const { subtle } = globalThis.crypto;
 const ascii = (/** @type {string} */ text) => new TextEncoder().encode(text);
 const KEM = joined(ascii("KEM"), [0, 0x20]);
 const SUITE = joined(ascii("HPKE"), [0, 0x20, 0, 1, 0, 1]);
@@ -14,8 +14,8 @@ const NOTHING = new Uint8Array(0);
 /** @param {Uint8Array<ArrayBuffer>} key @param {Uint8Array<ArrayBuffer>} data */
 async function hmac(key, data) {
   const algorithm = { name: "HMAC", hash: "SHA-256" };
-  const imported = await subtle.importKey("raw", key.length ? key : new Uint8Array(32), algorithm, false, ["sign"]);
-  return new Uint8Array(await subtle.sign("HMAC", imported, data));
+  const imported = await subtle().importKey("raw", key.length ? key : new Uint8Array(32), algorithm, false, ["sign"]);
+  return new Uint8Array(await subtle().sign("HMAC", imported, data));
 }
 
 /** @param {Uint8Array<ArrayBuffer>} salt @param {Uint8Array<ArrayBuffer>} suite @param {string} label @param {Uint8Array<ArrayBuffer>} secret */
@@ -28,7 +28,13 @@ async function expand(key, suite, label, info, length) {
 }
 
 /** @returns {Promise<CryptoKeyPair>} */
-const drawn = async () => /** @type {CryptoKeyPair} */ (await subtle.generateKey({ name: "X25519" }, true, ["deriveBits"]));
+async function drawn() {
+  try {
+    return /** @type {CryptoKeyPair} */ (await subtle().generateKey({ name: "X25519" }, true, ["deriveBits"]));
+  } catch {
+    throw unsupported("this browser cannot seal reports: X25519 is in Chromium 133, Firefox 130, Safari 17 and Node 20", "X25519");
+  }
+}
 
 /**
  * Seal a report; the result is 48 bytes longer.
@@ -37,7 +43,7 @@ const drawn = async () => /** @type {CryptoKeyPair} */ (await subtle.generateKey
  */
 export async function seal(plaintext, publicKey, info, ephemeral) {
   const own = ephemeral ?? (await drawn());
-  const encapsulated = new Uint8Array(await subtle.exportKey("raw", own.publicKey));
+  const encapsulated = new Uint8Array(await subtle().exportKey("raw", own.publicKey));
   const shared = await agreed(own.privateKey, publicKey);
   const prk = await extract(NOTHING, KEM, "eae_prk", shared);
   const secret = await expand(prk, KEM, "shared_secret", joined(encapsulated, publicKey), 32);
@@ -46,15 +52,15 @@ export async function seal(plaintext, publicKey, info, ephemeral) {
   const schedule = await extract(secret, SUITE, "secret", NOTHING);
   const raw = await expand(schedule, SUITE, "key", context, 16);
   const iv = await expand(schedule, SUITE, "base_nonce", context, 12);
-  const key = await subtle.importKey("raw", raw, "AES-GCM", false, ["encrypt"]);
-  return joined(encapsulated, new Uint8Array(await subtle.encrypt({ name: "AES-GCM", iv }, key, plaintext)));
+  const key = await subtle().importKey("raw", raw, "AES-GCM", false, ["encrypt"]);
+  return joined(encapsulated, new Uint8Array(await subtle().encrypt({ name: "AES-GCM", iv }, key, plaintext)));
 }
 
 /** @param {CryptoKey} privateKey @param {Uint8Array<ArrayBuffer>} publicKey */
 async function agreed(privateKey, publicKey) {
   try {
-    const other = await subtle.importKey("raw", publicKey, { name: "X25519" }, false, []);
-    const bits = new Uint8Array(await subtle.deriveBits({ name: "X25519", public: other }, privateKey, 256));
+    const other = await subtle().importKey("raw", publicKey, { name: "X25519" }, false, []);
+    const bits = new Uint8Array(await subtle().deriveBits({ name: "X25519", public: other }, privateKey, 256));
     if (bits.some((byte) => byte !== 0)) return bits;
   } catch {
     // It is no point that can be sealed to, as below.
@@ -63,4 +69,4 @@ async function agreed(privateKey, publicKey) {
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes */
-export const sha256 = async (bytes) => new Uint8Array(await subtle.digest("SHA-256", bytes));
+export const sha256 = async (bytes) => new Uint8Array(await subtle().digest("SHA-256", bytes));

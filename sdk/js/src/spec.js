@@ -3,9 +3,15 @@
 
 import { malformed, refused } from "./errors.js";
 import { features } from "./features.js";
+import { TRUST, drawsOne, hidesArms } from "./trust.js";
 
-/** @typedef {{model: string, epsilon: number, delta: number, arms: string, min_batch: number, honest_fraction: number,
+/** @typedef {{model: string, epsilon: number | null, delta: number, arms: string, min_batch: number, honest_fraction: number,
  *   local_epsilon_max: number}} Privacy */
+
+const GRAINS = 100;
+const PERIOD_MIN = 3600;
+const REPORTS_MAX = 1000;
+const EPSILON_MAX = 16;
 
 export class Spec {
   /** @param {Uint8Array<ArrayBuffer>} body JSON */
@@ -17,31 +23,80 @@ export class Spec {
     }
     this.name = /** @type {string} */ (experiment.name);
     this.algorithm = /** @type {string} */ (algorithm.name);
+    /** The section `[algorithm]`. @type {any} */
+    this.table = algorithm;
     this.arms = /** @type {string[]} */ (experiment.arms);
-    if (!Array.isArray(this.arms) || this.arms.length < 2) throw malformed("an experiment has two arms or more");
+    const named = Array.isArray(this.arms) && this.arms.length >= 2 && this.arms.every((arm) => typeof arm === "string");
+    if (!named) throw malformed("an experiment has two arms or more");
     const retired = new Set(experiment.retired);
     this.playable = this.arms.map((arm) => !retired.has(arm));
-    this.reward = /** @type {{low: number, high: number}} */ (reward);
+    this.reward = /** @type {{low: number, high: number, default?: number | null}} */ (reward);
     if (!(reward.low < reward.high)) throw malformed("the bounds of rewards are empty");
     this.privacy = /** @type {Privacy} */ (privacy);
+    if (!Object.hasOwn(TRUST, privacy.model)) throw refused("this client does not know the trust model", "model");
+    this.trust = TRUST[privacy.model];
+    this.checkPromise();
     this.tables = told.context?.features ?? {};
     this.features = features(this.tables);
     this.columns = [...this.features.values()].reduce((sum, one) => sum + one.columns, 0);
     this.sources = /** @type {string[]} */ ((told.sources ?? []).map((/** @type {any} */ one) => one.name));
-    // Several reports of a person share the promise, which this client does not check.
-    if (experiment.reports_per_person !== 1) throw refused("this client makes one report of a person", "reports");
+    this.segments = told.segments ?? null;
     this.guardrails = /** @type {string[]} */ (algorithm.guardrails ?? []);
     this.window = /** @type {number} */ (experiment.conversion_window);
+    this.times = /** @type {number} */ (experiment.reports_per_person);
+    this.period = /** @type {number} */ (experiment.report_period ?? 86_400);
+    this.checkTimes();
+  }
+
+  /** Refuse a promise out of the range that is certified. */
+  checkPromise() {
+    const { epsilon, delta, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
+    const within = (/** @type {unknown} */ one, /** @type {number} */ most) => typeof one === "number" && one > 0 && one <= most;
+    const promised = this.trust.promises ? within(epsilon, EPSILON_MAX) : epsilon === null;
+    const small = typeof delta === "number" && delta >= 0 && delta < 0.5;
+    const crowd = within(honest_fraction, 1) && Number.isSafeInteger(min_batch) && within(local_epsilon_max, EPSILON_MAX);
+    if (!promised || !small || !crowd) throw malformed("not a promise that this client knows");
+  }
+
+  checkTimes() {
+    const { window, times, period } = this;
+    if (!(window >= 0 && window < Infinity)) throw malformed("a conversion window has a length");
+    const sized = Number.isSafeInteger(times) && times >= 1 && times <= REPORTS_MAX && period >= PERIOD_MIN && period < Infinity;
+    if (!sized) throw malformed("a person makes a number of reports");
+  }
+
+  /** Epsilon of the promise; infinite where nothing is promised. */
+  get bound() {
+    return this.privacy.epsilon ?? Infinity;
   }
 
   /** Whether reports hide the arm as they hide the bin. */
   get armInKey() {
-    return this.privacy.arms === "seen" && this.privacy.model === "shuffle";
+    return this.privacy.arms === "seen" && hidesArms(this.trust);
+  }
+
+  /** Reports that a device makes in all, which share the promise: one where one time of many is drawn. */
+  get reports() {
+    return drawsOne(this.trust) ? 1 : this.times;
+  }
+
+  /** The calendar's period in which a report falls; 0 where a person reports once. @param {number} now */
+  periodOf(now) {
+    return this.times > 1 ? Math.floor(now / this.period) : 0;
+  }
+
+  /** When a report on a choice of now is due, no finer than a hundredth of the window; null: when its outcome is told. @param {number} now */
+  dueAfter(now) {
+    if (!this.window) return null;
+    const grain = Math.max(1, this.window / GRAINS);
+    return Math.ceil((now + this.window) / grain) * grain;
   }
 
   /** What must not change between a choice and the report on it, of the first so many arms. @param {number} arms */
   meaning(arms) {
-    return JSON.stringify([Object.entries(this.tables), this.reward, this.privacy, this.arms.slice(0, arms)]);
+    const several = this.times > 1 ? [this.times, this.period] : [];
+    const { tables, reward, privacy, segments, guardrails } = this;
+    return JSON.stringify([Object.entries(tables), reward, privacy, this.arms.slice(0, arms), segments, guardrails, several]);
   }
 }
 

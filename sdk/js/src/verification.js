@@ -1,8 +1,9 @@
 // @ts-check
 /** How a device checks the terms of a round: it computes everything anew, and never trusts the server's numbers. */
 
-import { shuffledDelta } from "./amplification.js";
 import { refused } from "./errors.js";
+import { allot, covers } from "./privacy/allotment.js";
+import { hidesArms, seen } from "./trust.js";
 
 const BATCH_MAX = 100_000_000;
 const DIGITS = 1 + 1e-6;
@@ -11,57 +12,75 @@ const FEW = 65_536;
 /**
  * What a device accepts; the application sets it, never a server.
  * @typedef {object} Limits
- * @property {number} epsilon the most that the report may cost under its trust model
+ * @property {number} epsilon the most that all reports to an experiment together may cost under its trust model
  * @property {number} delta
- * @property {number} local_epsilon the most that it may cost if everybody else colludes
+ * @property {number} local_epsilon the most that they may cost if everybody else colludes
  * @property {number} honest_fraction the largest share of a batch that the promise may count on
  * @property {number} min_batch the fewest reports of a batch
- * @property {"seen" | "hidden"} arms "hidden": nobody who gets reports sees which arm this person got
+ * @property {"seen" | "hidden"} arms "hidden": nobody who gets reports, or reads releases, sees which arm this person got
+ * @property {boolean} curator whether records may be sent to the server as they are, for it to protect or not; where it
+ * does not, `epsilon` must be Infinity as well
  */
 
 /** @type {Limits} */
-export const LIMITS = { epsilon: 1, delta: 1e-5, local_epsilon: 4, honest_fraction: 0.9, min_batch: 1000, arms: "seen" };
+export const LIMITS = {
+  epsilon: 1, delta: 1e-5, local_epsilon: 4, honest_fraction: 0.9, min_batch: 1000, arms: "seen", curator: false,
+};
+
+/** @typedef {import("./mechanisms/index.js").Mechanism} Mechanism */
+/** @typedef {import("./spec.js").Spec} Spec */
+/** @typedef {import("./publication.js").Round} Round */
 
 /**
  * Refuse terms that miss the spec's promise or the device's limits.
- * @param {any} terms @param {import("./algorithms/index.js").Symbols} mechanism
- * @param {import("./spec.js").Spec} spec @param {import("./publication.js").Round} round @param {Limits} limits
+ * @param {any} terms @param {Mechanism} mechanism @param {Spec} spec @param {Round} round @param {Limits} limits
  */
 export function verify(terms, mechanism, spec, round, limits) {
-  const { privacy } = spec;
-  const batched = privacy.model === "shuffle";
-  check(privacy.model === "local" || batched, "this client takes part under the models local and shuffle", "model");
-  const expected = { model: privacy.model, epsilon: privacy.epsilon, delta: privacy.delta, calibration: "tight" };
-  const people = { batch: round.batch, honest: batched ? honestPeople(privacy, round.fewest) : 0, reports: 1 };
+  const { privacy, trust } = spec;
+  const expected = { model: privacy.model, epsilon: spec.bound, delta: privacy.delta, calibration: "tight" };
+  const people = { batch: round.batch, honest: trust.batched ? honestPeople(privacy, round.fewest) : 0, reports: spec.reports };
   for (const [name, value] of Object.entries({ ...expected, ...people })) {
     check({ reports: 1, ...terms }[name] === value, "the terms differ from the experiment's spec", name);
   }
-  check(round.fewest >= Math.max(round.batch, batched ? privacy.min_batch : 0), "the round may close too early", "least");
-  afford(mechanism, spec, round, limits, batched);
-  check(!batched || mechanism.epsilon <= privacy.local_epsilon_max, "a report alone costs too much", "local_epsilon");
-  const holds = batched ? hides(mechanism, privacy, terms.honest) : mechanism.epsilon <= privacy.epsilon;
-  check(holds, "the mechanism does not keep the promise", "delta");
+  const fewest = Math.max(round.batch, trust.batched ? privacy.min_batch : 0);
+  check(round.fewest >= fewest, `the round may close with ${round.fewest} people, the spec says ${fewest} at least`, "least");
+  afford(mechanism, spec, round, limits);
+  check(!trust.batched || mechanism.localEpsilon <= privacy.local_epsilon_max, "a report alone costs too much", "local_epsilon");
+  check(!trust.promises || keeps(mechanism, spec, terms.honest), "the mechanism does not keep the promise", "delta");
 }
 
-/** Whether a batch keeps a promise. More people never harm, so a delta that fewer reach needs no long computation.
- * @param {import("./algorithms/index.js").Symbols} mechanism @param {import("./spec.js").Privacy} privacy
- * @param {number} honest */
-function hides({ epsilon, symbols }, privacy, honest) {
-  const delta = (/** @type {number} */ people) => shuffledDelta(privacy.epsilon, epsilon, symbols, people);
-  return delta(Math.min(honest, FEW)) <= 0.9 * privacy.delta || delta(honest) <= privacy.delta * DIGITS;
-}
-
-/** @param {import("./algorithms/index.js").Symbols} mechanism @param {import("./spec.js").Spec} spec
- * @param {import("./publication.js").Round} round @param {Limits} limits @param {boolean} batched */
-function afford(mechanism, { privacy }, round, limits, batched) {
-  const unseen = limits.arms === "hidden" || !(batched && privacy.arms === "hidden");
-  check(unseen, "the promise counts on nobody seeing which arm a person got", "arms");
-  const local_epsilon = batched ? mechanism.epsilon : privacy.epsilon;
-  const costs = { epsilon: privacy.epsilon, delta: privacy.delta, local_epsilon };
-  for (const name of /** @type {const} */ (["epsilon", "delta", "local_epsilon"])) {
-    check(costs[name] <= limits[name], `costs ${costs[name]}, this device allows ${limits[name]}`, name);
+/** Whether a mechanism keeps the promise. More people never harm, so what fewer reach needs no long computation.
+ * @param {Mechanism} mechanism @param {Spec} spec @param {number} honest */
+function keeps(mechanism, spec, honest) {
+  const curve = seen(spec.trust, mechanism);
+  const { delta } = spec.privacy;
+  if (!curve) return false;
+  if (spec.reports > 1) {
+    // Releases that depend on each other's noise are not each an event of its own.
+    const share = allot(spec.bound, delta, spec.reports, spec.trust.least);
+    return !("continues" in mechanism) && covers(share, curve, honest, mechanism.sampling);
   }
-  if (!batched) return;
+  const found = (/** @type {number} */ people) => curve(people)(spec.bound) + mechanism.sampling;
+  return found(Math.min(honest, FEW)) <= 0.9 * delta || found(honest) <= delta * DIGITS;
+}
+
+/** What is left if everybody else colludes; where records are sent that is nothing. @param {Mechanism} mechanism @param {Spec} spec */
+export const localCost = (mechanism, { trust, reports, bound }) =>
+  trust.batched || trust.curated ? reports * mechanism.localEpsilon : bound;
+
+/** @param {Mechanism} mechanism @param {Spec} spec @param {Round} round @param {Limits} limits */
+function afford(mechanism, spec, round, limits) {
+  const { privacy, trust } = spec;
+  const unseen = limits.arms === "hidden" || !(hidesArms(trust) && privacy.arms === "hidden");
+  check(unseen, "the promise counts on nobody seeing which arm a person got", "arms");
+  const sees = `under the model '${privacy.model}' the server sees records: set limits.curator if it may`;
+  check(limits.curator || !trust.curated, sees, "model");
+  const costs = { epsilon: spec.bound, delta: privacy.delta, local_epsilon: localCost(mechanism, spec) };
+  const named = /** @type {(keyof typeof costs)[]} */ (trust.curated ? ["epsilon", "delta"] : ["epsilon", "delta", "local_epsilon"]);
+  for (const name of named) {
+    check(costs[name] <= limits[name], `costs ${costs[name]}, this device allows ${limits[name]}: do not take part, or raise limits.${name}`, name);
+  }
+  if (!trust.batched) return;
   check(privacy.honest_fraction <= limits.honest_fraction, "the promise counts on too many honest people", "honest_fraction");
   const taken = limits.min_batch <= round.fewest && round.fewest <= BATCH_MAX;
   check(taken, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more`, "batch");

@@ -10,7 +10,10 @@ import { Participation } from "../src/participation.js";
 import { LIMITS } from "../src/verification.js";
 
 const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+/** Publications of all families and trust models. */
+const more = JSON.parse(readFileSync(new URL("../../../docs/wire/decisions.json", import.meta.url), "utf8")).slice(told.length);
 const TRIES = 400;
+const ALL = { ...LIMITS, arms: /** @type {const} */ ("hidden"), epsilon: Infinity, local_epsilon: 20, delta: 0.5, curator: true };
 
 /** Numbers that repeat from run to run. @param {number} seed */
 function* drawn(seed) {
@@ -23,10 +26,11 @@ function* drawn(seed) {
 /** @param {Uint8Array<ArrayBuffer>} body */
 async function survives(body) {
   try {
-    const followed = await Participation.checked(body, "test", { ...LIMITS, arms: "hidden", epsilon: 2 });
+    const followed = await Participation.checked(body, "test", ALL);
     const context = Object.fromEntries([...followed.spec.features.keys()].map((name) => [name, null]));
-    const arm = followed.choose(context).arm;
-    assert.ok(Number.isInteger(arm) && arm >= 0 && arm < followed.spec.arms.length);
+    const choice = followed.choose(context);
+    assert.ok(Number.isInteger(choice.arm) && choice.arm >= 0 && choice.arm < followed.spec.arms.length);
+    if (followed.mechanism) assert.ok((await followed.body(followed.message(choice))).length > followed.round.sealedSize);
     return 1;
   } catch (error) {
     assert.ok(error instanceof PrivateerError, `${/** @type {Error} */ (error).stack}`);
@@ -35,9 +39,10 @@ async function survives(body) {
 }
 
 test("bytes that are changed, left out or put in", async (t) => {
-  for (const [index, one] of told.entries()) {
+  for (const [index, one] of [...told, ...more].entries()) {
     await t.test(one.name, async () => {
-      const body = new Uint8Array(Buffer.from(one.publication, "hex"));
+      const body = new Uint8Array(Buffer.from(one.publication, index < told.length ? "hex" : "base64"));
+      assert.equal(await survives(body), 1);
       const numbers = drawn(index + 1);
       const next = (/** @type {number} */ below) => Number(numbers.next().value) % below;
       for (let i = 0; i < TRIES; i++) {

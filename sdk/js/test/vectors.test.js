@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { judged } from "../src/client.js";
+import { judged } from "../src/delivery.js";
 import { shuffledDelta } from "../src/amplification.js";
 import { bucket, Layout, sign } from "../src/coins.js";
 import { PrivateerError } from "../src/errors.js";
@@ -61,7 +61,8 @@ test("decisions, reports and sealed bytes", async (t) => {
         assert.deepEqual(columnsOf(followed.spec.features, person.context), person.columns);
         const choice = followed.choose(person.context, person.slot);
         assert.equal(followed.spec.arms[choice.arm], person.arm);
-        const message = followed.message(choice, person.reward, person.words.map(BigInt), person.report_slot);
+        const told = { ...choice, values: followed.policy.read(person.reward, followed.spec) };
+        const message = followed.message(told, listed(person.words), person.report_slot);
         assert.equal(hex(message), person.message);
         const body = await followed.body(message, bytes(person.report_id), await pair(person.ephemeral_key, person.body));
         assert.equal(hex(body), person.body);
@@ -69,6 +70,12 @@ test("decisions, reports and sealed bytes", async (t) => {
     });
   }
 });
+
+/** A source that gives the words of a list. @param {string[]} words */
+function listed(words) {
+  const left = words.map(BigInt);
+  return (/** @type {number} */ count) => left.splice(0, count);
+}
 
 /** The ephemeral key of a vector; its public half stands in the body. @param {string} secret @param {string} body */
 async function pair(secret, body) {

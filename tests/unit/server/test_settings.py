@@ -20,7 +20,7 @@ def test_defaults() -> None:
     settings = read_settings(GOOD, [])
     assert (settings.data, settings.journal) == (Path("somewhere"), None)
     assert settings.token_digest == hashlib.sha256(b"a-secret-of-the-tests").digest()
-    assert (settings.host, settings.port, settings.shuffler_keys) == ("127.0.0.1", 8000, ())
+    assert (settings.host, settings.port, settings.shuffler_keys, settings.origins) == ("127.0.0.1", 8000, (), ())
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("127.0.0.1", 8002, ())
 
 
@@ -36,6 +36,7 @@ def test_variables_and_flags() -> None:
         "PRIVATEER_ADMIN_HOST": "10.0.0.1",
         "PRIVATEER_ADMIN_PORT": "9002",
         "PRIVATEER_SENDER_KEYS": "senders",
+        "PRIVATEER_ORIGINS": "https://shop.example",
     }
     settings = read_settings(variables, ["--port", "9001"])
     assert (settings.host, settings.port) == ("0.0.0.0", 9001)
@@ -43,6 +44,7 @@ def test_variables_and_flags() -> None:
     assert (settings.report_bytes_max, settings.batch_bytes_max, settings.body_budget) == (1000, 2000, 2000)
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("10.0.0.1", 9002, (Path("senders"),))
     assert settings.journal == Path("elsewhere/journal.db")
+    assert settings.origins == ("https://shop.example",)
     assert read_settings(variables, ["--host", "::1"]).host == "::1"
 
 

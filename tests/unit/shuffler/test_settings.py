@@ -42,6 +42,7 @@ def test_everything_can_be_set():
         "PRIVATEER_TOKENS": "required",
         "PRIVATEER_TOKEN_KEYS": "/trusted",
         "PRIVATEER_ORIGIN": "shuffle.example, other.example:8443",
+        "PRIVATEER_ORIGINS": "https://shop.example",
     }
     expected = Settings(
         "https://learn.example/api",
@@ -56,6 +57,7 @@ def test_everything_can_be_set():
         9003,
         (Path("keys"), Path("more/one.pub")),
         Path("/ca.pem"),
+        ("https://shop.example",),
         tokens=TokenSettings(True, "/trusted", ("shuffle.example", "other.example:8443")),
     )
     assert read_settings(environment) == expected

@@ -4,13 +4,10 @@
 import { Layout } from "../coins.js";
 import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
-import { NamedSymbol } from "../mechanisms/named-symbol.js";
-import { SignedSymbol } from "../mechanisms/signed-symbol.js";
 
 export class BanditPolicy {
-  static MECHANISMS = [SignedSymbol];
-  /** Where batches are shuffled and the arm is in the key, a symbol may name it. */
-  static ARM_IN_KEY = [SignedSymbol, NamedSymbol];
+  /** What a round asks. @type {import("../trust.js").Question} */
+  static QUESTION = "names";
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
@@ -19,7 +16,7 @@ export class BanditPolicy {
     this.reported = Layout.read(told.terms.mechanism.layout);
     this.freshCoins = (told.choice ?? null) !== null;
     this.layout = this.freshCoins ? Layout.read(told.choice) : this.reported;
-    this.batched = told.terms.model === "shuffle";
+    this.batched = spec.trust.batched;
     this.check(spec, told.terms.batch);
   }
 
@@ -53,8 +50,13 @@ export class BanditPolicy {
     return this.layout.group(this.layout.hash(slot, 0), 0);
   }
 
-  /** What a person tells. @param {number[]} _columns @param {number} arm @param {any} told @param {import("../spec.js").Spec} spec */
-  contribute(_columns, arm, told, spec) {
-    return { key: this.freshCoins ? this.cells.indexOf(arm) : 0, value: scaledReward(spec.reward, told) };
+  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
+  read(told, spec) {
+    return [scaledReward(spec.reward, told)];
+  }
+
+  /** What a person contributes. @param {number[]} _columns @param {number} arm @param {number[]} values as `read` gave them */
+  contribute(_columns, arm, values) {
+    return { key: this.freshCoins ? this.cells.indexOf(arm) : 0, value: values[0] };
   }
 }

@@ -5,14 +5,13 @@ import { list, table } from "../arrays.js";
 import { Layout } from "../coins.js";
 import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
-import { SignedSymbol } from "../mechanisms/signed-symbol.js";
 
 const DEPTH_MAX = 40;
 const NEEDED = ["active", "axes", "bins", "depths", "dimension", "paths", "terms", "version"];
 
 export class PartitionPolicy {
-  static MECHANISMS = [SignedSymbol];
-  static ARM_IN_KEY = [SignedSymbol];
+  /** What a round asks. @type {import("../trust.js").Question} */
+  static QUESTION = "means";
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
@@ -30,7 +29,7 @@ export class PartitionPolicy {
     this.reported = Layout.read(told.terms.mechanism.layout);
     this.freshCoins = (told.choice ?? null) !== null;
     this.layout = this.freshCoins ? Layout.read(told.choice) : this.reported;
-    this.batched = told.terms.model === "shuffle";
+    this.batched = spec.trust.batched;
     this.published = told.terms.calibration === "published";
     check(wholes === null || this.freshCoins);
     this.check(spec, told.terms.batch);
@@ -114,9 +113,14 @@ export class PartitionPolicy {
     return this.cells.findIndex(([one, other]) => one === whole && other === arm);
   }
 
-  /** What a person tells. @param {number[]} columns @param {number} arm @param {any} told @param {import("../spec.js").Spec} spec */
-  contribute(columns, arm, told, spec) {
-    return { key: this.key(columns, arm), value: scaledReward(spec.reward, told) };
+  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
+  read(told, spec) {
+    return [scaledReward(spec.reward, told)];
+  }
+
+  /** What a person contributes. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
+  contribute(columns, arm, values) {
+    return { key: this.key(columns, arm), value: values[0] };
   }
 }
 

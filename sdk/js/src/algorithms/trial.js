@@ -5,7 +5,6 @@ import { list } from "../arrays.js";
 import { SlotLayout, UNIT } from "../coins.js";
 import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
-import { NamedSymbol } from "../mechanisms/named-symbol.js";
 
 /** By how many units of coins rounding may move an arm in one question beside another. */
 const UNITS = 2;
@@ -37,8 +36,8 @@ class Factor {
 }
 
 export class TrialPolicy {
-  static MECHANISMS = [NamedSymbol];
-  static ARM_IN_KEY = [NamedSymbol];
+  /** What a round asks. @type {import("../trust.js").Question} */
+  static QUESTION = "hits";
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
@@ -49,13 +48,13 @@ export class TrialPolicy {
     this.layout = SlotLayout.read(told.choice);
     this.reported = SlotLayout.read(told.terms.mechanism.layout);
     this.freshCoins = this.reported.groups === 1;
-    this.batched = told.terms.model === "shuffle";
+    this.batched = spec.trust.batched;
     this.guardrails = spec.guardrails;
     /** @type {Question[]} */
     this.questions = told.questions;
     this.arms = spec.arms.length;
     this.segments = this.factors.reduce((product, one) => product * one.parts, 1);
-    this.check(spec, told.terms.batch);
+    this.check(spec, told);
   }
 
   /** Whether a report says how many versions ago its decision was made. */
@@ -68,9 +67,11 @@ export class TrialPolicy {
     return this.batched && !this.freshCoins;
   }
 
-  /** @param {import("../spec.js").Spec} spec @param {number} batch */
-  check(spec, batch) {
+  /** @param {import("../spec.js").Spec} spec @param {any} told */
+  check(spec, told) {
     const { layout, reported, factors, questions, segments } = this;
+    // A curator's record names the arm, too.
+    const namesArms = spec.armInKey || spec.trust.curated;
     const inside = factors.every((one) => one.column >= 0 && one.column + one.columns <= spec.columns);
     const whole = questions.some((one) => one.everybody) ? 1 : 0;
     const groups = this.arms * Math.max(1, questions.length);
@@ -82,7 +83,7 @@ export class TrialPolicy {
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
     const same = reported.keys === keys && reported.thresholds.every((row, key) => row.join() === rows(key).join());
-    if (batch > 0 && !(same && reported.seed === layout.seed && this.freshCoins === spec.armInKey)) {
+    if (told.terms.batch > 0 && !(same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys)) {
       throw malformed("not a trial policy");
     }
   }
@@ -121,22 +122,28 @@ export class TrialPolicy {
   }
 
   /**
-   * What a person tells: what is not given, or does not fit, counts as no outcome, and as no.
-   * @param {number[]} columns @param {number} arm @param {any} told @param {import("../spec.js").Spec} spec
-   * @param {number} slot coins of the choice
+   * What an application tells: the reward in [0, 1], then 1 or 0 for each guardrail. What is not given, or does not fit,
+   * counts as no outcome, and as no.
+   * @param {any} told @param {import("../spec.js").Spec} spec
    */
-  contribute(columns, arm, told, spec, slot) {
+  read(told, spec) {
     const all = told !== null && typeof told === "object" ? told : { reward: told };
-    const yes = (/** @type {string} */ name) => Number(all[name] ?? 0) >= 0.5;
+    return [scaledReward(spec.reward, all.reward), ...this.guardrails.map((name) => (Number(all[name] ?? 0) >= 0.5 ? 1 : 0))];
+  }
+
+  /**
+   * What a person contributes.
+   * @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them @param {number} slot coins of the choice
+   */
+  contribute(columns, arm, values, slot) {
     const segment = this.locate(columns);
     if (this.questions.length) {
       const group = this.layout.group(this.layout.hash(slot, segment), segment);
       const { fact, everybody } = this.questions[Math.floor(group / this.arms)];
-      const value = fact === 0 ? scaledReward(spec.reward, all.reward) : Number(fact === null || yes(this.guardrails[fact - 1]));
-      return { key: everybody ? this.segments : segment, value };
+      return { key: everybody ? this.segments : segment, value: fact === null ? 1 : values[fact] };
     }
-    const answer = this.guardrails.reduce((sum, name, i) => sum + (yes(name) ? 2 ** i : 0), 0);
+    const answer = values.slice(1).reduce((sum, yes, i) => sum + yes * 2 ** i, 0);
     const cell = this.freshCoins ? segment * this.arms + arm : segment;
-    return { key: cell * 2 ** this.guardrails.length + answer, value: scaledReward(spec.reward, all.reward) };
+    return { key: cell * 2 ** this.guardrails.length + answer, value: values[0] };
   }
 }

@@ -3,37 +3,25 @@
 
 import { SlotLayout, sign } from "../coins.js";
 import { malformed } from "../errors.js";
-import { RandomizedResponse } from "../response.js";
-import { report, signOf } from "./symbols.js";
+import { KeyedSymbol, hasFields } from "./symbols.js";
 
 const FIELDS = ["buckets", "epsilon", "layout", "type"];
 
-export class NamedSymbol {
+export class NamedSymbol extends KeyedSymbol {
   static TYPE = "named-symbol";
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    const known = Object.keys(told).sort().join() === FIELDS.join();
-    if (!known || !Number.isSafeInteger(told.buckets) || typeof told.epsilon !== "number") throw malformed("not a named symbol");
+    const typed = Number.isSafeInteger(told.buckets) && typeof told.epsilon === "number";
+    if (!hasFields(told, FIELDS) || !typed) throw malformed("not a named symbol");
+    super(told, 2 * Math.max(0, told.buckets));
     this.layout = SlotLayout.read(told.layout);
-    this.epsilon = told.epsilon;
     this.buckets = told.buckets;
-    this.symbols = 2 * Math.max(0, told.buckets);
-    this.response = new RandomizedResponse(told.epsilon, this.symbols);
-  }
-
-  /**
-   * Randomize what a person contributes.
-   * @param {{slot: number, key: number, value: number}} contribution key -1: nothing to tell; value in [0, 1]
-   * @param {bigint[]} words three uniform words of 64 bits
-   */
-  randomize({ slot, key, value }, words) {
-    const truth = key < 0 ? -1 : this.truth(slot, key, signOf(value, words[0]));
-    return report(slot, this.response.randomize(truth, words.slice(1)));
   }
 
   /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} bit 1 or -1 */
   truth(slot, key, bit) {
+    if (key < 0) return -1;
     if (this.buckets === Math.max(1, this.layout.keys)) return 2 * key + (bit > 0 ? 1 : 0);
     return 2 * this.bucket(slot, key) + (bit * sign(this.layout.hash(slot, key)) > 0 ? 1 : 0);
   }

@@ -1,0 +1,129 @@
+// @ts-check
+/** The providers in the real packages of OpenFeature, of the web and of servers. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { OpenFeature as Servers } from "@openfeature/server-sdk";
+import { OpenFeature as Web } from "@openfeature/web-sdk";
+
+import { PrivateerServerProvider, PrivateerWebProvider } from "../src/openfeature.js";
+import { Client, MemoryLedger } from "../src/index.js";
+import { changed, clockAt, serving } from "../test/support/served.js";
+
+const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const LOCAL = Buffer.from(told[0].publication, "hex");
+const CONTEXT = { x1: 0.3, x2: 0.9, unrelated: "yes" };
+const VALUES = { test: { a: 1, b: 2, c: 3 } };
+
+/** What becomes of reports, as a provider tells it. */
+function listening() {
+  /** @type {any[]} */
+  const found = [];
+  return { found, reported: (/** @type {string} */ name, /** @type {any} */ what) => void found.push([name, what.type ?? what]) };
+}
+
+test("web: evaluations are immediate and stand, and a tracked event is the report", () =>
+  serving(LOCAL, async (at) => {
+    const { found, reported } = listening();
+    const client = new Client(at.url, { ledger: new MemoryLedger() });
+    const provider = new PrivateerWebProvider(client, { experiments: ["test"], outcomes: { bought: "test" }, reported });
+    await Web.setContext(CONTEXT);
+    await Web.setProviderAndWait(provider);
+    const features = Web.getClient();
+    const first = features.getStringDetails("test", "none");
+    assert.ok(["a", "b", "c"].includes(first.value), JSON.stringify(first));
+    assert.deepEqual([first.reason, first.variant, first.flagMetadata.asked], ["SPLIT", first.value, true]);
+    for (let again = 0; again < 20; again++) assert.equal(features.getStringValue("test", "none"), first.value);
+    features.track("something else", { value: 3 });
+    features.track("bought", { value: 1 });
+    await provider.onClose();
+    assert.deepEqual([found, at.bodies.length], [[["test", "accepted"]], 1]);
+    features.track("bought", { value: 1 });
+    await provider.onClose();
+    assert.deepEqual([found[1], at.bodies.length], [["test", "already-reported"], 1]);
+    await Web.close();
+  }));
+
+test("web: a new context is a new choice, and one that lacks a feature gives the default, in words", () =>
+  serving(LOCAL, async (at) => {
+    const client = new Client(at.url, { ledger: new MemoryLedger() });
+    await Web.setProviderAndWait(new PrivateerWebProvider(client, { experiments: ["test", "nobody"], values: VALUES }));
+    const features = Web.getClient();
+    const arms = new Set();
+    for (let i = 0; i < 40; i++) {
+      await Web.setContext({ ...CONTEXT, x1: i / 40 });
+      arms.add(features.getNumberValue("test", 0));
+    }
+    assert.ok(arms.size > 1 && !arms.has(0));
+    await Web.setContext({ x1: 0.3 });
+    const lacking = features.getNumberDetails("test", 0);
+    assert.deepEqual([lacking.value, lacking.errorCode], [0, "INVALID_CONTEXT"]);
+    assert.match(String(lacking.errorMessage), /x2: missing/);
+    await Web.setContext(CONTEXT);
+    assert.equal(features.getStringDetails("test", "x").errorCode, "TYPE_MISMATCH");
+    assert.equal(features.getBooleanDetails("unlisted", false).errorCode, "FLAG_NOT_FOUND");
+    assert.equal(features.getBooleanDetails("nobody", true).value, true);
+    await Web.close();
+  }));
+
+test("web: where the server is away the page goes on with its defaults", async () => {
+  const client = new Client("http://127.0.0.1:9", { ledger: new MemoryLedger(), timeout: 1 });
+  await Web.setProviderAndWait(new PrivateerWebProvider(client, { experiments: ["test"] }));
+  const found = Web.getClient().getStringDetails("test", "none");
+  assert.deepEqual([found.value, found.errorCode], ["none", "GENERAL"]);
+  assert.match(String(found.errorMessage), /gave no answer/);
+  Web.getClient().track("test");
+  await Web.close();
+});
+
+test("web: late outcomes wait on the device", () =>
+  serving(changed(LOCAL, { conversion_window: 3600 }), async (at) => {
+    const [clock, { found, reported }] = [clockAt(1_000_000), listening()];
+    const client = new Client(at.url, { ledger: new MemoryLedger(), clock });
+    const provider = new PrivateerWebProvider(client, { experiments: ["test"], reported });
+    await Web.setProviderAndWait(provider);
+    await Web.setContext(CONTEXT);
+    Web.getClient().getStringValue("test", "none");
+    Web.getClient().track("test", { value: 1 });
+    await provider.onClose();
+    assert.deepEqual([found, at.bodies], [[["test", "pending"]], []]);
+    clock.at.time += 4000;
+    assert.deepEqual(await client.resend(), { test: "accepted" });
+    await Web.close();
+  }));
+
+test("servers: each person has a ledger of their own, and reports once", () =>
+  serving(LOCAL, async (at) => {
+    const { found, reported } = listening();
+    /** @type {Map<string, MemoryLedger>} */
+    const ledgers = new Map();
+    const clientOf = (/** @type {string} */ key) => {
+      const ledger = ledgers.get(key) ?? new MemoryLedger();
+      ledgers.set(key, ledger);
+      return new Client(at.url, { ledger });
+    };
+    const provider = new PrivateerServerProvider(clientOf, { reported });
+    await Servers.setProviderAndWait(provider);
+    const features = Servers.getClient();
+    for (const targetingKey of ["ann", "bob"]) {
+      const person = { ...CONTEXT, targetingKey };
+      const arm = await features.getStringValue("test", "none", person);
+      assert.equal(await features.getStringValue("test", "none", person), arm);
+      features.track("test", person, { value: 0 });
+    }
+    await provider.onClose();
+    assert.deepEqual([found, at.bodies.length, ledgers.size], [[["test", "accepted"], ["test", "accepted"]], 2, 2]);
+    for (const body of at.bodies) assert.doesNotMatch(Buffer.from(body, "hex").toString("latin1"), /ann|bob/);
+    provider.forget("ann");
+    await features.getStringValue("test", "none", { ...CONTEXT, targetingKey: "ann" });
+    features.track("test", { targetingKey: "ann" }, { value: 1 });
+    await provider.onClose();
+    assert.deepEqual([found[2], at.bodies.length], [["test", "already-reported"], 2]);
+    const nobody = await features.getStringDetails("test", "none", CONTEXT);
+    assert.deepEqual([nobody.value, nobody.errorCode], ["none", "TARGETING_KEY_MISSING"]);
+    const unknown = await features.getBooleanDetails("test", false, { ...CONTEXT, targetingKey: "ann" });
+    assert.equal(unknown.errorCode, "TYPE_MISMATCH");
+    await Servers.close();
+  }));

@@ -1,0 +1,68 @@
+// @ts-check
+/** The declarations in types/ are those that the sources have; `npm run types` writes them anew. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+
+const here = fileURLToPath(new URL("..", import.meta.url));
+const tsc = join(here, "node_modules", ".bin", "tsc");
+/** @param {string} folder @returns {Record<string, string>} */
+const declared = (folder) =>
+  Object.fromEntries(
+    readdirSync(folder, { recursive: true }).map(String).filter((name) => name.endsWith(".d.ts")).sort()
+      .map((name) => [name, readFileSync(join(folder, name), "utf8")]),
+  );
+
+test("the declarations are those of the sources", () => {
+  const made = mkdtempSync(join(tmpdir(), "types-"));
+  execFileSync(tsc, ["-p", join(here, "tsconfig.types.json"), "--outDir", made]);
+  const found = declared(made);
+  assert.ok(Object.keys(found).length > 40);
+  assert.deepEqual(declared(join(here, "types")), found, "run npm run types");
+});
+
+/** What the compiler says of a program in TypeScript that uses the package. @param {string} text */
+function compiled(text) {
+  const folder = mkdtempSync(join(here, "node_modules", ".types-"));
+  const file = join(folder, "program.ts");
+  writeFileSync(file, text);
+  try {
+    execFileSync(tsc, ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2023", "--skipLibCheck", "--types", "node", file], { stdio: "pipe" });
+    return "";
+  } catch (error) {
+    return String(/** @type {any} */ (error).stdout);
+  }
+}
+
+const PROGRAM = `
+  import { Client, MemoryLedger, type Session } from "@privateer/client";
+  import { PrivateerWebProvider, PrivateerServerProvider } from "@privateer/client/openfeature";
+  import type { Provider as Web } from "@openfeature/web-sdk";
+  import type { Provider as Server } from "@openfeature/server-sdk";
+  const client = new Client("https://learn.example", { ledger: new MemoryLedger(), limits: { epsilon: 2 } });
+  const session: Session = await client.join("offers");
+  const arm: string = session.choose({ age: 41, country: "NL", premium: null });
+  const outcome: "accepted" | "late" | "not-asked" | "refused" | "pending" = await session.report(1);
+  export const web: Web = new PrivateerWebProvider(client, { experiments: ["offers"] });
+  export const server: Server = new PrivateerServerProvider((key: string) => client);
+  console.log(arm, outcome);
+`;
+
+test("a program in TypeScript has types", () => {
+  assert.equal(compiled(PROGRAM), "");
+});
+
+for (const [right, wrong] of [
+  ["session.report(1)", "session.report('good')"],
+  ["epsilon: 2", "epsilon: 'two'"],
+  ['experiments: ["offers"]', "outcomes: {}"],
+]) {
+  test(`a mistake is caught: ${wrong}`, () => {
+    assert.match(compiled(PROGRAM.replace(right, wrong)), /error TS/);
+  });
+}

@@ -1,0 +1,158 @@
+// @ts-check
+/** Linear and generalized linear bandits: Thompson sampling by public coins. */
+
+import { array, list } from "../arrays.js";
+import { mix } from "../coins.js";
+import { malformed } from "../errors.js";
+import { scaledReward } from "../features.js";
+import { normalQuantile } from "../numerics.js";
+import { lengthOf, product, dot } from "../vectors.js";
+import { Design } from "./linear/design.js";
+import { classOf, link, SHORTEST, squares } from "./linear/reports.js";
+
+const LARGEST = 1e6;
+const COORDINATES_MAX = 1 << 16;
+const WORD = (1n << 64n) - 1n;
+const ARM = 0x9fb21c651e98df25n;
+const MATRIX = Math.sqrt(1 / 3);
+const PRODUCT = Math.sqrt(2 / 3);
+/** Shares of second moments where noise is a curator's, and where it is a batch's, at so many coordinates. */
+const [CURATED, BATCHED, FEW] = [0.3, 0.1, 5];
+
+export class LinearPolicy {
+  /** What a round asks. @type {import("../trust.js").Question} */
+  static QUESTION = "directions";
+
+  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(told, spec) {
+    this.version = told.version;
+    this.cohort = "";
+    this.design = new Design(spec);
+    this.link = told.link;
+    const [arms, d] = [spec.arms.length, this.design.dimension];
+    this.means = matrices(told.means, [arms, d])[0];
+    this.factors = matrices(told.factors, [arms, d, d]);
+    this.whitening = matrices(told.whitening, [d, d])[0];
+    this.telling = matrices(told.telling, [d, d])[0];
+    this.exploration = told.exploration;
+    this.playable = list(told.playable, "|b1");
+    this.favours = told.favours;
+    this.share = told.share;
+    this.seed = BigInt(told.seed);
+    this.batched = spec.trust.batched;
+    this.classes = told.terms.mechanism.classes ?? 1;
+    this.check(told, spec);
+  }
+
+  /** Whether a report has coins of its own: those of a choice are sent only if they tell a class. */
+  get freshCoins() {
+    return this.classes === 1;
+  }
+
+  /** Whether a report says how many versions ago its decision was made. */
+  get tellsAge() {
+    return !this.freshCoins && !this.batched;
+  }
+
+  /** Whether the round takes reports on decisions of this round alone. */
+  get takesOwnAlone() {
+    return this.batched && !this.freshCoins;
+  }
+
+  /** Arms that people may get. */
+  get played() {
+    return this.playable.flatMap((on, arm) => (on ? [arm] : []));
+  }
+
+  /** @param {any} told @param {import("../spec.js").Spec} spec */
+  check(told, spec) {
+    const isJoint = spec.table.report === "joint";
+    const share = isJoint ? 1 : this.shareOf(spec.trust);
+    const mayFavour = spec.armInKey && spec.trust.batched;
+    const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
+    const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
+    const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
+    const ranged = this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
+    const classes = isJoint || spec.armInKey ? 1 : this.played.length;
+    const { norm, bound, coordinates } = told.terms.mechanism.ball ?? {};
+    const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
+    if (!(same && plays && ranged && favoured && asks)) throw malformed("not a linear policy");
+  }
+
+  /** Share of a report that is second moments of contexts. @param {import("../trust.js").Trust} trust */
+  shareOf(trust) {
+    if (trust.curated) return CURATED;
+    return trust.batched ? Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW)) : 0;
+  }
+
+  /** Length of a person's vector. */
+  get coordinates() {
+    const [arms, d] = [this.means.length, this.design.dimension];
+    const pairs = (d * (d + 1)) / 2;
+    return this.share === 1 ? arms * (pairs + d) : arms * d + (this.share ? pairs : 0);
+  }
+
+  /** @param {number[]} columns @param {number} slot @returns {number} an arm */
+  decide(columns, slot) {
+    const row = this.design.row(columns);
+    const normals = this.normals(slot);
+    const scores = this.means.map((mean, arm) => {
+      if (!this.playable[arm]) return -Infinity;
+      const length = this.exploration ? lengthOf(product(row, this.factors[arm])) : 0;
+      return dot(row, mean) + this.exploration * normals[arm] * length;
+    });
+    return scores.indexOf(Math.max(...scores));
+  }
+
+  /** The normal coins of every arm, of which those arms that are played have the largest at one that is public. @param {number} slot */
+  normals(slot) {
+    const word = mix((BigInt(slot) + this.seed) & WORD);
+    const normals = this.means.map((_, arm) => {
+      const bits = mix(word ^ mix((BigInt(arm + 1) * ARM) & WORD)) >> 11n;
+      return normalQuantile((Number(bits) + 0.5) * 2 ** -53);
+    });
+    const { played } = this;
+    const own = this.favours >= 0 ? this.favours : played[classOf(slot, this.seed, played.length)];
+    const largest = played.reduce((best, arm) => (normals[arm] > normals[best] ? arm : best));
+    [normals[own], normals[largest]] = [normals[largest], normals[own]];
+    return normals;
+  }
+
+  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
+  read(told, spec) {
+    return [scaledReward(spec.reward, told)];
+  }
+
+  /** A person's vector: the arm is the place of a block in it. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
+  contribute(columns, arm, values) {
+    const row = this.design.row(columns);
+    const told = product(row, this.telling);
+    if (this.share === 1) {
+      const products = told.map((one) => PRODUCT * (2 * values[0] - 1) * one);
+      return { vector: this.inBlock([...squares(told).map((one) => MATRIX * one), ...products], arm) };
+    }
+    const white = product(row, this.whitening);
+    const mean = link(this.link, dot(row, this.means[arm]));
+    const residual = (values[0] - mean) / Math.max(mean, 1 - mean);
+    const length = Math.max(lengthOf(white), SHORTEST);
+    const own = this.inBlock(white.map((one) => (residual * one) / length), arm);
+    if (!this.share) return { vector: own };
+    const beside = squares(told).map((one) => Math.sqrt(this.share) * one);
+    return { vector: [...own.map((one) => Math.sqrt(1 - this.share) * one), ...beside] };
+  }
+
+  /** @param {number[]} block @param {number} arm */
+  inBlock(block, arm) {
+    return this.means.flatMap((_, place) => (place === arm ? block : block.map(() => 0)));
+  }
+}
+
+/** Matrices of an array of two or three axes. @param {any} told @param {number[]} shape @returns {number[][][]} */
+function matrices(told, shape) {
+  const { values, shape: found } = array(told, "<f8", shape.length);
+  if (found.join() !== shape.join() || !values.every((one) => Math.abs(one) <= LARGEST)) throw malformed("not a linear policy");
+  const [rows, columns] = shape.slice(-2);
+  return Array.from({ length: values.length / (rows * columns) }, (_, i) =>
+    Array.from({ length: rows }, (_, row) => values.slice((i * rows + row) * columns, (i * rows + row + 1) * columns)),
+  );
+}

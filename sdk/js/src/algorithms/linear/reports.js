@@ -1,0 +1,28 @@
+// @ts-check
+/** What a person tells about a context: vectors of length 1 at most. */
+
+import { mix } from "../../coins.js";
+import { lengthOf } from "../../vectors.js";
+
+/** Shorter vectors have no direction. */
+export const SHORTEST = 1e-100;
+const SURE = 0.02;
+const WORD = (1n << 64n) - 1n;
+const CLASS = 0xa24baed4963ee407n;
+
+/** The public class of coins. @param {number} slot @param {bigint} seed @param {number} classes */
+export function classOf(slot, seed, classes) {
+  const word = mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS);
+  return Number(((word >> 32n) * BigInt(classes)) >> 32n);
+}
+
+/** The expected reward of x theta, away from 0 and 1. @param {string} name @param {number} value */
+export const link = (name, value) =>
+  name === "identity" ? Math.min(Math.max(value, SURE), 1 - SURE) : SURE + (1 - 2 * SURE) / (1 + Math.exp(-value));
+
+/** The second moments of a row, which is shortened to length 1: products, those of two coordinates times the root of 2. @param {number[]} row */
+export function squares(row) {
+  const length = Math.max(1, lengthOf(row));
+  const short = row.map((one) => one / length);
+  return short.flatMap((left, i) => short.slice(i).map((right, j) => left * right * (j ? Math.SQRT2 : 1)));
+}

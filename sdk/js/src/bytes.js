@@ -1,0 +1,22 @@
+// @ts-check
+/** Bytes and text. */
+
+/** @param {Uint8Array} some */
+export const hex = (some) => Array.from(some, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
+export const unhex = (text) => Uint8Array.from({ length: text.length / 2 }, (_, i) => parseInt(text.slice(2 * i, 2 * i + 2), 16));
+
+/** @param {Uint8Array} one @param {Uint8Array} other */
+export const same = (one, other) => one.length === other.length && one.every((byte, i) => byte === other[i]);
+
+/** @param {(Uint8Array<ArrayBuffer> | number[])[]} parts */
+export function joined(...parts) {
+  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

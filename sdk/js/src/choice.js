@@ -1,0 +1,24 @@
+// @ts-check
+/** What becomes of a choice until the report on it is made. */
+
+/** @typedef {import("./participation.js").Choice} Choice */
+
+const DAY = 86_400;
+
+/** @param {Choice} choice @param {number} now */
+export const isDue = ({ due }, now) => due !== null && now >= due;
+
+/** Whether a report that no round takes has waited for long enough: another window, and a day at least.
+ * @param {Choice} choice @param {number} now */
+export const isGivenUp = ({ due, window }, now) => due !== null && now >= due + (window ? Math.max(window, DAY) : 2 * DAY);
+
+/** The choice with another outcome; once the report is due, nothing changes it.
+ * @param {Choice} choice @param {number[]} values @param {number} now @returns {Choice} */
+export function told(choice, values, now) {
+  if (isDue(choice, now)) return choice;
+  // Without a window a report is due when its outcome is told: the day says enough.
+  return { ...choice, values, due: choice.window ? choice.due : Math.floor(now / DAY) * DAY };
+}
+
+/** Whether two are the same choice, whatever came of it. @param {Choice} one @param {Choice} other */
+export const isSame = (one, other) => one.slot === other.slot && one.digest === other.digest && one.arm === other.arm;

@@ -1,0 +1,70 @@
+// @ts-check
+/** How sealed reports reach their endpoints: the same bytes until an answer decides. */
+
+import { PrivateerError } from "./errors.js";
+import { MSGPACK, ask, problem } from "./exchange.js";
+import { below, pause } from "./platform.js";
+
+const FINAL = new Set([
+  "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "unopenable",
+  "out-of-range", "too-large", "terms-refused", "spec-invalid", "deleted",
+]);
+const AGAIN = new Set([408, 425, 429]);
+const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
+
+/**
+ * `accepted`: it is durable. `late`: the round closed before the report came. `not-asked`: nothing was paid or sent.
+ * `refused`: the endpoint did not take it. `pending`: nobody has decided yet, and the ledger keeps it.
+ * @typedef {"accepted" | "late" | "not-asked" | "refused" | "pending"} Outcome
+ */
+
+/** @typedef {{outcome: Outcome, reason: string | null}} Verdict */
+
+/** What an answer decides about a report. @param {import("./exchange.js").Answer} answer @returns {Outcome} */
+export function judged(answer) {
+  if (answer.status === 202) return "accepted";
+  if (answer.status < 400 || answer.status >= 500 || AGAIN.has(answer.status)) return "pending";
+  const reason = problem(answer);
+  if (reason === "duplicate-report") return "accepted";
+  if (reason === "round-closed") return "late";
+  return reason !== null && FINAL.has(reason) ? "refused" : "pending";
+}
+
+/** Sends what a ledger keeps. */
+export class Delivery {
+  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {number} timeout @param {import("./platform.js").Clock} clock */
+  constructor(ledger, timeout, clock) {
+    this.ledger = ledger;
+    this.timeout = timeout;
+    this.clock = clock;
+  }
+
+  /** Send once. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed @returns {Promise<Verdict & {quiet: number}>} */
+  async once(identity, sealed) {
+    try {
+      const request = { method: "POST", headers: { "content-type": MSGPACK }, body: sealed.body };
+      const answer = await ask(sealed.endpoint, request, this.timeout);
+      const outcome = judged(answer);
+      // Bytes that could not be deleted are sent again, and are duplicates then.
+      if (outcome !== "pending") await this.ledger.answered(identity, sealed).catch(() => {});
+      const quiet = Number(answer.headers.get("retry-after")) || 0;
+      return { outcome, reason: outcome === "accepted" ? null : problem(answer), quiet };
+    } catch (error) {
+      if (error instanceof PrivateerError && error.type === "unavailable") return { outcome: "pending", reason: null, quiet: 0 };
+      throw error;
+    }
+  }
+
+  /** Send until an answer decides, or patience ends. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed
+   * @param {number} patience seconds @returns {Promise<Verdict>} */
+  async until(identity, sealed, patience) {
+    const end = this.clock.monotonic() + patience;
+    for (let tries = 1; ; tries++) {
+      const verdict = await this.once(identity, sealed);
+      const left = end - this.clock.monotonic();
+      if (verdict.outcome !== "pending" || left <= verdict.quiet) return verdict;
+      const backoff = (below(1000) / 1000) * Math.min(MOST, FIRST * 2 ** Math.min(tries - 1, DOUBLINGS));
+      await pause(Math.min(left, verdict.quiet + backoff));
+    }
+  }
+}

@@ -1,0 +1,168 @@
+// @ts-check
+/** A ledger in files, for Node. Several processes may share it. */
+
+import { closeSync, fsyncSync, linkSync, openSync, readFileSync, readdirSync, unlinkSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+
+import { hex, unhex } from "../bytes.js";
+import { PrivateerError, unwritable } from "../errors.js";
+import { Ledger, blank } from "./ledger.js";
+
+const TRIES = 1000;
+const RECENT = 64;
+
+/** @typedef {import("./ledger.js").Entry} Entry */
+/** What a file has: entries by experiment, and the names of the last changes. @typedef {{entries: Record<string, Entry>, recent: string[]}} State */
+
+/**
+ * Entries in a file `NAME.7`, whose number grows with every change: the file of the largest number counts. A change is
+ * written whole, on disk, before it gets the next number; who finds it taken begins anew with what was written there.
+ */
+class FileStore {
+  /** @param {string} path */
+  constructor(path) {
+    this.path = resolve(path);
+  }
+
+  /** Numbers in use, the largest first; 0 is the file of an earlier version. */
+  numbers() {
+    const [folder, name] = [dirname(this.path), basename(this.path)];
+    const found = readdirSync(folder).flatMap((one) => {
+      const number = one === name ? "0" : one.startsWith(`${name}.`) ? one.slice(name.length + 1) : "";
+      return /^(0|[1-9][0-9]*)$/.test(number) ? [Number(number)] : [];
+    });
+    return found.sort((one, other) => other - one);
+  }
+
+  /** @param {number} number */
+  at(number) {
+    return number ? `${this.path}.${number}` : this.path;
+  }
+
+  /** The newest state, and its number. @returns {[State, number]} */
+  newest() {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const [number] = this.numbers();
+      if (number === undefined) return [{ entries: Object.create(null), recent: [] }, 0];
+      try {
+        return [parsed(readFileSync(this.at(number), "utf8")), number];
+      } catch (error) {
+        // A newer one has taken its place.
+        if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ENOENT") throw error;
+      }
+    }
+    throw unwritable("the ledger changes all the time");
+  }
+
+  /** @param {string} experiment */
+  async read(experiment) {
+    return this.tried(() => this.newest()[0].entries[experiment] ?? null);
+  }
+
+  async names() {
+    return this.tried(() => Object.keys(this.newest()[0].entries));
+  }
+
+  /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
+  async change(experiment, change) {
+    return this.tried(() => {
+      for (let tries = 0; tries < TRIES; tries++) {
+        const [state, number] = this.newest();
+        const [entry, told] = change(state.entries[experiment] ?? blank());
+        const own = crypto.randomUUID();
+        const recent = [own, ...state.recent].slice(0, RECENT);
+        if (this.written({ entries: { ...state.entries, [experiment]: entry }, recent }, number, own)) return told;
+      }
+      throw unwritable("the ledger changes all the time");
+    });
+  }
+
+  /** Write a state as the successor of a number; false if another process was faster. @param {State} state @param {number} number @param {string} own */
+  written(state, number, own) {
+    const draft = `${this.path}.${own}.draft`;
+    try {
+      onDisk(draft, JSON.stringify(state, (_, value) => (value instanceof Uint8Array ? { bytes: hex(value) } : value)));
+      linkSync(draft, this.at(number + 1));
+    } catch (error) {
+      if (/** @type {NodeJS.ErrnoException} */ (error).code === "EEXIST") return false;
+      throw error;
+    } finally {
+      removed(draft);
+    }
+    flushed(dirname(this.path));
+    const numbers = this.numbers();
+    if (numbers[0] !== number + 1) {
+      // Either others have gone on from here; or this process had slept, and the number was free again.
+      const stands = this.newest()[0].recent.includes(own);
+      if (!stands) removed(this.at(number + 1));
+      return stands;
+    }
+    numbers.slice(1).forEach((old) => removed(this.at(old)));
+    return true;
+  }
+
+  /** @template T @param {() => T} use @returns {T} */
+  tried(use) {
+    try {
+      return use();
+    } catch (error) {
+      if (error instanceof PrivateerError) throw error;
+      // The message of a parser quotes what it read.
+      const why = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
+      throw unwritable(`cannot use ${this.path} (${why}): nothing was paid or sent`);
+    }
+  }
+}
+
+/** @param {string} path @param {string} text */
+function onDisk(path, text) {
+  const file = openSync(path, "wx", 0o600);
+  try {
+    writeFileSync(file, text);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** @param {string} folder */
+function flushed(folder) {
+  const file = openSync(folder, "r");
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** @param {string} path */
+function removed(path) {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ENOENT") throw error;
+  }
+}
+
+/** @param {string} text @returns {State} */
+function parsed(text) {
+  const told = JSON.parse(text, (_, value) => (typeof value?.bytes === "string" ? unhex(value.bytes) : value));
+  const { entries, recent } = Array.isArray(told.recent) ? told : { entries: told, recent: [] };
+  const upgrades = Object.entries(entries).map(([name, one]) => [name, upgraded(one)]);
+  return { entries: Object.assign(Object.create(null), Object.fromEntries(upgrades)), recent };
+}
+
+/** An entry of version 0.1, which had made one report, as it is now. @param {any} told @returns {Entry} */
+function upgraded(told) {
+  if ("payment" in told) return told;
+  const { endpoint, body, answered } = told;
+  const payment = { version: 0, model: "", epsilon: null, delta: 0, localEpsilon: null, day: 0, reports: 1, made: 1, period: 0, pinned: "" };
+  return { ...blank(), payment, waiting: answered ? [] : [{ endpoint, body: unhex(body) }] };
+}
+
+export class FileLedger extends Ledger {
+  /** @param {string} path beside which the files are; its folder must be there */
+  constructor(path) {
+    super(new FileStore(path));
+  }
+}

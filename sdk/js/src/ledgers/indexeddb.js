@@ -1,0 +1,121 @@
+// @ts-check
+/** A ledger in the browser's database, which all tabs of an origin share: its transactions come one after another. */
+
+import { PrivateerError, unwritable } from "../errors.js";
+import { Ledger, blank } from "./ledger.js";
+
+const ENTRIES = "entries";
+const VERSION = 1;
+const REMEDY = "Nothing was paid or sent. Private windows and full disks do that: show the page without an experiment";
+
+/** What a request gives. @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
+const given = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+
+/** @param {unknown} error */
+function failed(error) {
+  if (error instanceof PrivateerError) return error;
+  const why = error instanceof DOMException ? ` (${error.name})` : "";
+  return unwritable(`this browser does not keep what a report costs${why}. ${REMEDY}`);
+}
+
+/** @param {string} name @returns {Promise<IDBDatabase>} */
+async function opened(name) {
+  if (!globalThis.indexedDB) throw unwritable(`this browser has no IndexedDB here. ${REMEDY}`);
+  const request = indexedDB.open(name, VERSION);
+  request.onupgradeneeded = () => request.result.createObjectStore(ENTRIES);
+  return given(request);
+}
+
+/** @typedef {import("./ledger.js").Entry} Entry */
+
+class IndexedDbStore {
+  /** @param {string} name of the database */
+  constructor(name) {
+    this.name = name;
+    /** @type {Promise<IDBDatabase> | null} */
+    this.database = null;
+  }
+
+  /**
+   * Run one transaction; it is on disk when this returns.
+   * @template T @param {IDBTransactionMode} mode @param {(entries: IDBObjectStore) => Promise<T>} use @returns {Promise<T>}
+   */
+  async transaction(mode, use) {
+    try {
+      this.database ??= opened(this.name);
+      const database = await this.database;
+      database.onversionchange = () => this.close();
+      const transaction = database.transaction(ENTRIES, mode, { durability: "strict" });
+      const done = new Promise((resolve, reject) => {
+        transaction.oncomplete = resolve;
+        transaction.onabort = () => reject(transaction.error);
+      });
+      done.catch(() => {});
+      const found = await use(transaction.objectStore(ENTRIES)).catch((error) => {
+        if (transaction.error === null) abort(transaction);
+        throw error;
+      });
+      await done;
+      return found;
+    } catch (error) {
+      if (!(error instanceof PrivateerError)) await this.close();
+      throw failed(error);
+    }
+  }
+
+  /** The next transaction opens the database anew. */
+  async close() {
+    const database = await this.database?.catch(() => null);
+    database?.close();
+    this.database = null;
+  }
+
+  /** @param {string} experiment @returns {Promise<Entry | null>} */
+  read(experiment) {
+    return this.transaction("readonly", async (entries) => (await given(entries.get(experiment))) ?? null);
+  }
+
+  /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
+  change(experiment, change) {
+    return this.transaction("readwrite", async (entries) => {
+      const [entry, told] = change((await given(entries.get(experiment))) ?? blank());
+      await given(entries.put(entry, experiment));
+      return told;
+    });
+  }
+
+  /** @returns {Promise<string[]>} */
+  names() {
+    return this.transaction("readonly", async (entries) => /** @type {string[]} */ (await given(entries.getAllKeys())));
+  }
+}
+
+/** @param {IDBTransaction} transaction */
+function abort(transaction) {
+  try {
+    transaction.abort();
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+/** A ledger of this origin: all its pages and tabs share it. */
+export class IndexedDbLedger extends Ledger {
+  /** @param {string} [name] of the database */
+  constructor(name = "privateer") {
+    super(new IndexedDbStore(name));
+  }
+
+  /**
+   * Ask the browser to keep the ledger when disks fill up; it may ask the person. Without it a browser that is short of
+   * space may forget what was reported, and report again.
+   * @returns {Promise<boolean>} whether it will
+   */
+  async persist() {
+    return (await globalThis.navigator?.storage?.persist?.()) ?? false;
+  }
+}

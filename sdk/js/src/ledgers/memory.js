@@ -1,0 +1,34 @@
+// @ts-check
+/** A ledger in memory, for tests: what it forgets could be reported twice. */
+
+import { Ledger, blank } from "./ledger.js";
+
+/** @implements {Store} @typedef {import("./ledger.js").Store} Store */
+class MemoryStore {
+  constructor() {
+    /** @type {Map<string, import("./ledger.js").Entry>} */
+    this.entries = new Map();
+  }
+
+  /** @param {string} experiment */
+  async read(experiment) {
+    return this.entries.get(experiment) ?? null;
+  }
+
+  /** @template T @param {string} experiment @param {(entry: import("./ledger.js").Entry) => [import("./ledger.js").Entry, T]} change */
+  async change(experiment, change) {
+    const [entry, told] = change(this.entries.get(experiment) ?? blank());
+    this.entries.set(experiment, entry);
+    return told;
+  }
+
+  async names() {
+    return [...this.entries.keys()];
+  }
+}
+
+export class MemoryLedger extends Ledger {
+  constructor() {
+    super(new MemoryStore());
+  }
+}

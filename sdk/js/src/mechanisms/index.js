@@ -1,0 +1,17 @@
+// @ts-check
+/** The mechanisms that this client knows, by the name in the terms. */
+
+import { NamedSymbol } from "./named-symbol.js";
+import { CellPairs, CentralSums } from "./records.js";
+import { SignedSymbol } from "./signed-symbol.js";
+import { CentralVectors, GaussianVectors, RunningVectors } from "./vector-noise.js";
+import { VectorSymbol } from "./vector-symbol.js";
+
+/**
+ * What a person tells: a value in [0, 1] about a key (-1: about none), or a vector; with the coins of the report.
+ * @typedef {{slot: number, key: number, value: number, vector: number[]}} Contribution
+ */
+
+/** @typedef {NamedSymbol | SignedSymbol | CellPairs | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+
+export { CellPairs, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };

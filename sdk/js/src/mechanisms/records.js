@@ -1,0 +1,87 @@
+// @ts-check
+/** Records that a curator sees: a key and a value on a grid. The noise of what is released is the curator's. */
+
+import { Layout, SlotLayout } from "../coins.js";
+import { malformed, refused } from "../errors.js";
+import { rounded } from "../numerics.js";
+import { normalCurve, pureCurve } from "../privacy/curves.js";
+import { samplingCost } from "../sampling/normal.js";
+import { hasFields } from "./symbols.js";
+
+/** Grid points of a value in [0, 1]. */
+const UNIT = 65_535;
+const NO_KEY = 0xffff_ffff;
+const NOISE_MAX = 1e6;
+const RELEASED_MAX = 1 << 20;
+
+/** @param {any} scale of noise, in values */
+const isNoise = (scale) => typeof scale === "number" && scale >= 0 && scale < NOISE_MAX;
+
+/** A curve of discrete Laplace noise with the next whole scale. @param {number} sensitivity @param {number} scale */
+const laplaceCurve = (sensitivity, scale) => pureCurve((sensitivity * UNIT) / Math.ceil(scale * UNIT));
+
+/** @param {number} slot -1: none is told @param {number} key @param {number} value */
+function record(slot, key, value) {
+  const start = slot < 0 ? 0 : 4;
+  const view = new DataView(new ArrayBuffer(start + 6));
+  if (slot >= 0) view.setUint32(0, slot, true);
+  view.setUint32(start, key < 0 ? NO_KEY : key, true);
+  view.setUint16(start + 4, key < 0 ? 0 : rounded(value * UNIT), true);
+  return new Uint8Array(view.buffer);
+}
+
+/** Sums of scores per cell and people per key. */
+export class CentralSums {
+  static TYPE = "central-sums";
+
+  /** @param {any} told */
+  constructor(told) {
+    const known = hasFields(told, ["layout", "scale", "standard_deviation", "type"]);
+    if (!known || !isNoise(told.standard_deviation) || !isNoise(told.scale)) throw malformed("not central sums");
+    if (told.standard_deviation && told.scale) throw refused("there is no such randomizer", "standard_deviation");
+    this.layout = Layout.read(told.layout);
+    if (this.layout.keys * (this.layout.groups + 1) > RELEASED_MAX) throw refused("there is no such randomizer", "layout");
+    this.deviation = /** @type {number} */ (told.standard_deviation);
+    this.scale = /** @type {number} */ (told.scale);
+    this.localEpsilon = Infinity;
+    this.reportSize = 10;
+    this.sampling = this.deviation ? samplingCost(RELEASED_MAX) : 0;
+  }
+
+  /** What a release reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
+  released() {
+    if (this.scale) return laplaceCurve(4, this.scale);
+    return this.deviation ? normalCurve(this.deviation, 2) : null;
+  }
+
+  /** @param {import("./index.js").Contribution} contribution */
+  randomize({ slot, key, value }) {
+    return record(slot, key, value);
+  }
+}
+
+/** Sums of values and of their rests per key. */
+export class CellPairs {
+  static TYPE = "cell-pairs";
+
+  /** @param {any} told */
+  constructor(told) {
+    if (!hasFields(told, ["layout", "scale", "type"]) || !isNoise(told.scale)) throw malformed("not pairs of sums");
+    this.layout = SlotLayout.read(told.layout);
+    if (this.layout.groups !== 1) throw refused("there is no such randomizer", "scale");
+    this.scale = /** @type {number} */ (told.scale);
+    this.localEpsilon = Infinity;
+    this.reportSize = 6;
+    this.sampling = 0;
+  }
+
+  /** What a release reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
+  released() {
+    return this.scale ? laplaceCurve(2, this.scale) : null;
+  }
+
+  /** @param {import("./index.js").Contribution} contribution */
+  randomize({ key, value }) {
+    return record(-1, key, value);
+  }
+}

@@ -1,0 +1,75 @@
+// @ts-check
+/** One symbol for a vector: one of the public random directions nearest to it, by subset selection. */
+
+import { mix } from "../coins.js";
+import { malformed, refused } from "../errors.js";
+import { normalQuantile } from "../numerics.js";
+import { messageCurve, pureCurve } from "../privacy/curves.js";
+import { SubsetResponse } from "../response.js";
+import { Ball, dot, lengthOf } from "../vectors.js";
+import { hasFields, report } from "./symbols.js";
+
+const FIELDS = ["ball", "chosen", "classes", "directions", "epsilon", "seed", "type"];
+const CLASSES_MAX = 64;
+const DIRECTIONS_MAX = 1024;
+const WORD = (1n << 64n) - 1n;
+const PLACE = 0xd1342543de82ef95n;
+
+export class VectorSymbol {
+  static TYPE = "vector-symbol";
+
+  /** @param {any} told */
+  constructor(told) {
+    const { chosen, classes, directions, epsilon, seed } = told;
+    const counts = [chosen, classes, directions].every(Number.isSafeInteger);
+    const seeded = typeof seed === "bigint" || Number.isSafeInteger(seed);
+    if (!hasFields(told, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
+    const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;
+    if (!sized || chosen < 1 || chosen > directions) throw refused("there is no such randomizer", "directions");
+    this.ball = new Ball(told.ball);
+    this.localEpsilon = /** @type {number} */ (epsilon);
+    this.directions = /** @type {number} */ (directions);
+    this.chosen = /** @type {number} */ (chosen);
+    this.classes = /** @type {number} */ (classes);
+    this.seed = BigInt(seed);
+    if (this.seed < 0n || this.seed > WORD) throw refused("there is no such randomizer", "seed");
+    this.reportSize = 6;
+    this.sampling = 0;
+    this.response = new SubsetResponse(epsilon, 2 * this.directions, this.chosen);
+    if (this.response.threshold === 0n) throw refused("there is no such randomizer", "epsilon");
+  }
+
+  alone() {
+    return pureCurve(this.localEpsilon);
+  }
+
+  /** @param {number} honest */
+  shuffled(honest) {
+    return messageCurve(this.localEpsilon, honest);
+  }
+
+  /** A public unit vector, of one coordinate more than the ball has. @param {number} slot @param {number} index */
+  direction(slot, index) {
+    const word = mix(mix((BigInt(slot) + this.seed) & WORD) ^ mix(BigInt(index)));
+    const normal = Array.from({ length: this.ball.coordinates + 1 }, (_, place) => {
+      const bits = mix((word + BigInt(place) * PLACE) & WORD) >> 11n;
+      return normalQuantile((Number(bits) + 0.5) * 2 ** -53);
+    });
+    const length = lengthOf(normal);
+    return normal.map((one) => one / length);
+  }
+
+  /** A person's own symbols, in no order; secret. @param {number} slot @param {number[]} vector */
+  own(slot, vector) {
+    const unit = this.ball.clip(vector).map((one) => one / this.ball.bound);
+    const lifted = [...unit, Math.sqrt(Math.max(0, 1 - dot(unit, unit)))];
+    const dots = Array.from({ length: this.directions }, (_, index) => dot(this.direction(slot, index), lifted));
+    const nearest = dots.map((_, index) => index).sort((one, other) => Math.abs(dots[other]) - Math.abs(dots[one]));
+    return nearest.slice(0, this.chosen).map((index) => 2 * index + (dots[index] > 0 ? 1 : 0));
+  }
+
+  /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
+  randomize({ slot, vector }, noise) {
+    return report(slot, this.response.randomize(this.own(slot, vector), noise(3)));
+  }
+}

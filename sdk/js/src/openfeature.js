@@ -1,0 +1,255 @@
+// @ts-check
+/**
+ * Providers for OpenFeature: a flag is an experiment, to evaluate it is to choose, and to track is to report. They have
+ * the interface by its shape, and need no package of OpenFeature themselves.
+ */
+
+import { PrivateerError, invalid } from "./errors.js";
+
+/** @typedef {import("./client.js").Client} Client */
+/** @typedef {import("./session.js").Session} Session */
+/** @typedef {import("./delivery.js").Outcome} Outcome */
+/** @typedef {{targetingKey?: string, [key: string]: any}} Context */
+/** @typedef {{value?: number, [key: string]: any}} Details */
+
+/**
+ * @template T
+ * @typedef {{value: T, variant?: string, reason?: string, errorCode?: any, errorMessage?: string, flagMetadata?: Record<string, string | number | boolean>}} Resolution
+ */
+
+/**
+ * @typedef {object} Settings
+ * @property {Record<string, string>} [outcomes] the experiment that each event is the outcome of; by default an event of an
+ * experiment's name
+ * @property {Record<string, Record<string, any>>} [values] the value of each arm by experiment; by default "on" and "off",
+ * or "true" and "false", are booleans, and other arms are their names
+ * @property {(experiment: string, outcome: Outcome | PrivateerError) => void} [reported] told what became of a report
+ */
+
+const BOOLEANS = new Map([["on", true], ["off", false], ["true", true], ["false", false]]);
+const CODES = /** @type {Record<string, string>} */ ({ "input-invalid": "INVALID_CONTEXT", "not-found": "FLAG_NOT_FOUND", deleted: "FLAG_NOT_FOUND" });
+
+/** @template T @param {T} value @param {string} errorCode @param {string} errorMessage @returns {Resolution<T>} */
+const failed = (value, errorCode, errorMessage) => ({ value, reason: "ERROR", errorCode, errorMessage });
+
+/** @template T @param {T} value @param {unknown} error @returns {Resolution<T>} */
+function told(value, error) {
+  if (!(error instanceof PrivateerError)) throw error;
+  return failed(value, CODES[error.type] ?? "GENERAL", error.message);
+}
+
+/** A person's session, whose choice stands until it is reported or the person's context changes. */
+class Flag {
+  /** @param {Session} session @param {Settings} settings */
+  constructor(session, settings) {
+    this.session = session;
+    this.settings = settings;
+    /** @type {string | null} */
+    this.arm = null;
+    this.seen = "";
+  }
+
+  /** The arm of this person: the same until their features change. @param {Context} context */
+  choose(context) {
+    const { features } = this.session;
+    // What is no feature, and the targeting key, is left out: a device knows one person.
+    const given = Object.fromEntries(features.filter((name) => Object.hasOwn(context, name)).map((name) => [name, context[name]]));
+    const seen = JSON.stringify(given);
+    if (this.arm === null || this.seen !== seen) [this.arm, this.seen] = [this.session.choose(given), seen];
+    return this.arm;
+  }
+
+  /** @template T @param {string} kind @param {T} value by default @param {string} name @param {Context} context @returns {Resolution<T>} */
+  resolved(kind, value, name, context) {
+    const arm = this.choose(context);
+    const values = this.settings.values?.[name];
+    const found = values ? values[arm] : kind === "boolean" ? BOOLEANS.get(arm) : arm;
+    if (typeof found !== kind) return failed(value, "TYPE_MISMATCH", `${name}: the arm has no ${kind}: give one in settings.values`);
+    const { asked, offline, participation } = this.session;
+    return { value: found, variant: arm, reason: "SPLIT", flagMetadata: { version: participation.round.version, asked, offline } };
+  }
+
+  /** @param {Details} details @returns {Promise<Outcome>} */
+  async report({ value = 1, ...more }) {
+    const { guardrails } = this.session.participation.spec;
+    const answers = Object.fromEntries(guardrails.map((name) => [name, more[name] ?? false]));
+    return this.session.report(guardrails.length ? { reward: value, ...answers } : value);
+  }
+}
+
+/** What both providers share. */
+class Provider {
+  metadata = { name: "privateer" };
+
+  /** @param {Settings} settings */
+  constructor(settings) {
+    this.settings = settings;
+    /** Reports on their way. @type {Set<Promise<void>>} */
+    this.going = new Set();
+  }
+
+  /** Report what came of an experiment's choice. Nobody waits for it, but `onClose`. @param {string} name @param {() => Promise<Outcome>} report */
+  send(name, report) {
+    const { reported = () => {} } = this.settings;
+    const going = report().then(
+      (outcome) => reported(name, outcome),
+      (error) => reported(name, error),
+    );
+    this.going.add(going);
+    going.finally(() => this.going.delete(going));
+  }
+
+  /** The experiment that an event is the outcome of. @param {string} event */
+  experimentOf(event) {
+    return this.settings.outcomes?.[event] ?? event;
+  }
+
+  /** Wait for reports on their way. */
+  async onClose() {
+    await Promise.allSettled(this.going);
+  }
+}
+
+/**
+ * For `@openfeature/web-sdk`: one person, whose context is set once and changes seldom. Experiments are joined when the
+ * provider is set; evaluations are then immediate, and the same until the context changes.
+ */
+export class PrivateerWebProvider extends Provider {
+  runsOn = /** @type {any} */ ("client");
+
+  /** @param {Client} client @param {Settings & {experiments: string[]}} settings the experiments of this page */
+  constructor(client, settings) {
+    super(settings);
+    if (!Array.isArray(settings?.experiments)) throw invalid("list the experiments of this page", "settings.experiments");
+    this.client = client;
+    this.experiments = settings.experiments;
+    /** @type {Map<string, Flag | PrivateerError>} */
+    this.flags = new Map();
+  }
+
+  /** Join all experiments; one that cannot be joined gives the default value. */
+  async initialize() {
+    await Promise.all(this.experiments.map((name) => this.join(name)));
+  }
+
+  /** @param {string} name */
+  async join(name) {
+    try {
+      this.flags.set(name, new Flag(await this.client.join(name), this.settings));
+    } catch (error) {
+      if (!(error instanceof PrivateerError)) throw error;
+      this.flags.set(name, error);
+    }
+  }
+
+  /** A new context: the next evaluation chooses by it. Nothing is asked of the server. */
+  onContextChange() {}
+
+  /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Resolution<T>} */
+  resolve(kind, name, value, context) {
+    const flag = this.flags.get(name);
+    if (!flag) return failed(value, "FLAG_NOT_FOUND", `${name}: list it in settings.experiments`);
+    try {
+      return flag instanceof PrivateerError ? told(value, flag) : flag.resolved(kind, value, name, context);
+    } catch (error) {
+      return told(value, error);
+    }
+  }
+
+  /** @param {string} name @param {boolean} value @param {Context} context */
+  resolveBooleanEvaluation(name, value, context) {
+    return this.resolve("boolean", name, value, context);
+  }
+
+  /** @param {string} name @param {string} value @param {Context} context */
+  resolveStringEvaluation(name, value, context) {
+    return this.resolve("string", name, value, context);
+  }
+
+  /** @param {string} name @param {number} value @param {Context} context */
+  resolveNumberEvaluation(name, value, context) {
+    return this.resolve("number", name, value, context);
+  }
+
+  /** @template {any} T @param {string} name @param {T} value @param {Context} context */
+  resolveObjectEvaluation(name, value, context) {
+    return this.resolve("object", name, value, context);
+  }
+
+  /** @param {string} event @param {Context} _context @param {Details} [details] */
+  track(event, _context, details = {}) {
+    const name = this.experimentOf(event);
+    const flag = this.flags.get(name);
+    if (flag instanceof Flag && flag.arm !== null) this.send(name, () => flag.report(details));
+  }
+}
+
+/**
+ * For `@openfeature/server-sdk`: people come and go, each with a context of their own. Each needs a client with a ledger
+ * of their own, which the application gives by the targeting key; the key is not sent.
+ */
+export class PrivateerServerProvider extends Provider {
+  runsOn = /** @type {any} */ ("server");
+
+  /** @param {(targetingKey: string) => Client} clientOf @param {Settings} [settings] */
+  constructor(clientOf, settings = {}) {
+    super(settings);
+    if (typeof clientOf !== "function") throw invalid("give a function from a person's targeting key to their client", "clientOf");
+    this.clientOf = clientOf;
+    /** @type {Map<string, Promise<Flag>>} */
+    this.flags = new Map();
+  }
+
+  /** @param {string} name @param {string} key @returns {Promise<Flag>} */
+  flag(name, key) {
+    const identity = JSON.stringify([name, key]);
+    const known = this.flags.get(identity) ?? this.clientOf(key).join(name).then((session) => new Flag(session, this.settings));
+    this.flags.set(identity, known);
+    // Who could not join tries again at the next evaluation.
+    known.catch(() => this.flags.delete(identity));
+    return known;
+  }
+
+  /** Forget a person's sessions; their ledger stays. @param {string} key */
+  forget(key) {
+    for (const identity of this.flags.keys()) if (JSON.parse(identity)[1] === key) this.flags.delete(identity);
+  }
+
+  /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Promise<Resolution<T>>} */
+  async resolve(kind, name, value, context) {
+    const key = context.targetingKey;
+    if (!key) return failed(value, "TARGETING_KEY_MISSING", "give a targetingKey: each person has a ledger of their own");
+    try {
+      return (await this.flag(name, key)).resolved(kind, value, name, context);
+    } catch (error) {
+      return told(value, error);
+    }
+  }
+
+  /** @param {string} name @param {boolean} value @param {Context} context */
+  resolveBooleanEvaluation(name, value, context) {
+    return this.resolve("boolean", name, value, context);
+  }
+
+  /** @param {string} name @param {string} value @param {Context} context */
+  resolveStringEvaluation(name, value, context) {
+    return this.resolve("string", name, value, context);
+  }
+
+  /** @param {string} name @param {number} value @param {Context} context */
+  resolveNumberEvaluation(name, value, context) {
+    return this.resolve("number", name, value, context);
+  }
+
+  /** @template {any} T @param {string} name @param {T} value @param {Context} context */
+  resolveObjectEvaluation(name, value, context) {
+    return this.resolve("object", name, value, context);
+  }
+
+  /** @param {string} event @param {Context} context @param {Details} [details] */
+  track(event, context, details = {}) {
+    const name = this.experimentOf(event);
+    const known = this.flags.get(JSON.stringify([name, context.targetingKey]));
+    if (known) this.send(name, async () => (await known).report(details));
+  }
+}

@@ -1,0 +1,112 @@
+// @ts-check
+/** The publications of one experiment, as a device gets them: from the server, or the one that it kept. */
+
+import { PrivateerError, refused, unavailable } from "./errors.js";
+import { hex } from "./bytes.js";
+import { MSGPACK, ask, problem } from "./exchange.js";
+import { blockOf, checkProof, checkSigned, entryOf, openHead } from "./log.js";
+import { Participation } from "./participation.js";
+
+/** Seconds for which a publication counts as the open one. */
+const FRESH = 3;
+const PROOF_MAX = 64 << 10;
+
+/** A publication that was checked, and when the server sent it; null: the device had kept it.
+ * @typedef {{participation: Participation, sent: {now: number, monotonic: number} | null}} Published */
+
+export class Publications {
+  /** @param {import("./client.js").Client} client @param {string} name of the experiment */
+  constructor(client, name) {
+    this.client = client;
+    this.name = name;
+    this.identity = client.identity(name);
+  }
+
+  /** By what this person decides: the server's publication, or the one kept if the server does not answer. @returns {Promise<Published>} */
+  async joined() {
+    try {
+      return await this.fetched(null);
+    } catch (error) {
+      if (!(error instanceof PrivateerError && error.type === "unavailable")) throw error;
+      const kept = await this.kept();
+      if (!kept) throw error;
+      return kept;
+    }
+  }
+
+  /** The last one that was checked, checked anew. @returns {Promise<Published | null>} */
+  async kept() {
+    const { publication } = await this.client.ledger.entry(this.identity);
+    if (!publication) return null;
+    return { participation: await Participation.checked(publication, this.name, this.client.limits), sent: null };
+  }
+
+  /** The one whose round is open now. @param {Published | null} known @returns {Promise<Published>} */
+  async opened(known) {
+    if (!known?.sent) return this.fetched(null, false);
+    const { now, monotonic } = this.client.clock;
+    const age = Math.max(Math.abs(now() - known.sent.now), monotonic() - known.sent.monotonic);
+    return age < FRESH ? known : this.fetched(known.participation, false);
+  }
+
+  /** @param {Participation | null} known @param {boolean} choosing whether the person is to choose by it @returns {Promise<Published>} */
+  async fetched(known, choosing = true) {
+    const { client, name } = this;
+    const tag = known && { "if-none-match": `"${hex(known.digest)}"` };
+    const url = `${client.server}/experiments/${encodeURIComponent(name)}/policy`;
+    const answer = await ask(url, { headers: { accept: MSGPACK, ...tag } }, client.timeout);
+    const sent = { now: client.clock.now(), monotonic: client.clock.monotonic() };
+    if (answer.status === 304 && known) return { participation: known, sent };
+    if (answer.status === 404 || answer.status === 410) {
+      throw new PrivateerError(problem(answer) ?? "not-found", "the server has no such experiment: check its spelling", "name");
+    }
+    const isPublication = answer.headers.get("content-type")?.split(";")[0] === MSGPACK;
+    if (answer.status !== 200 || !isPublication) throw unavailable("the server did not answer with a publication");
+    // Whoever chose when the round asked may report in a pause that has begun since.
+    const paused = choosing && answer.headers.get("privateer-asks") === "nobody";
+    const seen = await client.ledger.known(client.server);
+    const keys = client.serverKeys.length || !seen ? client.serverKeys : [seen.key];
+    const key = await checkSigned(answer.headers.get("privateer-signed") ?? "", answer.body, keys);
+    const participation = await Participation.checked(answer.body, name, client.limits, paused);
+    await this.witnessed(participation, key);
+    // What cannot be kept is fetched again.
+    await client.ledger.remember(this.identity, answer.body).catch(() => {});
+    return { participation, sent };
+  }
+
+  /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
+  async witnessed({ round, digest }, key) {
+    const { ledger, server } = this.client;
+    const seen = await ledger.known(server);
+    const entry = entryOf(round.experiment, round.version, digest);
+    let last = seen && (await openHead(seen.head, seen.key));
+    let proof = await this.proof(round, null);
+    // An application that names a new key may name a new log with it; the same log must go on.
+    if (seen && seen.key !== key && (await openHead(proof.head ?? "", key)).origin !== last?.origin) last = null;
+    const block = blockOf(proof, last);
+    if (block !== null) proof = await this.proof(round, block);
+    const { signed } = await checkProof(proof, entry, key, last);
+    await ledger.know(server, { key, head: signed });
+  }
+
+  /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */
+  async proof({ experiment, version }, block) {
+    const { server, timeout } = this.client;
+    const asked = new URLSearchParams({ experiment, version: `${version}`, ...(block !== null && { block: `${block}` }) });
+    const answer = await ask(`${server}/log/proof?${asked}`, {}, timeout, PROOF_MAX);
+    if (answer.status !== 200) throw unavailable("the server did not prove what it published");
+    try {
+      return JSON.parse(new TextDecoder().decode(answer.body));
+    } catch {
+      throw new PrivateerError("proof-invalid", "the answer is not a proof", "proof");
+    }
+  }
+
+  /** Where reports go. @param {Participation} participation */
+  endpoint({ round, spec }) {
+    const { server, shuffler } = this.client;
+    if (spec.trust.endpoint === "server") return `${server}/reports`;
+    if (!shuffler) throw refused("the experiment needs a shuffler, and the application names none", "shuffler");
+    return `${shuffler}/experiments/${encodeURIComponent(round.experiment)}/reports`;
+  }
+}

@@ -1,0 +1,86 @@
+// @ts-check
+/** The reports of a device to one experiment: made for the round that is open, and paid for. */
+
+import { isDue, isGivenUp } from "./choice.js";
+import { PrivateerError, alreadyReported } from "./errors.js";
+import { allows } from "./ledgers/ledger.js";
+import { localCost } from "./verification.js";
+
+const DAY = 86_400;
+
+/** @typedef {import("./participation.js").Choice} Choice */
+/** @typedef {import("./participation.js").Participation} Participation */
+/** @typedef {import("./ledgers/ledger.js").Entry} Entry */
+
+/** Whether no report of this device went to the round, or to a later one: no crowd hides two as it hides one.
+ * @param {Entry} entry @param {Participation} opened */
+export const isNew = ({ payment }, { round }) => payment === null || payment.version < round.version;
+
+/**
+ * Make the report on a choice and pay for it; null, and nothing is paid, if the open round does not take it.
+ * @param {import("./publications.js").Publications} publications @param {Choice} choice @param {Participation} opened
+ * @returns {Promise<import("./ledgers/ledger.js").Sealed | null>}
+ */
+export async function madeOn(publications, choice, opened) {
+  const { client, identity } = publications;
+  const entry = await client.ledger.entry(identity);
+  // Another tab, or process, may have reported since this session asked.
+  if (entry.payment && !allows(entry.payment, choice.period)) throw alreadyReported();
+  opened.check(choice);
+  if (!opened.takes(choice.version) || !isNew(entry, opened)) return null;
+  const sealed = { endpoint: publications.endpoint(opened), body: await opened.body(opened.message(choice)) };
+  await client.ledger.pay(identity, payment(opened, choice, client.clock.now()), sealed);
+  return sealed;
+}
+
+/** @param {Participation} opened @param {Choice} choice @param {number} now */
+function payment({ round, spec, mechanism }, choice, now) {
+  const finite = (/** @type {number} */ one) => (Number.isFinite(one) ? one : null);
+  return {
+    version: round.version,
+    model: spec.privacy.model,
+    epsilon: finite(spec.bound),
+    delta: spec.privacy.delta,
+    localEpsilon: mechanism && finite(localCost(mechanism, spec)),
+    day: Math.floor(now / DAY),
+    reports: spec.reports,
+    period: choice.period,
+    pinned: pinned(spec),
+  };
+}
+
+/** What must be the same for all reports of a person that share a promise; empty where nothing is shared. @param {import("./spec.js").Spec} spec */
+function pinned(spec) {
+  if (spec.reports === 1) return "";
+  const { model, epsilon, delta, arms, honest_fraction } = spec.privacy;
+  return JSON.stringify([spec.times, spec.period, model, epsilon, delta, arms, honest_fraction]);
+}
+
+/**
+ * Make the report on the choice that is kept, if it is due; it then waits to be sent.
+ * @param {import("./publications.js").Publications} publications
+ * @returns {Promise<"pending" | "not-asked" | null>} null: there is nothing to do any more. `pending`: no round takes it, for
+ * now. `not-asked`: none has for so long that the device has erased the choice.
+ */
+export async function settled(publications) {
+  const { client, identity } = publications;
+  const { choice, payment: paid } = await client.ledger.entry(identity);
+  if (!choice || !isDue(choice, client.clock.now())) return null;
+  if (paid && !allows(paid, choice.period)) {
+    await client.ledger.forget(identity);
+    return null;
+  }
+  let isOver = isGivenUp(choice, client.clock.now());
+  try {
+    const { participation } = await publications.opened(null);
+    if (await madeOn(publications, choice, participation)) return null;
+  } catch (error) {
+    if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
+    if (error.type === "unavailable") return "pending";
+    // Of its terms: another round may do better.
+    isOver ||= error.type === "deleted";
+  }
+  if (!isOver) return "pending";
+  await client.ledger.forget(identity);
+  return "not-asked";
+}

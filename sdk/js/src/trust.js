@@ -1,0 +1,53 @@
+// @ts-check
+/** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
+
+import {
+  CellPairs, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol,
+} from "./mechanisms/index.js";
+
+/** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions"} Question */
+
+/**
+ * @typedef {object} Trust
+ * @property {"server" | "shuffler"} endpoint who takes the reports
+ * @property {boolean} curated whether the server sees records as they are
+ * @property {boolean} promises whether an epsilon is promised
+ * @property {boolean} batched whether the promise counts on the honest people of a batch
+ * @property {number} least the least delta above 0 that is certified
+ * @property {Record<Question, any[]>} serves mechanisms that may answer
+ */
+
+/** @type {Record<string, Trust>} */
+export const TRUST = {
+  local: {
+    endpoint: "server", curated: false, promises: true, batched: false, least: 0,
+    serves: { means: [SignedSymbol], names: [SignedSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors] },
+  },
+  shuffle: {
+    endpoint: "shuffler", curated: false, promises: true, batched: true, least: 1e-15,
+    serves: { means: [SignedSymbol], names: [SignedSymbol, NamedSymbol], hits: [NamedSymbol], directions: [VectorSymbol] },
+  },
+  central: {
+    endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs], directions: [CentralVectors, RunningVectors] },
+  },
+  none: {
+    endpoint: "server", curated: true, promises: false, batched: false, least: 0,
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs], directions: [CentralVectors] },
+  },
+};
+
+/** Whether who comes back reports one time of all, drawn in advance: no crowd makes repetition cheap. @param {Trust} row */
+export const drawsOne = (row) => row.promises && !row.batched && !row.curated;
+
+/** Whether the promise is about what becomes of many reports, among which a seen arm must not single one out. @param {Trust} row */
+export const hidesArms = (row) => row.promises && (row.batched || row.curated);
+
+/** What the adversary of the promise sees of a report, as a curve by honest people; null: the record.
+ * @param {Trust} row @param {any} mechanism @returns {((honest: number) => import("./privacy/curves.js").Curve) | null} */
+export function seen(row, mechanism) {
+  if (!row.promises) return null;
+  if (row.batched) return (honest) => mechanism.shuffled(honest);
+  const curve = row.curated ? mechanism.released() : mechanism.alone();
+  return curve && (() => curve);
+}

@@ -1,0 +1,148 @@
+// @ts-check
+/** 10,000 people of all families and trust models: Python and JavaScript decide and report alike. */
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { mix } from "../src/coins.js";
+import { PrivateerError } from "../src/errors.js";
+
+import { VectorSymbol } from "../src/mechanisms/index.js";
+import { rounded } from "../src/numerics.js";
+import { Participation } from "../src/participation.js";
+import { allot } from "../src/privacy/allotment.js";
+import { clonesDelta, normalCurve } from "../src/privacy/curves.js";
+import { LIMITS } from "../src/verification.js";
+
+const MASK = (1n << 64n) - 1n;
+const GOLDEN = 0x9e3779b97f4a7c15n;
+const GRID = 2 ** 20;
+const [SLOT, OWN, REWARD, FACT, NOISE] = [100, 101, 102, 110, 120];
+
+/** @param {string} name @returns {any[]} */
+const vectors = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${name}.json`, import.meta.url), "utf8"));
+/** @param {string} text */
+const bytes = (text) => new Uint8Array(Buffer.from(text, "base64"));
+/** No number stands for infinity. @param {Record<string, any>} told */
+const limits = (told) => ({ ...LIMITS, ...told, epsilon: told.epsilon ?? Infinity });
+
+/** 64 bits of a person. @param {number} seed @param {number} person @param {number} stream */
+const word = (seed, person, stream) =>
+  mix(mix((BigInt(person + seed) * GOLDEN) & MASK) ^ mix((BigInt(stream + 1) * GOLDEN) & MASK));
+
+/** @param {bigint} bits */
+const share = (bits) => Number(bits >> 11n) * 2 ** -53;
+
+/** A value of a feature, sometimes none or one that the spec has no place for. @param {any} table @param {bigint} bits */
+function value(table, bits) {
+  const kind = Number(bits % 8n);
+  const place = (/** @type {number} */ count) => Number((bits >> 3n) % BigInt(count));
+  if (kind === 0) return null;
+  if (table.levels) return kind === 1 ? "elsewhere" : table.levels[place(table.levels.length)];
+  if (table.boolean) return place(2) === 1;
+  const [low, high] = table.quantiles ? [table.quantiles[0], table.quantiles.at(-1)] : [table.low, table.high];
+  if (kind <= 2) return kind === 1 ? low : high;
+  if (kind === 3 && table.quantiles) return table.quantiles[place(table.quantiles.length)];
+  return low + (high - low) * (share(bits) * 1.2 - 0.1);
+}
+
+/** @param {import("../src/spec.js").Spec} spec @param {number} seed @param {number} person */
+function outcome(spec, seed, person) {
+  const bits = word(seed, person, REWARD);
+  const { low, high } = spec.reward;
+  const reward = [null, "good", true][Number(bits % 8n)] ?? (bits % 8n === 0n ? null : low - 0.5 + (high - low + 1) * share(bits));
+  const answers = spec.guardrails.map((name, i) => [name, word(seed, person, FACT + i) % 2n === 1n]);
+  return spec.guardrails.length ? { reward, ...Object.fromEntries(answers) } : reward;
+}
+
+/** All that the distribution of a report depends on, but for the probabilities of the response.
+ * @param {any} mechanism @param {any} given @param {bigint} noise */
+function factsOf(mechanism, given, noise) {
+  if (mechanism instanceof VectorSymbol) {
+    return Buffer.from(Uint16Array.from(mechanism.own(given.slot, given.vector).sort((one, other) => one - other)).buffer);
+  }
+  if (given.vector.length) return Buffer.from(Int32Array.from(given.vector, (/** @type {number} */ one) => rounded(one * GRID)).buffer);
+  const sent = [0n, MASK].map((first) => {
+    const left = [first, 0n, noise];
+    return mechanism.randomize(given, (/** @type {number} */ count) => left.splice(0, count));
+  });
+  return Buffer.concat([...sent, Buffer.from(Float64Array.of(given.value).buffer)]);
+}
+
+/** The arm of a person, and a digest of what decides on their report. @param {Participation} followed @param {number} seed @param {number} person */
+function decided(followed, seed, person) {
+  const { spec, policy } = followed;
+  const tables = Object.entries(spec.tables);
+  const context = Object.fromEntries(tables.map(([name, table], i) => [name, value(table, word(seed, person, i))]));
+  const coins = (/** @type {number} */ stream) => Number(word(seed, person, stream) >> 32n);
+  const { columns, slot, arm } = followed.choose(context, coins(SLOT));
+  const values = policy.read(outcome(spec, seed, person), spec);
+  const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...policy.contribute(columns, arm, values, slot) };
+  const facts = factsOf(followed.mechanism, given, word(seed, person, NOISE));
+  const all = Buffer.concat([Buffer.from(Float64Array.from(columns).buffer), facts]);
+  return { arm, facts: createHash("sha256").update(all).digest().subarray(0, 4).toString("hex") };
+}
+
+test("10,000 people decide, and what they report is distributed, as in Python", async (t) => {
+  let people = 0;
+  for (const one of vectors("decisions")) {
+    await t.test(one.name, async () => {
+      const followed = await Participation.checked(bytes(one.publication), "test", limits(one.limits));
+      assert.ok(followed.asks);
+      const response = /** @type {any} */ (followed.mechanism).response ?? null;
+      assert.equal(response && Number(response.symbols), one.symbols);
+      // The last digits of an exponential differ between machines.
+      const far = response ? Math.abs(Number(response.threshold - BigInt(one.threshold))) : 0;
+      assert.ok(far <= 2 ** -50 * 2 ** 64, `${response?.threshold} is not ${one.threshold}`);
+      const [arms, facts] = [bytes(one.arms), Buffer.from(one.facts, "base64")];
+      for (let person = 0; person < one.people; person++, people++) {
+        const found = decided(followed, one.seed, person);
+        assert.equal(found.arm, arms[person], `the arm of person ${person}`);
+        assert.equal(found.facts, facts.subarray(4 * person, 4 * person + 4).toString("hex"), `the report of person ${person}`);
+      }
+    });
+  }
+  assert.equal(people, 10_000);
+});
+
+test("what messages, normal noise and allotments cost", () => {
+  /** @type {any} */
+  const { messages, normal, allotments } = vectors("curves");
+  const near = (/** @type {number} */ found, /** @type {number} */ wanted, digits = 1e-6) =>
+    assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
+  for (const one of messages) near(clonesDelta(one.epsilon, one.local_epsilon, one.honest), one.delta);
+  for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
+  for (const one of allotments) {
+    const grid = allot(one.epsilon, one.delta, one.reports, one.least);
+    if (one.pure) {
+      near(grid[0].at, one.pure);
+    } else {
+      assert.equal(grid.length, 65);
+      // Servers leave twice as much room for other machines' digits, so that a device never allows less.
+      for (const [found, wanted] of [[grid[0].most, one.first], [grid[10].at, one.at], [grid[10].most, one.later]]) {
+        near(found, wanted, 1e-3);
+        assert.ok(found >= wanted * (1 - 1e-6));
+      }
+    }
+  }
+});
+
+test("terms of records, vectors and several reports that a device accepts or refuses", async (t) => {
+  for (const { name, publication, limits: told, refused, field } of vectors("records")) {
+    await t.test(name, async () => {
+      const joined = Participation.checked(bytes(publication), "test", limits(told));
+      if (refused === null) {
+        assert.ok((await joined).asks);
+      } else {
+        await assert.rejects(joined, (error) => {
+          assert.ok(error instanceof PrivateerError, String(error));
+          assert.equal(error.type, refused);
+          if (field) assert.equal(error.field, field);
+          return true;
+        });
+      }
+    });
+  }
+});

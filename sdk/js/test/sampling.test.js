@@ -1,0 +1,128 @@
+// @ts-check
+/**
+ * Reports have the probabilities that are certified. Each test draws once and compares by chi-square; the words come from
+ * a fixed seed, and its false-alarm rate is 1 in a million. A planted defect must be caught.
+ */
+
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import { test } from "node:test";
+
+import { mix } from "../src/coins.js";
+import { CellPairs, GaussianVectors, VectorSymbol } from "../src/mechanisms/index.js";
+import { normalQuantile } from "../src/numerics.js";
+import { below, secureNoise } from "../src/platform.js";
+import { RandomizedResponse, SubsetResponse } from "../src/response.js";
+import { RoundedNormal } from "../src/sampling/normal.js";
+
+const FALSE_ALARM = 1e-6;
+const MASK = (1n << 64n) - 1n;
+
+/** Words of a fixed seed: SplitMix64. @param {bigint} seed @returns {import("../src/platform.js").Noise} */
+function seeded(seed) {
+  let state = seed;
+  return (count) => Array.from({ length: count }, () => mix((state = (state + 0x9e3779b97f4a7c15n) & MASK)));
+}
+
+/** The most that chi-square is but for false alarms (Wilson and Hilferty 1931). @param {number} freedom */
+const most = (freedom) => freedom * (1 - 2 / (9 * freedom) + normalQuantile(1 - FALSE_ALARM) * Math.sqrt(2 / (9 * freedom))) ** 3;
+
+/** @param {number[]} counts @param {number[]} shares of a distribution */
+function differs(counts, shares) {
+  const all = counts.reduce((sum, one) => sum + one);
+  const chi = counts.reduce((sum, one, i) => sum + (one - all * shares[i]) ** 2 / (all * shares[i]), 0);
+  return chi > most(counts.length - 1);
+}
+
+/** @param {number} draws @param {number} kinds @param {() => number} draw */
+function counted(draws, kinds, draw) {
+  const counts = new Array(kinds).fill(0);
+  for (let i = 0; i < draws; i++) counts[draw()] += 1;
+  return counts;
+}
+
+/** Shares of randomized response, by its threshold. @param {RandomizedResponse | SubsetResponse} response @param {number[]} own */
+function sharesOf(response, own) {
+  const [kept, symbols] = [Number(response.threshold) / 2 ** 64, Number(response.symbols)];
+  return Array.from({ length: symbols }, (_, symbol) => (1 - kept) / symbols + (own.includes(symbol) ? kept / own.length : 0));
+}
+
+test("randomized response keeps the truth as often as its threshold says", () => {
+  const response = new RandomizedResponse(1.5, 6);
+  const noise = seeded(1n);
+  const shares = sharesOf(response, [2]);
+  const counts = counted(60_000, 6, () => response.randomize(2, noise(2)));
+  assert.ok(!differs(counts, shares), String(counts));
+  // e^1.5 is the ratio of the most to the least likely, and no more.
+  assert.ok(Math.abs(shares[2] / shares[0] - Math.exp(1.5)) < 1e-12);
+  response.threshold = (response.threshold * 110n) / 100n;
+  assert.ok(differs(counted(60_000, 6, () => response.randomize(2, noise(2))), shares), "the planted defect is not caught");
+});
+
+test("subset selection sends each own symbol alike", () => {
+  const response = new SubsetResponse(1, 8, 3);
+  const noise = seeded(2n);
+  const shares = sharesOf(response, [1, 4, 6]);
+  const counts = counted(60_000, 8, () => response.randomize([1, 4, 6], noise(3)));
+  assert.ok(!differs(counts, shares), String(counts));
+  const skewed = counted(60_000, 8, () => response.randomize([1, 1, 4, 6], noise(3)));
+  assert.ok(differs(skewed, shares), "the planted defect is not caught");
+});
+
+test("normal noise is normal", () => {
+  const normal = new RoundedNormal(5000);
+  const edges = Array.from({ length: 31 }, (_, i) => 5000 * normalQuantile((i + 1) / 32));
+  const bin = (/** @type {number} */ value) => edges.filter((edge) => value >= edge).length;
+  const shares = new Array(32).fill(1 / 32);
+  const noise = seeded(3n);
+  const counts = counted(60_000, 32, () => bin(normal.draw(noise)));
+  assert.ok(!differs(counts, shares), String(counts));
+  const narrow = new RoundedNormal(4800);
+  assert.ok(differs(counted(60_000, 32, () => bin(narrow.draw(noise))), shares), "the planted defect is not caught");
+});
+
+test("the operating system's words, and uniform numbers of them", () => {
+  const sixteen = new Array(16).fill(1 / 16);
+  assert.ok(!differs(counted(40_000, 16, () => Number(secureNoise(1)[0] >> 60n)), sixteen));
+  assert.ok(!differs(counted(40_000, 16, () => below(16)), sixteen));
+  assert.ok(differs(counted(40_000, 16, () => Number((secureNoise(1)[0] >> 60n) | (secureNoise(1)[0] >> 61n))), sixteen));
+  assert.equal(new Set(secureNoise(20_000)).size, 20_000);
+});
+
+test("rounding to the grid moves nothing on average, and records are what they say", () => {
+  const ball = { norm: "l2", bound: 1, coordinates: 2 };
+  const vectors = new GaussianVectors({ type: "gaussian-vectors", ball, standard_deviation: 4000 });
+  const noise = seeded(4n);
+  const third = 1 / 3 / 16_384;
+  const ups = counted(60_000, 2, () => vectors.ball.onGrid([third, 0], noise)[0]);
+  assert.ok(!differs(ups, [2 / 3, 1 / 3]), String(ups));
+  assert.deepEqual(vectors.ball.onGrid([3, 4], noise).map((one) => Math.abs(one - 16_384 * 0.7) < 2_000), [true, true]);
+  const layout = { seed: 1, thresholds: ["<u4", [4, 0], new Uint8Array(0)] };
+  const pairs = new CellPairs({ type: "cell-pairs", layout, scale: 1 });
+  const sent = pairs.randomize({ slot: 0, key: 3, value: 0.5, vector: [] });
+  assert.deepEqual([...sent], [3, 0, 0, 0, 0, 128]);
+});
+
+test("directions are of length 1 and of no preference", () => {
+  const ball = { norm: "l2", bound: 1, coordinates: 3 };
+  const told = { type: "vector-symbol", ball, epsilon: 2, directions: 8, chosen: 2, seed: 5, classes: 1 };
+  const symbol = new VectorSymbol(told);
+  const signs = [0, 0];
+  for (let slot = 0; slot < 5000; slot++) {
+    const direction = symbol.direction(slot, slot % 8);
+    assert.ok(Math.abs(Math.hypot(...direction) - 1) < 1e-12);
+    signs[direction[0] > 0 ? 1 : 0] += 1;
+  }
+  assert.ok(!differs(signs, [0.5, 0.5]), String(signs));
+});
+
+test("nothing here draws other random numbers, and a browser needs no part of Node", () => {
+  const folder = new URL("../src/", import.meta.url);
+  const sources = readdirSync(folder, { recursive: true }).map(String).filter((name) => name.endsWith(".js"));
+  assert.ok(sources.length > 25);
+  for (const name of sources) {
+    const text = readFileSync(new URL(name.replaceAll("\\", "/"), folder), "utf8");
+    assert.doesNotMatch(text, /Math\.random/, name);
+    if (!["node.js", "ledgers/file.js"].includes(name)) assert.doesNotMatch(text, /\bBuffer\b|["']node:|\bprocess\./, name);
+  }
+});

@@ -1,0 +1,100 @@
+/** The SDK's entry: a client of one server, and of the shuffler that the application trusts. */
+import { Delivery } from "./delivery.js";
+import { Ledger } from "./ledgers/ledger.js";
+import { Publications } from "./publications.js";
+import { Session } from "./session.js";
+export type Outcome = import("./delivery.js").Outcome;
+export type Options = {
+    /**
+     * what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
+     */
+    ledger?: Ledger;
+    /**
+     * address of the shuffler that the application trusts; no server can name one
+     */
+    shuffler?: string;
+    /**
+     * what this device accepts
+     */
+    limits?: Partial<import("./verification.js").Limits>;
+    /**
+     * seconds for a request
+     */
+    timeout?: number;
+    /**
+     * seconds for which `report` tries to send
+     */
+    patience?: number;
+    /**
+     * told once of each feature whose value the spec has no place for; the message
+     * names the feature, never the value
+     */
+    warn?: (message: string) => void;
+    /**
+     * the server's public key (64 hexadecimal digits), or several while it is replaced; by
+     * default the first one that the ledger meets
+     */
+    serverKeys?: string[];
+    clock?: import("./platform.js").Clock;
+};
+/** @typedef {import("./delivery.js").Outcome} Outcome */
+/**
+ * @typedef {object} Options
+ * @property {Ledger} [ledger] what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
+ * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
+ * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
+ * @property {number} [timeout] seconds for a request
+ * @property {number} [patience] seconds for which `report` tries to send
+ * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for; the message
+ * names the feature, never the value
+ * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
+ * default the first one that the ledger meets
+ * @property {import("./platform.js").Clock} [clock]
+ */
+export declare class Client {
+    server: string;
+    shuffler: string | undefined;
+    ledger: Ledger;
+    /** @type {import("./verification.js").Limits} */
+    limits: import("./verification.js").Limits;
+    serverKeys: string[];
+    timeout: number;
+    patience: number;
+    clock: {
+        now: () => number;
+        monotonic: () => number;
+    };
+    delivery: Delivery;
+    /** @type {Set<string>} */
+    warned: Set<string>;
+    tell: (message: string) => void;
+    /** @param {string} server address of the learning server @param {Options} [options] */
+    constructor(server: string, { ledger, shuffler, limits, timeout, patience, warn, serverKeys, clock }?: Options);
+    /**
+     * Fetch the policy of an experiment, check it, and start this person's session. Before, make the reports that are due,
+     * and send once those that wait. If the server does not answer, the session follows the last policy that was checked.
+     * @param {string} name
+     */
+    join(name: string): Promise<Session>;
+    /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
+    resume(name: string): Promise<Session>;
+    /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
+    resend(): Promise<Record<string, Outcome>>;
+    /** @param {Publications} publications @param {import("./publications.js").Published} published */
+    session(publications: Publications, published: import("./publications.js").Published): Promise<Session>;
+    /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
+     * @param {string} identity @param {import("./participation.js").Participation} participation @param {import("./ledgers/ledger.js").Entry} entry */
+    isTime(identity: string, { asks, spec }: import("./participation.js").Participation, { payment }: import("./ledgers/ledger.js").Entry): Promise<boolean>;
+    /** Make the reports that are due. @param {number} end of the monotonic clock */
+    settle(end: number): Promise<Record<string, "not-asked" | "pending">>;
+    /** Reports for this client's endpoints that nobody has answered. */
+    waiting(): Promise<[string, import("./ledgers/ledger.js").Sealed][]>;
+    /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
+    own(): Promise<string[]>;
+    /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
+    head(): Promise<string | null>;
+    /** @param {string} name */
+    identity(name: string): string;
+    /** @param {string[]} messages */
+    warn(messages: string[]): void;
+}

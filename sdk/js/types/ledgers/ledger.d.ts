@@ -1,0 +1,113 @@
+/** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
+export type Payment = {
+    version: number;
+    model: string;
+    epsilon: number | null;
+    delta: number;
+    localEpsilon: number | null;
+    day: number;
+    reports: number;
+    made: number;
+    period: number;
+    pinned: string;
+};
+export type Sealed = {
+    endpoint: string;
+    body: Uint8Array<ArrayBuffer>;
+};
+export type Turn = {
+    times: number;
+    seconds: number;
+    drawn: number;
+    come: number;
+    period: number;
+};
+export type Entry = {
+    payment: Payment | null;
+    /**
+     * reports that nobody has answered for good
+     */
+    waiting: Sealed[];
+    choice: import("../participation.js").Choice | null;
+    turn: Turn | null;
+    /**
+     * the last one that was checked; it is public
+     */
+    publication: Uint8Array<ArrayBuffer> | null;
+    /**
+     * of a server: its key, and the last head of its log
+     */
+    known?: import("../log.js").Known | null;
+};
+export type Store = {
+    read: (experiment: string) => Promise<Entry | null>;
+    change: <T>(experiment: string, change: (entry: Entry) => [Entry, T]) => Promise<T>;
+    names: () => Promise<string[]>;
+};
+/**
+ * What the reports to an experiment have cost: the first one pays for all that share the promise.
+ * @typedef {{version: number, model: string, epsilon: number | null, delta: number, localEpsilon: number | null, day: number,
+ *   reports: number, made: number, period: number, pinned: string}} Payment epsilons are null where there is no bound
+ */
+/** A report that was made for an endpoint. @typedef {{endpoint: string, body: Uint8Array<ArrayBuffer>}} Sealed */
+/** Which time of several was drawn for the report, and which it is now. @typedef {{times: number, seconds: number, drawn: number,
+ *   come: number, period: number}} Turn */
+/**
+ * All that a ledger has of an experiment.
+ * @typedef {object} Entry
+ * @property {Payment | null} payment
+ * @property {Sealed[]} waiting reports that nobody has answered for good
+ * @property {import("../participation.js").Choice | null} choice
+ * @property {Turn | null} turn
+ * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
+ * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
+ */
+/**
+ * Where entries are kept. `change` replaces one by what a function makes of it, at once and for good: no two of them, of
+ * this page, another tab or another process, see the same entry before. It rejects, and changes nothing, if it cannot.
+ * @typedef {object} Store
+ * @property {(experiment: string) => Promise<Entry | null>} read
+ * @property {<T>(experiment: string, change: (entry: Entry) => [Entry, T]) => Promise<T>} change
+ * @property {() => Promise<string[]>} names
+ */
+/** @returns {Entry} */
+export declare const blank: () => Entry;
+/** @param {Payment} paid @param {number} period */
+export declare const allows: (paid: Payment, period: number) => boolean;
+/** A device's own account of its reports: paid before they are sent, no oftener than was promised. */
+export declare class Ledger {
+    store: Store;
+    /** @param {Store} store */
+    constructor(store: Store);
+    /** @param {string} experiment identity: server and name @returns {Promise<Entry>} */
+    entry(experiment: string): Promise<Entry>;
+    /** Experiments that the ledger has anything of. @returns {Promise<string[]>} */
+    names(): Promise<string[]>;
+    /**
+     * Pay, keep the bytes that are paid for, and erase the choice behind them. Only then may they be sent.
+     * @param {string} experiment @param {Omit<Payment, "made">} asked @param {Sealed} sealed
+     */
+    pay(experiment: string, asked: Omit<Payment, "made">, sealed: Sealed): Promise<void>;
+    /** Forget a report that was answered for good, but not its payment. @param {string} experiment @param {Sealed} sealed */
+    answered(experiment: string, sealed: Sealed): Promise<void>;
+    /**
+     * Replace the choice that is kept by what a function makes of it, and return that. None is kept once no report can be made of it.
+     * @param {string} experiment
+     * @param {(kept: import("../participation.js").Choice | null) => import("../participation.js").Choice | null} change
+     */
+    keep(experiment: string, change: (kept: import("../participation.js").Choice | null) => import("../participation.js").Choice | null): Promise<import("../participation.js").Choice | null>;
+    /** Erase the choice: no report will be made of it. @param {string} experiment */
+    forget(experiment: string): Promise<void>;
+    /** Keep a publication in the place of the one before. @param {string} experiment @param {Uint8Array<ArrayBuffer>} publication */
+    remember(experiment: string, publication: Uint8Array<ArrayBuffer>): Promise<void>;
+    /** What is known of a server. @param {string} server @returns {Promise<import("../log.js").Known | null>} */
+    known(server: string): Promise<import("../log.js").Known | null>;
+    /** Keep what is known of a server. @param {string} server @param {import("../log.js").Known} known */
+    know(server: string, known: import("../log.js").Known): Promise<void>;
+    /**
+     * Whether this time, of so many that the person comes, is the one that was drawn for the report. It is drawn when they
+     * first come, and sent to nobody.
+     * @param {string} experiment @param {number} times @param {number} seconds @param {number} period
+     */
+    draw(experiment: string, times: number, seconds: number, period: number): Promise<boolean>;
+}

@@ -1,0 +1,68 @@
+/** Taking part in one round: checked terms, decisions, and sealed reports. */
+import { readPublication } from "./publication.js";
+import { Spec } from "./spec.js";
+export type Choice = {
+    version: number;
+    digest: string;
+    meaning: string;
+    columns: number[];
+    slot: number;
+    arm: number;
+    values: number[];
+    window: number;
+    due: number | null;
+    period: number;
+};
+/**
+ * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
+ * in seconds since 1970; null: when its outcome is told.
+ * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
+ *   values: number[], window: number, due: number | null, period: number}} Choice
+ */
+/** A publication that this device has checked and will follow. */
+export declare class Participation {
+    round: import("./publication.js").Round;
+    spec: Spec;
+    terms: any;
+    mechanism: import("./mechanisms/records.js").CellPairs | import("./mechanisms/records.js").CentralSums | import("./mechanisms/vector-noise.js").CentralVectors | import("./mechanisms/vector-noise.js").GaussianVectors | import("./mechanisms/named-symbol.js").NamedSymbol | import("./mechanisms/signed-symbol.js").SignedSymbol | import("./mechanisms/vector-symbol.js").VectorSymbol | null;
+    /** @type {import("./algorithms/index.js").Policy} */
+    policy: import("./algorithms/index.js").Policy;
+    decider: import("./algorithms/index.js").Policy;
+    drains: boolean;
+    header: (string | number | Uint8Array<ArrayBuffer>)[];
+    digest: Uint8Array<ArrayBuffer>;
+    isOpen: boolean;
+    /**
+     * @param {Uint8Array<ArrayBuffer>} body the publication @param {string} name the experiment that was asked for
+     * @param {import("./verification.js").Limits} limits @param {boolean} paused whether the server says that nobody is asked
+     */
+    static checked(body: Uint8Array<ArrayBuffer>, name: string, limits: import("./verification.js").Limits, paused?: boolean): Promise<Participation>;
+    /** @param {Awaited<ReturnType<typeof readPublication>>} publication @param {string} name
+     * @param {import("./verification.js").Limits} limits @param {boolean} paused */
+    constructor(publication: Awaited<ReturnType<typeof readPublication>>, name: string, limits: import("./verification.js").Limits, paused: boolean);
+    /** Refuse a publication whose parts disagree. @param {string} name */
+    agree(name: string): void;
+    /** Whether the round takes a report on what this person chooses now. */
+    get asks(): boolean;
+    /**
+     * @param {Record<string, any>} context @param {number} [slot] for tests; by default fresh coins
+     * @param {number} [now] seconds since 1970 @returns {Choice}
+     */
+    choose(context: Record<string, any>, slot?: number, now?: number): Choice;
+    /** Refuse a publication under which a choice means something else. @param {Choice} choice */
+    check(choice: Choice): void;
+    /** Whether the round takes a report on a choice of this version. @param {number} decided */
+    takes(decided: number): boolean;
+    /** @param {number} decided */
+    age(decided: number): number | null;
+    /**
+     * The message that a report is before it is sealed.
+     * @param {Choice} choice @param {import("./platform.js").Noise} noise @param {number} fresh coins of the report
+     */
+    message(choice: Choice, noise?: import("./platform.js").Noise, fresh?: number): Uint8Array<ArrayBuffer>;
+    /**
+     * What is sent: the envelope of one sealed report.
+     * @param {Uint8Array<ArrayBuffer>} message @param {Uint8Array<ArrayBuffer>} [id] for tests @param {CryptoKeyPair} [ephemeral] for tests
+     */
+    body(message: Uint8Array<ArrayBuffer>, id?: Uint8Array<ArrayBuffer>, ephemeral?: CryptoKeyPair): Promise<Uint8Array<ArrayBuffer>>;
+}

@@ -1,0 +1,63 @@
+/** One person's part in one experiment: choose, then report. */
+export type Choice = import("./participation.js").Choice;
+export type Outcome = import("./delivery.js").Outcome;
+/** @typedef {import("./participation.js").Choice} Choice */
+/** @typedef {import("./delivery.js").Outcome} Outcome */
+/** `Client.join` makes it. */
+export declare class Session {
+    publications: import("./publications.js").Publications;
+    client: import("./client.js").Client;
+    published: import("./publications.js").Published;
+    entry: import("./ledgers/ledger.js").Entry;
+    isTime: boolean;
+    /** @type {Choice | null} */
+    choice: Choice | null;
+    /** Whether this person is asked for a report: the round asks them, or the device keeps their choice. */
+    asked: boolean;
+    /** The reason of a refused report, or why one still waits. @type {string | null} */
+    refusal: string | null;
+    /** @type {Promise<unknown>} */
+    keeping: Promise<unknown>;
+    /**
+     * @param {import("./publications.js").Publications} publications @param {import("./publications.js").Published} published
+     * @param {import("./ledgers/ledger.js").Entry} entry what the ledger has @param {boolean} isTime whether the device reports
+     * this time: where it reports one time of several, it has drawn which
+     */
+    constructor(publications: import("./publications.js").Publications, published: import("./publications.js").Published, entry: import("./ledgers/ledger.js").Entry, isTime: boolean);
+    /** Whether the policy is one that the device had kept, since the server did not answer. */
+    get offline(): boolean;
+    get participation(): import("./participation.js").Participation;
+    /** Names of the features, in order. */
+    get features(): string[];
+    /** Names of the arms. */
+    get arms(): string[];
+    get isOpen(): boolean;
+    get isAsked(): boolean;
+    /**
+     * Choose for this person; nothing is sent. The report is about the last choice before it; one that is kept stands until
+     * its report is due. Where the experiment waits for outcomes the choice is kept at once.
+     * @param {Record<string, any>} [context] a value for each feature
+     * @returns {string} the name of an arm
+     */
+    choose(context?: Record<string, any>): string;
+    /** @param {Choice} choice */
+    keep(choice: Choice): void;
+    /** Keep the choice until its report is made: `Client.resume` finds it after a restart. */
+    save(): Promise<void>;
+    /** Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free. */
+    forget(): Promise<void>;
+    /**
+     * Tell what came of the choice: pay, randomize, seal and send, once. Where the experiment waits for outcomes the device
+     * keeps this one, in the place of the one before: the first `join` or `resend` after the window makes the report.
+     * @param {number | boolean | null | Record<string, number | boolean | null>} reward null where nothing is known; with
+     * guardrails `{reward, ...}` by their names
+     * @returns {Promise<Outcome>}
+     */
+    report(reward: number | boolean | null | Record<string, number | boolean | null>): Promise<Outcome>;
+    /** Keep an outcome with the choice, unless another one is kept: of another tab. @param {Choice} choice @param {number[]} values */
+    told(choice: Choice, values: number[]): Promise<boolean>;
+    /** Report to the open round, or keep the outcome if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
+    sent(choice: Choice): Promise<Outcome>;
+    /** @param {import("./ledgers/ledger.js").Sealed} sealed */
+    delivered(sealed: import("./ledgers/ledger.js").Sealed): Promise<import("./delivery.js").Outcome>;
+}

@@ -1,0 +1,97 @@
+"""Pages of other origins that may use a service from a browser: none, unless the operator names them."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from privateer.errors import SpecError
+from privateer.serving.answer import WHOLE
+
+VARIABLE: Final = "PRIVATEER_ORIGINS"
+ANY: Final = "*"
+_REMEDY: Final = "list origins such as https://shop.example, separated by spaces, or * for all"
+_ASKED: Final = {
+    "Access-Control-Allow-Methods": "GET, HEAD, POST",
+    "Access-Control-Allow-Headers": "Accept, Content-Type, If-None-Match",
+    "Access-Control-Max-Age": "600",
+}
+_SHOWN: Final = "ETag, Retry-After, Privateer-Asks, Privateer-Signed"
+_NO_CONTENT: Final = 204
+
+
+def origins(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the origins that ``PRIVATEER_ORIGINS`` lists; none if it is missing or empty.
+
+    Raises
+    ------
+    SpecError
+        If one is no origin: a scheme, a host and perhaps a port.
+    """
+    named = tuple(variables.get(VARIABLE, "").replace(",", " ").split())
+    for one in named:
+        if one != ANY and not _is_origin(one):
+            raise SpecError(f"{one!r} is no origin", field=VARIABLE, remedy=_REMEDY)
+    return named
+
+
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    # A browser sends origins in lower case and without a slash at their end.
+    return is_web and text == text.lower() and text == f"{parts.scheme}://{parts.netloc}" and "@" not in text
+
+
+class Origins:
+    """ASGI middleware of the public listener: it answers browsers that ask for pages of other origins.
+
+    No answer depends on who asks, and none takes a cookie, so an origin that is allowed learns nothing but what
+    everybody may read.
+
+    Parameters
+    ----------
+    app
+        The listener's pages.
+    allowed
+        Origins, or ``*``.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: tuple[str, ...]) -> None:
+        self._app, self._allowed = app, frozenset(allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what a browser asks ahead, or pass the request on and say whose pages may read the answer."""
+        if scope["type"] != "http" or not self._allowed:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = self._told(headers.get("origin", ""))
+        if origin and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            told = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} | _ASKED
+            await Response(status_code=_NO_CONTENT, headers=told)(scope, receive, send)
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                shown = MutableHeaders(scope=message)
+                shown.add_vary_header("Origin")
+                if origin:
+                    shown["Access-Control-Allow-Origin"] = origin
+                    shown["Access-Control-Expose-Headers"] = _SHOWN
+            await send(message)
+
+        # A whole answer would not pass here.
+        extensions = {name: one for name, one in (scope.get("extensions") or {}).items() if name != WHOLE}
+        await self._app({**scope, "extensions": extensions}, receive, answer)
+
+    def _told(self, origin: str) -> str:
+        """Return the origin that the answer names; empty if its pages may not read it."""
+        if ANY in self._allowed:
+            return ANY if origin else ""
+        return origin if origin in self._allowed else ""

@@ -1,0 +1,253 @@
+"""10,000 people of all families and trust models: what each decides, and what decides how their report is distributed.
+
+Contexts, coins and outcomes come from a counter that any language has (`word`), so that only results are written down:
+of each person the arm, and 4 bytes of a digest of everything that the distribution of their report depends on.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import struct
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from privateer.accounting.allotment import Allotment, allot
+from privateer.accounting.clones import clones_delta
+from privateer.accounting.gaussian import gaussian_delta
+from privateer.coins import mix
+from privateer.errors import PrivateerError
+from privateer.features import Feature
+from privateer.mechanisms import VectorMechanism
+from privateer.mechanisms.vector_symbol import VectorSymbol
+from privateer.spec import Spec
+from privateer.verification import Limits
+from privateer_client.features import context_vector
+from privateer_client.outcomes import read_outcome
+from privateer_client.participation import Participation
+from tests.documents import vectors
+
+FOLDER = Path("docs/wire")
+PEOPLE = 500
+_LIMITS: dict[str, Any] = {"epsilon": None, "delta": 0.2, "arms": "hidden", "local_epsilon": 20.0, "curator": True}
+"""Of a device that allows all; no number stands for infinity."""
+_CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}
+_SHUFFLE = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
+_LOCAL = {"model": "local", "epsilon": 2.0}
+_NONE = {"model": "none"}
+_PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
+_GRID = 2.0**20
+_MOST = (1 << 64) - 1
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_SLOT, _OWN, _REWARD, _FACT, _NOISE = 100, 101, 102, 110, 120
+"""Streams of a person's numbers; those below are of features."""
+
+
+def documents() -> dict[Path, str]:
+    """The text of each file."""
+    made = {
+        "decisions": [_told(number, *case) for number, case in enumerate(cases())],
+        "records": records(),
+        "curves": curves(),
+    }
+    return {FOLDER / f"{name}.json": json.dumps(found, indent=1) + "\n" for name, found in made.items()}
+
+
+def cases() -> list[tuple[str, Spec, bytes]]:
+    """Twenty experiments, and a publication of each."""
+    return [*vectors.cases(), *_more()]
+
+
+def _more() -> list[tuple[str, Spec, bytes]]:
+    trial = {"segments": vectors._HALVES, "algorithm": vectors._WATCHED}
+    made: dict[str, tuple[Spec, Any]] = {
+        "partition under central": (vectors._spec("partition", _CENTRAL, _PLAIN), vectors._partition),
+        "partition under none": (vectors._spec("partition", _NONE, _PLAIN), vectors._partition),
+        "bandit under central": (vectors._spec("bandit", {"model": "central", "epsilon": 1.0}, None), None),
+        "trial under central": (vectors._spec("trial", {"model": "central", "epsilon": 1.0}, _PLAIN, **trial), None),
+        "trial under none": (vectors._spec("trial", _NONE, _PLAIN, **trial), None),
+        "linear under local": (vectors._spec("linear", _LOCAL, vectors._FEATURES), _linear),
+        "linear under shuffle": (vectors._spec("linear", _SHUFFLE, _PLAIN), _linear),
+        "linear under central": (vectors._spec("linear", _CENTRAL, _PLAIN, algorithm={"link": "logistic"}), _linear),
+        "linear under none": (vectors._spec("linear", _NONE, _PLAIN), _linear),
+        "linear under local, joint": (
+            vectors._spec("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report": "joint"}),
+            _linear,
+        ),
+    }
+    return [(name, spec, vectors._opened(spec, grown)) for name, (spec, grown) in made.items()]
+
+
+def _several() -> list[tuple[str, Spec, bytes]]:
+    """Experiments whose people come back."""
+    table = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000, "reports_per_person": 4}
+    models = (_LOCAL, _SHUFFLE, _CENTRAL, {"model": "central", "epsilon": 1.0}, _NONE)
+    names = ("local", "shuffle", "central", "central, pure", "none")
+    specs = {
+        f"{kind}, four reports, under {name}": vectors._spec(kind, model, _PLAIN, experiment=table)
+        for kind in ("partition", "linear")
+        for name, model in zip(names, models, strict=True)
+        if kind == "partition" or name != "central, pure"
+    }
+    return [(name, spec, vectors._opened(spec)) for name, spec in specs.items()]
+
+
+def _linear(policy: Any, spec: Spec) -> Any:
+    """What is known of arms after a while; whoever has no design of their own has random ones."""
+    rng = np.random.default_rng(8)
+    arms, d = policy.means.shape
+    factors = np.tril(rng.normal(0.0, 0.3, (arms, d, d)))
+    means, whitening = rng.normal(0.2, 0.3, (arms, d)), np.eye(d) + np.triu(rng.normal(0, 0.2, (d, d)), 1)
+    return replace(policy, means=means, factors=factors, whitening=whitening, telling=whitening.T.copy() * 0.6)
+
+
+def _limits(told: dict[str, Any]) -> Limits:
+    return Limits(**{name: math.inf if limit is None else limit for name, limit in told.items()})
+
+
+def word(seed: int, person: int, stream: int) -> int:
+    """64 bits of a person: those of public coins at a key."""
+    slot, key = np.array([person + seed], np.uint64), np.array([stream + 1], np.uint64)
+    return int(mix(mix(slot * _GOLDEN) ^ mix(key * _GOLDEN))[0])
+
+
+def value(feature: Feature, bits: int) -> Any:
+    """A value of a feature, sometimes none or one that the spec has no place for."""
+    told = json.loads(feature.model_dump_json())
+    kind, place, share = bits % 8, bits >> 3, (bits >> 11) * 2.0**-53
+    if kind == 0:
+        return None
+    if "levels" in told:
+        return "elsewhere" if kind == 1 else told["levels"][place % len(told["levels"])]
+    if "boolean" in told:
+        return bool(place & 1)
+    low, high = (told["quantiles"][0], told["quantiles"][-1]) if "quantiles" in told else (told["low"], told["high"])
+    if kind <= 2:
+        return low if kind == 1 else high
+    if kind == 3 and "quantiles" in told:
+        return told["quantiles"][place % len(told["quantiles"])]
+    return low + (high - low) * (share * 1.2 - 0.1)
+
+
+def _outcome(spec: Spec, seed: int, person: int) -> Any:
+    bits = word(seed, person, _REWARD)
+    low, high = spec.reward.low, spec.reward.high
+    number = low - 0.5 + (high - low + 1) * ((bits >> 11) * 2.0**-53)
+    reward = {0: None, 1: "good", 2: True}.get(bits % 8, number)
+    names = getattr(spec.algorithm, "guardrails", ())
+    answers = {name: word(seed, person, _FACT + i) % 2 == 1 for i, name in enumerate(names)}
+    return {"reward": reward, **answers} if names else reward
+
+
+def _told(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
+    followed = Participation(body, spec.name, _limits(_LIMITS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        people = [_person(followed, spec, seed, person) for person in range(PEOPLE)]
+    response = getattr(followed.terms.mechanism, "response", None)
+    return {
+        "name": name,
+        "publication": base64.b64encode(body).decode(),
+        "limits": _LIMITS,
+        "seed": seed,
+        "people": PEOPLE,
+        "symbols": response and response.symbols,
+        "threshold": response and str(response.threshold),
+        "arms": base64.b64encode(bytes(arm for arm, _ in people)).decode(),
+        "facts": base64.b64encode(b"".join(facts for _, facts in people)).decode(),
+    }
+
+
+def _person(followed: Participation, spec: Spec, seed: int, person: int) -> tuple[int, bytes]:
+    context = {name: value(one, word(seed, person, i)) for i, (name, one) in enumerate(spec.features.items())}
+    slot = np.array([word(seed, person, _SLOT) >> 32], np.uint32)
+    columns = context_vector(context, spec.features)
+    decisions: Any = followed.decide(columns, slot)
+    arm = int(decisions.arms[0])
+    rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], _outcome(spec, seed, person))
+    own = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
+    given: Any = followed.policy.contribute(columns, own, decisions, rewards)
+    facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, given, word(seed, person, _NOISE))
+    return arm, hashlib.sha256(facts).digest()[:4]
+
+
+def _facts(mechanism: Any, given: Any, noise: int) -> bytes:
+    """All that the distribution of a report depends on, but for the probabilities of the response."""
+    if isinstance(mechanism, VectorSymbol):
+        return np.sort(mechanism.own(given)[0]).astype("<u2").tobytes()
+    if isinstance(mechanism, VectorMechanism):
+        return np.rint(given.values[0] * _GRID).astype("<i4").tobytes()
+    # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
+    sent = [mechanism.randomize(given, vectors._Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
+    return b"".join(sent) + struct.pack("<d", float(given.values[0]))
+
+
+def curves() -> dict[str, list[dict[str, float]]]:
+    """What messages of a batch, normal noise and allotments cost."""
+    names = ("epsilon", "local_epsilon", "honest")
+    facts = [(1.0, 4.0, 900), (0.5, 2.0, 10_000), (0.3, 1.0, 100_000), (1.0, 3.0, 1_000_000), (0.1, 1.5, 50)]
+    clones = [dict(zip(names, one, strict=True)) | {"delta": _digits(clones_delta(*one))} for one in facts]
+    names = ("epsilon", "standard_deviation", "sensitivity")
+    noises = [(1.0, 2.0, 1.0), (0.5, 3.0, 1.0), (8.0, 0.5, 1.0), (0.01, 100.0, 2.0), (0.0, 5.0, 3.0)]
+    normal = [dict(zip(names, one, strict=True)) | {"delta": _digits(gaussian_delta(*one))} for one in noises]
+    names = ("epsilon", "delta", "reports", "least")
+    shared = [(1.0, 1e-6, 4, 1e-15), (1.0, 1e-6, 30, 1e-8), (0.4, 1e-5, 300, 1e-15), (1.0, 0.0, 4, 0.0)]
+    allotments = [dict(zip(names, one, strict=True)) | _allotted(allot(*one)) for one in shared]
+    return {"messages": clones, "normal": normal, "allotments": allotments}
+
+
+def _allotted(share: Allotment) -> dict[str, float]:
+    """The first and a later point of the grid, of the most that a report may cost; of a pure one its epsilon."""
+    if share.pure:
+        return {"pure": share.pure}
+    (_, first), (at, later) = share.grid[0], share.grid[10]
+    return {"first": _digits(first), "at": _digits(at), "later": _digits(later)}
+
+
+def _digits(value: float) -> float:
+    # The last ones differ from one processor to another.
+    return float(f"{value:.8g}")
+
+
+def records() -> list[dict[str, Any]]:
+    """Publications of records and vectors that a device accepts or refuses, and why."""
+    found = []
+    for name, spec, body in [*_more(), *_several()]:
+        for what, changes, limits in _lies(spec, body):
+            changed = vectors._changed(body, changes)
+            entry = {"name": f"{name}: {what}", "publication": base64.b64encode(changed).decode(), "limits": limits}
+            found.append(entry | _verdict(changed, spec.name, limits))
+    return found
+
+
+def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    mechanism = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]
+    at, lies = "policy.terms.mechanism", [("as it is", dict[str, Any](), _LIMITS)]
+    lies.append(("a server that sees records, which nobody allowed", {}, _LIMITS | {"curator": False}))
+    lies.append(("a device that allows less", {}, _LIMITS | {"epsilon": 0.5}))
+    for field in ("standard_deviation", "scale"):
+        if noise := mechanism.get(field):
+            lies.append((f"too little {field}", {f"{at}.{field}": 0.99 * noise}, _LIMITS))
+            lies.append((f"a little more {field}", {f"{at}.{field}": 1.01 * noise}, _LIMITS))
+    if "epsilon" in mechanism:
+        more = mechanism["epsilon"] + 0.02
+        lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
+    if spec.experiment.reports_per_person > 1:
+        lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
+    if spec.algorithm.name == "linear":
+        lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
+        lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))
+    return lies
+
+
+def _verdict(body: bytes, name: str, limits: dict[str, Any]) -> dict[str, Any]:
+    try:
+        Participation(body, name, _limits(limits))
+    except PrivateerError as error:
+        return {"refused": error.slug, "field": error.field}
+    return {"refused": None}

@@ -1,0 +1,171 @@
+"""The provider in the real package of OpenFeature: to evaluate is to choose, to track is to report."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openfeature import api
+from openfeature.client import OpenFeatureClient
+from openfeature.evaluation_context import EvaluationContext
+from openfeature.exception import ErrorCode
+from openfeature.track import TrackingEventDetails
+
+from privateer_client import Outcome
+from privateer_client.openfeature import PrivateerProvider
+from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
+from tests.support.publications import published
+from tests.support.specs import make_spec
+
+Serve = Callable[..., tuple[OpenFeatureClient, PrivateerProvider]]
+_VALUES = {"test": {"arm-0": 1, "arm-1": 2, "arm-2": 3}}
+_SEEN = EvaluationContext(attributes={**CONTEXT, "unrelated": "yes"})
+
+
+@pytest.fixture
+def told() -> list[tuple[str, Any]]:
+    return []
+
+
+@pytest.fixture
+def serve(told: list[tuple[str, Any]]) -> Iterator[Serve]:
+    """Make a provider the one of the application, until the test ends."""
+
+    def make(client: Any, **options: Any) -> tuple[OpenFeatureClient, PrivateerProvider]:
+        provider = PrivateerProvider(client, reported=lambda name, what: told.append((name, what)), **options)
+        api.set_provider(provider)
+        return api.get_client(), provider
+
+    yield make
+    api.shutdown()
+    api.clear_providers()
+
+
+def device(folder: Path, **changes: Any) -> tuple[Device, Server]:
+    server = Server(published(make_spec(changes)))
+    folder.mkdir(exist_ok=True)
+    return Device(folder, server), server
+
+
+def test_a_flag_is_an_experiment(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    here, server = device(tmp_path)
+    features, provider = serve(here.start(), outcomes={"bought": "test"})
+    first = features.get_string_details("test", "none", _SEEN)
+    assert first.value == first.variant
+    assert first.value in ("arm-0", "arm-1", "arm-2")
+    assert (first.reason, first.flag_metadata) == ("SPLIT", {"asked": True, "offline": False})
+    # Pages draw themselves again and again; the person has one arm.
+    assert {features.get_string_value("test", "none", _SEEN) for _ in range(20)} == {first.value}
+    features.track("something else", _SEEN, TrackingEventDetails(2.0))
+    features.track("bought", _SEEN, TrackingEventDetails(1.0))
+    provider.shutdown()
+    assert told == [("test", Outcome.ACCEPTED)]
+    assert len(server.sent) == 1
+    assert b"unrelated" not in server.sent[0]
+
+
+def test_the_second_report_is_refused_and_told(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    here, server = device(tmp_path)
+    features, provider = serve(here.start())
+    features.get_string_value("test", "none", _SEEN)
+    for _ in range(2):
+        features.track("test", _SEEN)
+    provider.shutdown()
+    assert [getattr(what, "slug", what) for _, what in told] == [Outcome.ACCEPTED, "already-reported"]
+    assert len(server.sent) == 1
+
+
+def test_other_features_are_another_choice_and_values_have_types(tmp_path: Path, serve: Serve) -> None:
+    here, _ = device(tmp_path)
+    features, _ = serve(here.start(), values=_VALUES)
+    contexts = [EvaluationContext(attributes={"x1": i / 40, "x2": 0.5}) for i in range(40)]
+    values = {features.get_integer_value("test", 0, context) for context in contexts}
+    assert values <= {1, 2, 3}
+    assert len(values) > 1
+    assert features.get_float_value("test", 0.0, _SEEN) in (1.0, 2.0, 3.0)
+    for found in (features.get_boolean_details("test", True, _SEEN), features.get_object_details("test", {}, _SEEN)):
+        assert found.error_code == ErrorCode.TYPE_MISMATCH
+        assert "values" in str(found.error_message)
+
+
+@pytest.mark.parametrize("arms", [["on", "off"], ["true", "false"]])
+def test_arms_of_yes_and_no_are_booleans(tmp_path: Path, serve: Serve, arms: list[str]) -> None:
+    here, _ = device(tmp_path, **{"experiment.arms": arms})
+    features, _ = serve(here.start())
+    found = features.get_boolean_details("test", False, _SEEN)
+    assert (found.value, found.error_code) == (found.variant == arms[0], None)
+
+
+def test_what_goes_wrong_gives_the_default_in_words(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    here, server = device(tmp_path)
+    features, provider = serve(here.start())
+    lacking = features.get_string_details("test", "none", EvaluationContext(attributes={"x1": 0.5}))
+    assert (lacking.value, lacking.error_code) == ("none", ErrorCode.INVALID_CONTEXT)
+    assert "x2" in str(lacking.error_message)
+    features.track("test", _SEEN)
+    server.is_down = True
+    provider.forget("")
+    away, _ = serve(Device(tmp_path / "elsewhere", server).start())
+    gone = away.get_string_details("test", "none", _SEEN)
+    assert (gone.value, gone.error_code) == ("none", ErrorCode.GENERAL)
+    assert told == []
+
+
+def test_each_of_several_people_has_a_ledger(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    server = Server(published(make_spec()))
+    features, provider = serve(lambda key: Device(tmp_path / key, server).start())
+    for key in ("ann", "bob"):
+        person = EvaluationContext(key, CONTEXT)
+        assert features.get_string_value("test", "none", person).startswith("arm")
+        features.track("test", person)
+    nobody = features.get_string_details("test", "none", _SEEN)
+    assert (nobody.value, nobody.error_code) == ("none", ErrorCode.TARGETING_KEY_MISSING)
+    features.track("test", EvaluationContext("carl", CONTEXT))
+    provider.shutdown()
+    assert told == [("test", Outcome.ACCEPTED)] * 2
+    assert not any(name in body for body in server.sent for name in (b"ann", b"bob"))
+
+
+def test_late_outcomes_wait_on_the_device(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    server = Server(published(waiting_spec()))
+    here = Device(tmp_path, server)
+    features, provider = serve(here.start())
+    person = EvaluationContext(attributes=CONTEXT)
+    features.get_string_value("test", "none", person)
+    features.track("test", person, TrackingEventDetails(1.0))
+    provider.shutdown()
+    assert told == [("test", Outcome.PENDING)]
+    here.clock.time += 2 * WEEK
+    assert here.start().resend() == {"test": Outcome.ACCEPTED}
+    assert server.reward() == 1.0
+
+
+def test_guardrails_are_attributes_of_the_event(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    changes = {
+        "algorithm": {"name": "trial", "guardrails": ["refund"]},
+        "segments": {"by": ["x1"], "cuts": {"x1": [0.5]}},
+        "privacy": {"model": "none"},
+    }
+    from privateer.algorithms import parse_spec
+    from tests.support.specs import tables
+
+    server = Server(published(parse_spec(tables() | changes)))
+    features, provider = serve(Device(tmp_path, server).start())
+    features.get_string_value("test", "none", _SEEN)
+    features.track("test", _SEEN, TrackingEventDetails(0.5, {"refund": True}))
+    provider.shutdown()
+    assert told == [("test", Outcome.ACCEPTED)]
+    key = int.from_bytes(server.plain()[:4], "little")
+    assert key % 2 == 1  # the answer yes
+
+
+def test_without_the_package_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['openfeature.evaluation_context'] = None; import privateer_client.openfeature"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "install privateer-client[openfeature]" in done.stderr
+    again = subprocess.run(
+        [sys.executable, "-c", "import privateer_client; print('fine')"], capture_output=True, text=True
+    )
+    assert again.stdout == "fine\n"

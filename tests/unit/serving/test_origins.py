@@ -1,0 +1,75 @@
+"""Pages of other origins use the services only where the operator names them."""
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from privateer.errors import SpecError
+from privateer.serving.origins import Origins, origins
+
+SHOP = "https://shop.example"
+ASKS = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
+
+
+async def _page(_: Request) -> Response:
+    return Response("read", headers={"ETag": '"1"'})
+
+
+async def _answer(allowed: tuple[str, ...], method: str, **headers: str) -> httpx.Response:
+    app = Origins(Starlette(routes=[Route("/reports", _page, methods=["GET", "POST"])]), allowed)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+        return await client.request(
+            method, "/reports", headers={key.replace("_", "-"): one for key, one in headers.items()}
+        )
+
+
+async def test_by_default_no_page_reads_an_answer() -> None:
+    read, asked = await _answer((), "GET", origin=SHOP), await _answer((), "OPTIONS", origin=SHOP, **ASKS)
+    assert (read.status_code, read.text, asked.status_code) == (200, "read", 405)
+    for answer in (read, asked):
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+async def test_a_named_origin_may_ask_and_read() -> None:
+    asked = await _answer((SHOP,), "OPTIONS", origin=SHOP, **ASKS)
+    assert asked.status_code == 204
+    assert asked.headers["access-control-allow-origin"] == SHOP
+    assert "Content-Type" in asked.headers["access-control-allow-headers"]
+    read = await _answer((SHOP,), "GET", origin=SHOP)
+    assert (read.text, read.headers["access-control-allow-origin"], read.headers["vary"]) == ("read", SHOP, "Origin")
+    assert "Privateer-Asks" in read.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize("other", ["https://shop.example.evil", "http://shop.example", "null", "https://SHOP.example"])
+async def test_other_origins_may_not(other: str) -> None:
+    read = await _answer((SHOP,), "GET", origin=other)
+    assert "access-control-allow-origin" not in read.headers
+    # A cache must not give one origin what it keeps for another.
+    assert read.headers["vary"] == "Origin"
+    assert (await _answer((SHOP,), "OPTIONS", origin=other, **ASKS)).status_code == 405
+
+
+async def test_no_answer_allows_cookies() -> None:
+    for allowed in ((SHOP,), ("*",)):
+        for method in ("GET", "OPTIONS"):
+            answer = await _answer(allowed, method, origin=SHOP, **ASKS)
+            assert answer.headers["access-control-allow-origin"] in (SHOP, "*")
+            assert "access-control-allow-credentials" not in answer.headers
+
+
+def test_origins_are_read() -> None:
+    assert origins({}) == origins({"PRIVATEER_ORIGINS": ""}) == ()
+    listed = origins({"PRIVATEER_ORIGINS": "https://a.example, http://127.0.0.1:8080 *"})
+    assert listed == ("https://a.example", "http://127.0.0.1:8080", "*")
+
+
+@pytest.mark.parametrize(
+    "text", ["shop.example", "https://shop.example/", "https://Shop.example", "ftp://a", "https://me@a", "https://a:0"]
+)
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="no origin") as refusal:
+        origins({"PRIVATEER_ORIGINS": f"https://a {text}"})
+    assert refusal.value.field == "PRIVATEER_ORIGINS"
