@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ROLES := shared client shuffler server lab
+ROLES := shared client shuffler issuer server lab
 
 .PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents site sdk sdkcheck lock format clean
 
@@ -88,7 +88,7 @@ sdkcheck:
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser docs load server shuffler; do \
+	for role in dev benchmark browser docs issuer load server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

@@ -19,6 +19,7 @@ from privateer.wire.envelope import Envelope, binding, check_header, pieces, spl
 from privateer.wire.upload import check_alone
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
+from privateer_server.spending import FindSpent, SpentToken
 from privateer_server.store import Change, ShufflerKey
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
@@ -108,6 +109,8 @@ class Accumulator:
         Returns the bytes that one person sent for an earlier version of this experiment, if there was one.
     earlier
         Returns the policy of an earlier version of this experiment, if there was one.
+    spent
+        Returns the report that a spent upload token came with, if it was spent.
     """
 
     def __init__(
@@ -119,12 +122,13 @@ class Accumulator:
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
         size_before: Callable[[int], int | None] = lambda _version: None,
         earlier: Callable[[int], Policy | None] = lambda _version: None,
+        spent: FindSpent = lambda _token: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
         self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
-        self._earlier = earlier
+        self._earlier, self._spent, self._tokens = earlier, spent, dict[bytes, SpentToken]()
         self._is_due_here = current.round.batch > 0 and not current.shuffled
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
@@ -149,13 +153,21 @@ class Accumulator:
         """Parse all that requests hold at once: if all of it does, none of it is parsed again request by request."""
         self._sound = bool(opened) and self._parses([one for one in opened if one])
 
-    def take(self, envelope: Envelope, opened: list[bytes] | None = None, is_alone: bool = False) -> Receipt:
+    def take(
+        self,
+        envelope: Envelope,
+        opened: list[bytes] | None = None,
+        is_alone: bool = False,
+        token: SpentToken | None = None,
+    ) -> Receipt:
         """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already.
 
         Parameters
         ----------
         is_alone
             Whether nobody signed it, so that it may carry one person's report and no more.
+        token
+            The upload token that it comes with, if it needs one; it is spent if the report counts.
         """
         receipt, facts = Receipt(), self._current.round
         try:
@@ -164,14 +176,21 @@ class Accumulator:
             if is_alone:
                 check_alone(envelope, facts)
             sealed = split_sealed(envelope, facts)
+            if token:
+                token.check(self._find_spent)
         except ReportRefused as problem:
             receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
         else:
             room = 0 if self._closed or self._given_up else max(0, facts.batch - self._received)
             self._count(sealed, room * facts.messages, envelope, opened, receipt)
+        if token and receipt.accepted:
+            self._tokens[token.token] = token
         if receipt.refused:
             self.refused.update(receipt.refused)
         return receipt
+
+    def _find_spent(self, token: bytes) -> bytes | None:
+        return self._tokens[token].report if token in self._tokens else self._spent(token)
 
     def _report_size(self, version: int) -> int:
         """Return the bytes that one person sends for a version, if it was published; else for this round."""
@@ -339,6 +358,7 @@ class Accumulator:
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
+            tokens=[token[:3] for token in self._tokens.values()],
             closer=self._closer,
         )
         return filled, change

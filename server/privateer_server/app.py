@@ -20,6 +20,8 @@ from privateer.serving.origins import Origins
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
+from privateer.serving.tokens import TokenGate
+from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
@@ -34,6 +36,7 @@ from privateer_server.api.pages import OPERATOR, READING, pages
 from privateer_server.api.policies import Policies
 from privateer_server.api.problems import answer_problems
 from privateer_server.api.stream import stream_router
+from privateer_server.api.tokens import tokens_router
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
@@ -62,6 +65,8 @@ class Server:
         The same without what is private: for a listener that strangers reach.
     end_waits
         Answers all long polls and ends all streams, before a stop.
+    turnstile
+        Turns uploads without a token away, if they need one.
     """
 
     def __init__(
@@ -73,9 +78,11 @@ class Server:
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
         origins: tuple[str, ...],
+        turnstile: Turnstile | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, Heads(control), end_waits
+        self.turnstile = turnstile
         self._timed = Timed(self._answer, _route, answered)
         self.public = Origins(PublicPages(self, _is_public), origins)
 
@@ -127,6 +134,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     """
     metrics, clock = Metrics(), clock or SystemClock()
     data, experiments = open_experiments(settings, clock)
+    data.store.forget_tokens(clock.now())
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
     gauges = Gauges(metrics, data, experiments, intake)
@@ -166,11 +174,14 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     news = News(experiments)
     control.include_router(stream_router(experiments, news))
     control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    gate = settings.tokens.gate(clock=clock)
+    control.include_router(tokens_router(gate))
     describe(control)
-    senders = TrustedKeys(settings.sender_keys)
-    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)
+    senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
+    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
     batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
     policies = Policies(experiments, log.identity, metrics.answer)
+    turnstile = _turnstile(required, metrics, senders) if required else None
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
@@ -181,7 +192,11 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
-    return Server(uploads, batches, policies, control, end_waits, answered, settings.origins)
+    return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
+
+
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
+    return Turnstile(gate, lambda path: "" if path == ReportsEndpoint.route else None, metrics.refuse, senders)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -194,7 +209,7 @@ def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
     app = create_app(settings)
     return Service(
-        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
         Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
         app.end_waits,
     )

@@ -180,7 +180,8 @@ class Counting:
         seen = locked.seen(name, opened)
         answered, size = partial(self._store.answer, name), partial(self._report_size, name)
         earlier = partial(self._closer.earlier.find, name)
-        accumulator = Accumulator(current, seen, opener, self._clock, answered, size, earlier)
+        spent = self._store.spent
+        accumulator = Accumulator(current, seen, opener, self._clock, answered, size, earlier, spent)
         accumulator.examine(opened)
         return _Begun(experiment, known, accumulator)
 

@@ -13,6 +13,7 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
+from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, binding
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Delivery, Receipt
@@ -23,6 +24,7 @@ from privateer_server.experiments import Experiments
 from privateer_server.metrics import Metrics
 from privateer_server.openers import Openers
 from privateer_server.rounds import OpenRound
+from privateer_server.spending import SpentToken
 from privateer_server.store import TRANSIENT
 from privateer_server.turns import Turns
 
@@ -145,7 +147,9 @@ class Intake:
             _log.error("experiment %s: what other servers did cannot be read (%s)", name, error)
             raise Unavailable("the server cannot read the experiment now", remedy="try again later") from None
 
-    def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> asyncio.Future[Receipt]:
+    def submit(
+        self, envelope: Envelope, sender: str = "", *, is_signed: bool = False, admission: Admission | None = None
+    ) -> asyncio.Future[Receipt]:
         """Have reports from devices counted; the receipt comes when what was accepted is durable.
 
         Parameters
@@ -154,6 +158,8 @@ class Intake:
             Who takes turns with others.
         is_signed
             Whether a trusted sender signed it; what nobody signed carries one person's report.
+        admission
+            The upload token that it comes with, if it needs one.
 
         Raises
         ------
@@ -172,11 +178,26 @@ class Intake:
             # comes for a later one, which another server may have published, is looked at once that is read.
             if known and not is_signed and envelope.header.version == known.current.round.version:
                 check_alone(envelope, known.current.round)
+            if admission:
+                admission.check_for(name)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
+        if admission:
+            return asyncio.create_task(self._spend(envelope, sender, SpentToken.of(admission, envelope.sealed)))
         alone = not is_signed
         return self._do(Request(name, lambda into, opened: into.take(envelope, opened, alone), envelope), sender)
+
+    async def _spend(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
+        """Have a report counted that comes with a token, unless that was spent."""
+        try:
+            await token.check_early(self._store.spent)
+        except PrivateerError as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+        name = envelope.header.experiment
+        request = Request(name, lambda into, opened: into.take(envelope, opened, True, token), envelope)
+        return await self._do(request, sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
         """Have a shuffler's batch counted; return when that is durable.

@@ -11,6 +11,7 @@ from typing import Any, Final
 from privateer.errors import SpecError
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
+from privateer.serving.tokens import TokenSettings
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
@@ -51,6 +52,8 @@ class Settings:
         many as there are cores, unless it is told otherwise.
     origins
         Origins whose pages may use the public listener from a browser; none by default.
+    tokens
+        Whether reports come with upload tokens alone, and whose.
     """
 
     data: Path
@@ -71,6 +74,7 @@ class Settings:
     store_key_file: Path | None = None
     origins: tuple[str, ...] = ()
     identity: Path | None = None
+    tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
@@ -100,8 +104,10 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     _check_stores(given)
     given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
     required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
-    names = ["admin_token", *(one.name for one in fields(Settings) if one.init)]
-    settings = Settings(**{name: _read(given, name) for name in names if given.get(_variable(name))})
+    names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
+    values = {name: _read(given, name) for name in names if given.get(_variable(name))}
+    tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', Settings.port)}")
+    settings = Settings(**values, tokens=tokens)
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(

@@ -1,13 +1,14 @@
 """The shuffler's settings, from environment variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from privateer.errors import SpecError
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
+from privateer.serving.tokens import TokenSettings
 from privateer.wire.identity import read_keys
 
 
@@ -44,6 +45,8 @@ class Settings:
     server_key
         Public keys with which the server may sign its publications (``PRIVATEER_SERVER_KEY``: 64 hexadecimal digits,
         several separated by commas); empty: the first that the shuffler meets, from then on.
+    tokens
+        Whether reports come with upload tokens alone, and whose.
     """
 
     server_url: str
@@ -60,6 +63,7 @@ class Settings:
     server_ca: Path | None = None
     origins: tuple[str, ...] = ()
     server_key: frozenset[bytes] = frozenset()
+    tokens: TokenSettings = field(default_factory=TokenSettings)
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -73,13 +77,14 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     data = Path(environment.get("PRIVATEER_DATA") or "data/shuffler")
     body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
+    port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
     return Settings(
         server_url=url,
         data=data,
         public_key_file=Path(environment.get("PRIVATEER_PUBLIC_KEY_FILE") or data / "shuffler.pub"),
         min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
         host=environment.get("PRIVATEER_HOST") or Settings.host,
-        port=number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX),
+        port=port,
         body_limit=body_limit,
         body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
@@ -88,6 +93,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
         origins=origins(environment),
         server_key=read_keys(environment.get("PRIVATEER_SERVER_KEY") or "", "PRIVATEER_SERVER_KEY"),
+        tokens=TokenSettings.read(environment, f"127.0.0.1:{port}"),
     )
 
 

@@ -239,6 +239,8 @@ class Change:
         The answers to a shuffler's batches, by the digests of these.
     following
         The next round, if the change closes this one; ``taken`` then says whether this one was learned from.
+    tokens
+        Upload tokens that its reports came with: hashes of token and report, and when the token's key expires.
     closer
         Whose batch the change counts, if it counts one.
     """
@@ -254,4 +256,5 @@ class Change:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
+    tokens: Sequence[tuple[bytes, bytes, int]] = field(default=(), repr=False)
     closer: ShufflerKey | None = None

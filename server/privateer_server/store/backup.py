@@ -10,7 +10,7 @@ from privateer.errors import SpecError
 from privateer.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
-_TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers")
+_TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")
 """Tables that a backup has."""
 _EMPTIED: Final = ("rounds", "total")
 """A round is copied without the sums that it began with: a server that finds no sums gives an open round up."""

@@ -133,6 +133,14 @@ class Store(Protocol):
         """Return the sums that a round began with, and its parts."""
         ...
 
+    def spent(self, token: bytes) -> bytes | None:
+        """Return the hash of the report that a spent upload token came with, if it was spent."""
+        ...
+
+    def forget_tokens(self, now: float) -> None:
+        """Forget spent upload tokens whose key has expired."""
+        ...
+
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
         ...

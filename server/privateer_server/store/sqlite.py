@@ -67,6 +67,15 @@ class SqliteStore:
         self._written = True
         self._ids: dict[str, tuple[int, set[bytes]]] = {}
 
+    def forget_tokens(self, now: float) -> None:
+        """Forget spent upload tokens whose key has expired."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM spent_tokens WHERE expires <= ?", (int(now),))
+
+    def spent(self, token: bytes) -> bytes | None:
+        """Return the hash of the report that a spent token came with, if it was spent."""
+        return self._blob("SELECT report FROM spent_tokens WHERE token = ?", token)
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
@@ -332,6 +341,7 @@ def _apply(db: sqlite3.Connection, change: Change) -> None:
     if change.report_ids:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
         db.execute("INSERT INTO report_ids VALUES (?, ?, ?)", (*where, b"".join(change.report_ids)))
+    db.executemany("INSERT INTO spent_tokens VALUES (?, ?, ?)", change.tokens)
     rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
     db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])

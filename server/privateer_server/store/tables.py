@@ -72,6 +72,7 @@ DATABASE: Final = Kind(
         organisation TEXT NOT NULL,
         PRIMARY KEY (experiment, version)
     ) WITHOUT ROWID;
+    CREATE TABLE spent_tokens (token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
     """,
     field="PRIVATEER_DATA",
@@ -103,7 +104,8 @@ MIGRATIONS: Final = {
         part BLOB NOT NULL,
         total BLOB NOT NULL,
         PRIMARY KEY (experiment, version, part)
-    )
+    );
+    CREATE TABLE spent_tokens (token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID
     """,
 }
 """What makes a database of the next version of one of this version.

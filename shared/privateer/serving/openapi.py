@@ -4,6 +4,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from privateer.errors import (
+    AttestationRefused,
     BadRequest,
     BatchRefused,
     Conflict,
@@ -21,6 +22,13 @@ from privateer.errors import (
     SenderRefused,
     SignatureInvalid,
     SpecError,
+    TokenElsewhere,
+    TokenExpired,
+    TokenInvalid,
+    TokenMissing,
+    TokenRequestRefused,
+    TokensExhausted,
+    TokenSpent,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -46,13 +54,21 @@ UPLOAD_REFUSALS: Final[tuple[type[PrivateerError], ...]] = (
     *(WrongKey, WrongDigest, RoundClosed, RoundUnknown, DuplicateReport, Unavailable),
 )
 """What an endpoint for reports may answer."""
+TOKEN_REFUSALS: Final[tuple[type[PrivateerError], ...]] = (
+    *(TokenMissing, TokenInvalid, TokenElsewhere, TokenExpired, TokenSpent),
+)
+"""What it may answer besides, if it takes reports with upload tokens alone."""
 _PROBLEMS: Final[tuple[type[PrivateerError], ...]] = (
     *_EVERYWHERE,
     *UPLOAD_REFUSALS,
+    *TOKEN_REFUSALS,
+    AttestationRefused,
     BatchRefused,
     Conflict,
     ParameterInvalid,
     SpecError,
+    TokenRequestRefused,
+    TokensExhausted,
     Unauthorized,
     SignatureInvalid,
     KeyChanged,
@@ -118,6 +134,13 @@ def signature(header: str, what: str, *, required: bool) -> dict[str, Any]:
     return {"name": header, "in": "header", "required": required, "description": what, "schema": schema}
 
 
+TOKEN: Final = {
+    "name": "Authorization",
+    "in": "header",
+    "required": False,
+    "description": "An upload token (RFC 9577), where the service takes reports with tokens alone.",
+    "schema": {"type": "string"},
+}
 SENDER: Final = signature(
     UPLOAD.header, "A trusted sender's signature: needed for more than one person's reports.", required=False
 )

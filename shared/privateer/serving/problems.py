@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from privateer.errors import NotFound, PrivateerError, Unauthorized, Unavailable
+from privateer.errors import NotFound, PrivateerError, TokenRefused, Unauthorized, Unavailable
 from privateer.serving.answer import Answer, Headers, with_body
 from privateer.serving.logs import trace
 from privateer.wire.problem import MEDIA_TYPE, problem_body
@@ -48,6 +48,8 @@ def problem_response(error: PrivateerError, **extension: Any) -> Response:
 def _headers(error: PrivateerError) -> Headers:
     if isinstance(error, Unauthorized):
         return _UNAUTHORIZED
+    if isinstance(error, TokenRefused):
+        return ((b"www-authenticate", error.challenge.encode()),)
     return _UNAVAILABLE if isinstance(error, Unavailable) else ()
 
 

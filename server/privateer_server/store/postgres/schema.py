@@ -93,6 +93,7 @@ STORE: Final = Kind(
         CREATE TABLE leases (
             experiment text PRIMARY KEY, holder bytea NOT NULL, expires timestamptz NOT NULL, attempts integer NOT NULL
         );
+        CREATE TABLE spent_tokens (token bytea PRIMARY KEY, report bytea NOT NULL, expires bigint NOT NULL);
         CREATE TABLE probe (id integer PRIMARY KEY, checks bigint NOT NULL)
         """,
     ),

@@ -191,6 +191,15 @@ class PostgresStore:
             begun = row(db, f"SELECT id, total FROM rounds {_THAT}", experiment, version)  # noqa: S608 - our own
             return [begun[1], *_parts(db, begun[0])] if begun else []
 
+    def spent(self, token: bytes) -> bytes | None:
+        """Return the hash of the report that a spent upload token came with, if it was spent."""
+        return self._blob("SELECT report FROM spent_tokens WHERE token = %s", token)
+
+    def forget_tokens(self, now: float) -> None:
+        """Forget spent upload tokens whose key has expired."""
+        with self._pool.connection() as db:
+            run(db, "DELETE FROM spent_tokens WHERE expires <= %s", int(now))
+
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
         return self._blob(f"SELECT publication FROM rounds {_THAT}", experiment, version)  # noqa: S608 - our own
@@ -330,6 +339,10 @@ def _add(db: Connection, number: int, change: Change) -> None:
         run(db, insert, number, change.part, change.total)
     if change.report_ids:
         run(db, "INSERT INTO report_ids SELECT %s, unnest(%b::bytea[])", number, list(change.report_ids))
+    if change.tokens:
+        tokens, reports, expiries = zip(*change.tokens, strict=True)
+        insert = "INSERT INTO spent_tokens SELECT * FROM unnest(%b::bytea[], %b::bytea[], %s::bigint[])"
+        run(db, insert, list(tokens), list(reports), list(expiries))
     if change.answers:
         insert = "INSERT INTO answers SELECT %s, %s, * FROM unnest(%b::bytea[], %b::bytea[])"
         run(db, insert, change.experiment, change.version, list(change.answers), list(change.answers.values()))
