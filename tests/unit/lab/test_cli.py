@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import httpx
 import pytest
 
 from privateer_lab.cli import main
@@ -38,6 +39,15 @@ def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
         "wall_seconds",
     ):
         assert figures[key] > 0
+
+
+def test_simulate_shows_a_batch_only_where_the_promise_counts_on_one(capsys: pytest.CaptureFixture[str]) -> None:
+    shuffled = str(ROOT / "examples" / "peaks-shuffle.toml")
+    for spec, shows in ((SPEC, False), (shuffled, True)):
+        code, out, _ = run(capsys, "simulate", spec, "--users", "3000", "--jobs", "1")
+        assert (code, "epsilon" in out) == (0, True)
+        for key in ("min batch", "honest fraction", "local epsilon max"):
+            assert (key in out) == shows
 
 
 def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +113,12 @@ def test_create_sends_no_simulated_people(
     )
     (tmp_path / "spec.toml").write_text(f"{Path(SPEC).read_text()}\n[[sources]]\n{source}\n")
     sent: list[dict[str, object]] = []
-    monkeypatch.setattr("privateer_lab.rest.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"})
+
+    def answer(*_: object, json: dict[str, object], **__: object) -> httpx.Response:
+        sent.append(json)
+        return httpx.Response(201, json={"name": "x"})
+
+    monkeypatch.setattr("privateer_lab.rest.httpx.request", answer)
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
     assert sent[0]["sources"]
     assert "population" not in json.dumps(sent[0])
