@@ -91,7 +91,10 @@ def print_titled(title: str, table: Table) -> None:
 
 
 def readable(value: Any) -> str:
-    """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no."""
+    """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no.
+
+    Zero has no sign.
+    """
     if value is None:
         return "none"
     if isinstance(value, list):
@@ -102,7 +105,7 @@ def readable(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+        return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

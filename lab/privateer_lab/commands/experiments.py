@@ -9,7 +9,7 @@ import typer
 from privateer.export import read_export
 from privateer.result import Contradiction
 from privateer.spec import Spec
-from privateer_lab.bin_map import draw, people_in
+from privateer_lab.bin_map import chosen_by, draw, people_in
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
@@ -200,7 +200,7 @@ def _in_words(bins: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "people": people_in(row["where"]),
-            "arms": ", ".join(f"{arm} {share:.0%}" for arm, share in row["arms"].items()),
+            "arms": chosen_by(row["arms"]),
         }
         for row in bins
     ]

@@ -58,7 +58,7 @@ def html(review: Review) -> str:
                 one.mechanism,
                 "" if one.epsilon is None else exact(one.epsilon),
                 "" if one.delta is None else exact(one.delta),
-                "" if one.lower_bound is None else f"{one.lower_bound:.3f}",
+                "" if one.lower_bound is None else f"{one.lower_bound:z.3f}",
                 one.samples,
                 one.verdict,
             )
