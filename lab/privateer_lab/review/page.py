@@ -86,7 +86,7 @@ def html(review: Review) -> str:
 
 def write(review: Review, folder: Path) -> list[Path]:
     """Write a pack, and return its files."""
-    open_folder(folder)
+    open_folder(folder, "--out")
     texts = {
         "review.html": html(review),
         "review.json": _json(plain(review)),

@@ -307,7 +307,11 @@ SPEC = str(ROOT / "examples" / "peaks-local.toml")
         ((SPEC, "--no-audit", "--facts", "sector.toml"), "--facts: sector: is no sector of the registry"),
         ((SPEC, "--no-audit", "--facts", "date.toml"), "--facts: publication_date: is no date"),
         ((SPEC, "--no-audit", "--facts", "kind.toml"), "--facts: Expected"),
-        ((SPEC, "--no-audit", "--out", "audit.json"), "audit.json: File exists (name another path)"),
+        (
+            (SPEC, "--no-audit", "--out", "audit.json"),
+            "--out: audit.json is a file, not a folder (name a folder,",
+        ),
+        ((SPEC, "--no-audit", "--out", "audit.json/in/it"), "--out: audit.json is a file, not a folder"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -334,3 +338,4 @@ def test_bad_input_is_one_sentence(
     code, out = run(capsys, "review", *arguments)
     assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
     assert says in out
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
