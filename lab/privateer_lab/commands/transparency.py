@@ -27,9 +27,7 @@ _State = Annotated[Path, typer.Option(help="File that remembers what was checked
 _Evidence = Annotated[Path, typer.Option(help="File for evidence, if there is any.")]
 _Against = Annotated[
     list[str],
-    typer.Option(
-        help="A head that others were shown: a file of it, an auditor's audit-log.json, or an address. May be repeated."
-    ),
+    typer.Option(help="A head that others were shown: a file, an auditor's audit-log.json, or an address; repeatable."),
 ]
 
 
