@@ -1,4 +1,4 @@
-"""Operations of a simulation, how they are drawn, and how a list of them is run."""
+"""Operations of a simulation, and how a list of them is run."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,9 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from hypothesis import strategies as st
-
-from tests.faults.points import EMBEDDED, MIXING, Death
+from tests.faults.points import Death
 from tests.faults.world import BATCHES, MIXED, PLAIN, SPECS, World, world
 
 _SECONDS = 60
@@ -239,46 +237,6 @@ class Race:
         if self.kills:
             at.slots[self.people % len(at.slots)].kill()
         await asyncio.gather(*sending)
-
-
-_INDEX = st.integers(0, 30)
-_ROLES = st.sampled_from(["server", "shuffler"])
-_UPLOADS = st.one_of(
-    st.builds(Upload, st.just(PLAIN), st.integers(1, 10), st.booleans(), st.booleans()),
-    st.builds(Upload, st.just(PLAIN), st.integers(4, 10), st.just(False)),
-    st.builds(Upload, st.just(MIXED), st.integers(3, 10), st.just(False)),
-    st.builds(Upload, st.just(MIXED), st.integers(1, 10), st.booleans(), st.booleans()),
-)
-_CRASHES = st.one_of(
-    st.builds(
-        Crash,
-        st.just("server"),
-        st.integers(0, len(EMBEDDED) - 1),
-        st.booleans(),
-        st.integers(0, 2),
-        st.integers(0, 2),
-    ),
-    st.builds(
-        Crash, st.just("shuffler"), st.integers(0, len(MIXING) - 1), st.booleans(), st.integers(0, 2), st.integers(0, 2)
-    ),
-)
-_OTHERS = st.one_of(
-    st.builds(Pass, st.sampled_from([0.0, 1.0, 6.0, 100.0, 4000.0])),
-    st.builds(Arrive, _INDEX),
-    st.builds(Again, _INDEX, st.integers(1, 3)),
-    st.builds(Spend, _INDEX),
-    st.builds(Junk, st.integers(1, 3)),
-    st.builds(Lose, st.sampled_from(["server", "shuffler", "batch"]), st.integers(1, 3)),
-    st.builds(Kill, _INDEX, st.integers(0, 2)),
-    st.builds(Restart, _INDEX),
-    st.builds(Full, _ROLES, st.integers(1, 8)),
-    st.builds(Away, st.booleans()),
-    st.builds(Step, st.sampled_from([-86_400.0, -400.0, 400.0, 86_400.0])),
-    st.builds(BackUp),
-    st.builds(PutBack, st.integers(0, 2)),
-    st.builds(Race, st.integers(1, 8), st.booleans()),
-)
-OPERATIONS = st.lists(st.one_of(st.just(Pass()), _UPLOADS, _CRASHES, _UPLOADS, _OTHERS), min_size=8, max_size=24)
 
 
 async def run(operations: Sequence[Operation], folder: Path, kind: Callable[..., World] = World) -> dict[str, Any]:

@@ -60,6 +60,7 @@ _QUICK = {
 }
 """Pauses of the services that no clock of ours makes shorter."""
 _TRIES = 4
+_SETTLES = 300
 _AWAY = httpx.TransportError
 
 
@@ -251,9 +252,12 @@ class World:
 
     async def settle(self, body: Body) -> None:
         """Send a body until there is an answer that stays, with time passing meanwhile."""
-        while not body.is_settled:
+        for _ in range(_SETTLES):
+            if body.is_settled:
+                return
             await self.wait()
             await self.send(body)
+        raise AssertionError(f"no answer to {body.key} stays: {body.answers[-3:]}")
 
     async def wait(self) -> None:
         """Let a moment pass, on our clock a longer one."""
