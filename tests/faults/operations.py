@@ -12,7 +12,8 @@ from tests.faults.world import BATCHES, MIXED, PLAIN, SPECS, World, world
 
 _SECONDS = 60
 _DRAIN_SECONDS = 60
-_FILLS = 400
+_FILLS = 150
+_OVER = 20
 
 
 class Operation(Protocol):
@@ -280,6 +281,7 @@ async def drain(at: World) -> None:
 
 async def _close(at: World, name: str) -> None:
     """Fill the open round with people as long as somebody's acknowledged report waits in it."""
+    over = 0
     for _ in range(_FILLS):
         publication = await at.publication(name)
         await at.wait()
@@ -294,4 +296,8 @@ async def _close(at: World, name: str) -> None:
         body = at.maker.body(publication, 1 if name == PLAIN else BATCHES[name] // 5)
         if body:
             await at.send(body)
-    raise AssertionError(f"the round of {name} does not close")
+            over += "round-closed" in body.answers[-1]
+        if name == MIXED and at.restores and over >= _OVER:
+            return  # the shuffler has delivered what the copy does not have: docs/operations.md says what to do
+    last = [f"{body.version} {body.answers[-1:]}" for body in at.sent[-3:]]
+    raise AssertionError(f"the round of {name} does not close: {last}")
