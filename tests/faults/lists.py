@@ -27,6 +27,8 @@ from tests.faults.points import POINTS
 from tests.faults.world import MIXED, PLAIN
 
 _PAIRS = 5, 12
+_RESTORES = 0.3
+"""Share of lists in which an operator puts a backup back."""
 _OFTEN = 3
 """The first points of a role are the commits of what is acknowledged: half of all deaths are at these."""
 Draw = Callable[[Random], Operation]
@@ -55,8 +57,6 @@ _FAULTS: list[tuple[int, Draw]] = [
     (2, lambda rng: Full(rng.choice(["server", "shuffler"]), rng.randint(1, 8))),
     (2, lambda rng: Away(rng.random() < 0.5)),
     (2, lambda rng: Step(rng.choice([-86_400.0, -400.0, 400.0, 86_400.0]))),
-    (2, lambda _: BackUp()),
-    (2, lambda rng: PutBack(rng.randrange(3))),
     (2, lambda rng: Pass(rng.choice([1.0, 6.0, 100.0, 4000.0]))),
     (1, lambda rng: Junk(rng.randint(1, 3))),
     (3, lambda rng: Arrive(rng.randrange(100))),
@@ -68,8 +68,13 @@ _FAULTS: list[tuple[int, Draw]] = [
 def drawn(seed: int) -> list[Operation]:
     """The list of a seed: after each fault people report."""
     rng = Random(seed)
-    pairs = ((_choice(rng, _FAULTS), _choice(rng, _UPLOADS)) for _ in range(rng.randint(*_PAIRS)))
-    return [operation for pair in pairs for operation in pair]
+    pairs = [(_choice(rng, _FAULTS), _choice(rng, _UPLOADS)) for _ in range(rng.randint(*_PAIRS))]
+    operations = [operation for pair in pairs for operation in pair]
+    if rng.random() < _RESTORES:
+        middle = len(operations) // 2
+        operations.insert(rng.randrange(middle, len(operations)) + 1, PutBack(rng.choice([0, 1, 1, 2])))
+        operations.insert(rng.randrange(middle), BackUp())
+    return operations
 
 
 def _choice(rng: Random, draws: Sequence[tuple[int, Draw]]) -> Operation:

@@ -10,12 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.wire.keys import own_key
+from privateer.wire.batch import SIGNATURE_HEADER, sign_claim
+from privateer.wire.keys import own_key, read_signing_key
 from privateer.wire.problem import slug_of
 from privateer.wire.token import authorization
 from privateer.wire.upload import UPLOAD
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
+from privateer_shuffler.app import KEY_FILE
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 from tests.faults.points import Faults
@@ -249,6 +251,13 @@ class World:
             taken = 1
         if taken:
             body.acknowledged, body.restores = max(body.acknowledged, taken), self.restores
+
+    async def claim(self, name: str) -> int:
+        """Claim an experiment as the shuffler does; the status of the answer."""
+        key = read_signing_key(self.shuffler.folder / KEY_FILE, "PRIVATEER_DATA")
+        headers = {SIGNATURE_HEADER: sign_claim(name, key, self.clock.now())}
+        answer = await self._clients[PLAIN].post(f"/experiments/{name}/shuffler", headers=headers)
+        return answer.status_code
 
     async def settle(self, body: Body) -> None:
         """Send a body until there is an answer that stays, with time passing meanwhile."""
