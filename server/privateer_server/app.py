@@ -23,6 +23,8 @@ from privateer.serving.timing import OTHER, Answered, Timed
 from privateer.serving.tokens import TokenGate
 from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys
+from privateer_server.admin_tokens import AdminTokens
+from privateer_server.api.admin import Admins
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
 from privateer_server.api.claims import claims_router
@@ -133,6 +135,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         If the directory cannot be used.
     """
     metrics, clock = Metrics(), clock or SystemClock()
+    admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     data.store.forget_tokens(clock.now())
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
@@ -163,17 +166,17 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     )
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, data.store, metrics, gauges))
-    control.include_router(backup_router(data.store, settings.token_digest))
+    control.include_router(backup_router(data.store, admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    log, digest = data.log, settings.token_digest
-    control.include_router(experiments_router(experiments, data.store, log.identity, digest, budget))
+    log = data.log
+    control.include_router(experiments_router(experiments, data.store, log.identity, admins, budget))
     control.include_router(log_router(log))
     changes = Changes(data, experiments, intake, settings, clock)
-    control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
+    control.include_router(changes_router(changes, experiments, data.store, admins, budget))
     news = News(experiments)
     control.include_router(stream_router(experiments, news))
-    control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    control.include_router(claims_router(experiments, admins, shufflers))
     gate = settings.tokens.gate(clock=clock)
     control.include_router(tokens_router(gate))
     describe(control)
@@ -201,7 +204,7 @@ def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turns
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
-    prepare_process()
+    prepare_process("privateer.admin")
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -1,7 +1,6 @@
 """What an operator decides: read once from the environment, with the flags of the command above it."""
 
 import argparse
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
@@ -12,6 +11,7 @@ from privateer.errors import SpecError
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 from privateer.serving.tokens import TokenSettings
+from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
@@ -29,7 +29,9 @@ class Settings:
     data
         Directory of the keys of open rounds and the database; made if missing.
     admin_token
-        Who sends it may create experiments and fetch backups. Only its SHA-256 is kept, as ``token_digest``.
+        Who sends it may do all that operators do. Only its SHA-256 is kept, as ``token_digest``; empty: there is none.
+    admin_tokens
+        File with the digests of further tokens, what each may do, and until when. One of the two must be there.
     shuffler_keys, sender_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers, and of trusted senders, who
         may send several people's reports at once.
@@ -57,7 +59,7 @@ class Settings:
     """
 
     data: Path
-    admin_token: InitVar[str]
+    admin_token: InitVar[str] = ""
     shuffler_keys: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8000
@@ -74,18 +76,17 @@ class Settings:
     store_key_file: Path | None = None
     origins: tuple[str, ...] = ()
     identity: Path | None = None
+    admin_tokens: Path | None = None
     tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
-        if len(admin_token) < _TOKEN_LENGTH:
+        if not admin_token and self.admin_tokens is None:
+            remedy = f"set it to {_TOKEN}, or set {VARIABLE}"
+            raise SpecError("is not set", field="PRIVATEER_ADMIN_TOKEN", remedy=remedy)
+        if admin_token and len(admin_token) < _TOKEN_LENGTH:
             raise SpecError("is too short to be safe", field="PRIVATEER_ADMIN_TOKEN", remedy=f"use {_TOKEN}")
-        object.__setattr__(self, "token_digest", token_digest(admin_token))
-
-
-def token_digest(token: str) -> bytes:
-    """Return what is kept of an admin token: nobody guesses a long random string from its SHA-256."""
-    return hashlib.sha256(token.encode()).digest()
+        object.__setattr__(self, "token_digest", token_digest(admin_token) if admin_token else b"")
 
 
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
@@ -103,7 +104,6 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     given = {_variable("openers"): str(_cores()), **environment, **flags}
     _check_stores(given)
     given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
-    required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
     values = {name: _read(given, name) for name in names if given.get(_variable(name))}
     tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', Settings.port)}")
@@ -145,7 +145,7 @@ def _read(given: Mapping[str, str], name: str) -> Any:
     if name.endswith(("port", "_max", "_budget")):
         return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
     text = given[_variable(name)]
-    return Path(text) if name in ("data", "journal", "identity", "store_key_file") else text
+    return Path(text) if name in ("data", "journal", "identity", "store_key_file", "admin_tokens") else text
 
 
 def _variable(name: str) -> str:

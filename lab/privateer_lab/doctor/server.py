@@ -18,6 +18,7 @@ from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folde
 from privateer_lab.doctor.findings import Findings
 from privateer_lab.doctor.keys import check_trusted
 from privateer_lab.doctor.stores import checked
+from privateer_lab.doctor.tokens import check_admin_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
 from privateer_server.mending import reason_to_give_up
 from privateer_server.opening import Opener
@@ -97,6 +98,7 @@ def examine_server(settings: Settings) -> Findings:
         return found
     trusted = check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
+    _check_operators(found, settings)
     contents = found.settled(lambda seen: _examine_files(seen, settings), once=held is False)
     if contents:
         _check_claims(found, contents, trusted)
@@ -122,8 +124,14 @@ def _examine_shared(found: Findings, settings: Settings) -> Findings:
         found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
     check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
+    _check_operators(found, settings)
     Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port)).check(found, None)
     return found
+
+
+def _check_operators(found: Findings, settings: Settings) -> None:
+    if settings.admin_tokens:
+        check_admin_tokens(found, settings.admin_tokens)
 
 
 def _journal(settings: Settings) -> Path:
