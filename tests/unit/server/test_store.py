@@ -241,6 +241,15 @@ def test_a_deleted_experiment_leaves_its_name_and_its_log(store: Store) -> None:
         store.commit([change(1)])
 
 
+def test_a_token_is_spent_with_its_report_and_forgotten_with_its_key(store: Store) -> None:
+    assert store.spent(b"token") is None
+    store.commit([change(1, tokens=[(b"token", b"report", 50), (b"other", b"another", 60)])])
+    assert (store.spent(b"token"), store.spent(b"other")) == (b"report", b"another")
+    store.commit([change(0, total=None, taken=True, following=SECOND)])
+    store.forget_tokens(50.5)
+    assert (store.spent(b"token"), store.spent(b"other")) == (None, b"another")
+
+
 def test_the_store_can_be_written_again_and_again(store: Store) -> None:
     store.check()
     store.check()
@@ -307,7 +316,7 @@ def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, vers
 
 
 _BEFORE = """
-DROP TABLE parts; DROP TABLE rounds; DROP TABLE experiments;
+DROP TABLE parts; DROP TABLE spent_tokens; DROP TABLE rounds; DROP TABLE experiments;
 CREATE TABLE experiments (
     name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
 ) WITHOUT ROWID;
