@@ -14,6 +14,7 @@ from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply
 from privateer.serving.heads import Heads
+from privateer.serving.hosts import Hosts
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.origins import Origins
@@ -211,8 +212,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
     app = create_app(settings)
+    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
         Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
-        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
         app.end_waits,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer.errors import SpecError
+from privateer.serving.hosts import host_names
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 from privateer.serving.tokens import TokenSettings
@@ -15,6 +16,7 @@ from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
+_LISTS: Final = {"origins": origins, "admin_names": host_names}
 _SCHEMES: Final = ("postgresql://", "postgres://")
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
@@ -37,6 +39,8 @@ class Settings:
         may send several people's reports at once.
     host, port, admin_host, admin_port
         Where the server listens to strangers, and to operators and shufflers.
+    admin_names
+        Names by which operators and shufflers call it, besides ``admin_host`` and those of this machine.
     report_bytes_max, batch_bytes_max, body_budget
         Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
@@ -77,6 +81,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     identity: Path | None = None
     admin_tokens: Path | None = None
+    admin_names: tuple[str, ...] = ()
     tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
@@ -138,8 +143,8 @@ def _cores() -> int:
 def _read(given: Mapping[str, str], name: str) -> Any:
     if name == "openers":
         return number(given, _variable(name), 0, _OPENERS_MAX, least=0)
-    if name == "origins":
-        return origins(given)
+    if name in _LISTS:
+        return _LISTS[name](given)
     if name.endswith("_keys"):
         return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):

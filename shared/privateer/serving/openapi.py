@@ -40,7 +40,7 @@ from privateer.errors import (
     WrongKey,
     WrongSize,
 )
-from privateer.serving.problems import Internal
+from privateer.serving.problems import HostRefused, Internal
 from privateer.wire import problem
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import DIGEST_SIZE, KEY_ID_SIZE
@@ -49,8 +49,8 @@ from privateer.wire.upload import UPLOAD
 
 VERSION: Final = "0.1.0"
 REF: Final = "#/components/schemas/{name}"
-_EVERYWHERE: Final[tuple[type[PrivateerError], ...]] = (BadRequest, HeadersTooLarge, Internal)
-"""Any page may answer these: what is no HTTP, too long, or a defect."""
+_EVERYWHERE: Final[tuple[type[PrivateerError], ...]] = (BadRequest, HeadersTooLarge, HostRefused, Internal)
+"""Any page may answer these: what is no HTTP, too long, or a defect; at the private listener, a wrong name."""
 UPLOAD_REFUSALS: Final[tuple[type[PrivateerError], ...]] = (
     *(Malformed, WrongSize, Unopenable, OutOfRange, WrongEndpoint, SenderRefused, NotFound, Deleted, TooLarge),
     *(WrongKey, WrongDigest, RoundClosed, RoundUnknown, DuplicateReport, Unavailable),

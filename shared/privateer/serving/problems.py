@@ -27,6 +27,12 @@ class MethodNotAllowed(PrivateerError):
     slug, title, status = "method-not-allowed", "Method not allowed", 405
 
 
+class HostRefused(PrivateerError):
+    """The private listener is called by a name that is not its own."""
+
+    slug, title, status = "host-refused", "Host refused", 421
+
+
 class Internal(PrivateerError):
     """The service has a defect. The answer says nothing else, since what went wrong may concern a person."""
 
