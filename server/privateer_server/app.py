@@ -1,5 +1,6 @@
 """The server as an ASGI application and as a process."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -48,6 +49,7 @@ from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.replicas import Follower
 from privateer_server.settings import Settings, read_settings
+from privateer_server.traces import Traces
 
 _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
@@ -135,7 +137,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     SpecError
         If the directory cannot be used.
     """
-    metrics, clock = Metrics(), clock or SystemClock()
+    traces, clock = Traces(settings.traces), clock or SystemClock()
+    metrics = Metrics(traces.stage)
     admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     data.store.forget_tokens(clock.now())
@@ -148,11 +151,13 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         intake.start()
         background.start(deadlines.run())
         background.start(data.clean())
+        background.start(traces.run())
         if data.bell:
             background.start(Follower(data, data.bell, experiments, intake).run())
         yield
         await background.stop()
         await intake.stop()
+        await asyncio.to_thread(traces.send)
         data.close()
 
     control = FastAPI(
@@ -170,9 +175,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(backup_router(data.store, admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    log = data.log
-    control.include_router(experiments_router(experiments, data.store, log.identity, admins, budget))
-    control.include_router(log_router(log))
+    control.include_router(experiments_router(experiments, data.store, data.log.identity, admins, budget))
+    control.include_router(log_router(data.log))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, admins, budget))
     news = News(experiments)
@@ -183,12 +187,12 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     describe(control)
     senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
     uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
-    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
-    policies = Policies(experiments, log.identity, metrics.answer)
-    turnstile = _turnstile(required, metrics, senders) if required else None
+    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.answer)
+    policies = Policies(experiments, data.log.identity, metrics.answer)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
+        traces.answer(one)
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
@@ -196,6 +200,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
+    turnstile = _turnstile(required, metrics, senders) if required else None
     return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
 
 

@@ -58,6 +58,8 @@ class Settings:
         many as there are cores, unless it is told otherwise.
     origins
         Origins whose pages may use the public listener from a browser; none by default.
+    traces
+        Where traces go (OTLP over HTTP); empty: nowhere.
     tokens
         Whether reports come with upload tokens alone, and whose.
     """
@@ -82,6 +84,7 @@ class Settings:
     identity: Path | None = None
     admin_tokens: Path | None = None
     admin_names: tuple[str, ...] = ()
+    traces: str = ""
     tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
