@@ -23,6 +23,7 @@ from privateer.errors import Unavailable
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import answer
+from privateer.serving.hosts import Hosts
 from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
@@ -153,9 +154,10 @@ def main() -> None:
 def _start() -> Service:
     settings = read_settings(os.environ)
     app = create_app(settings)
+    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
         Listener(PublicPages(app, _is_public), listen(settings.host, settings.port, "PRIVATEER_PORT")),
-        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer.errors import SpecError
+from privateer.serving.hosts import host_names
 from privateer.serving.settings import PORT_MAX, number, required
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -37,6 +38,8 @@ class Settings:
         Where the public keys go, for shufflers and servers (``PRIVATEER_PUBLIC_KEY_FILE``, in ``data`` by default).
     host, port, admin_host, admin_port
         Addresses of the public listener and of the private one.
+    admin_names
+        Names by which operators call the private one besides (``PRIVATEER_ADMIN_NAMES``).
     environment
         All variables, for the plug.
     """
@@ -53,6 +56,7 @@ class Settings:
     admin_host: str = "127.0.0.1"
     admin_port: int = 8005
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    admin_names: tuple[str, ...] = ()
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -79,6 +83,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         port=port,
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
         admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        admin_names=host_names(environment),
         environment=dict(environment),
     )
 

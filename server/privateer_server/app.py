@@ -1,5 +1,6 @@
 """The server as an ASGI application and as a process."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,6 +15,7 @@ from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply
 from privateer.serving.heads import Heads
+from privateer.serving.hosts import Hosts
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.origins import Origins
@@ -23,6 +25,8 @@ from privateer.serving.timing import OTHER, Answered, Timed
 from privateer.serving.tokens import TokenGate
 from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys
+from privateer_server.admin_tokens import AdminTokens
+from privateer_server.api.admin import Admins
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
 from privateer_server.api.claims import claims_router
@@ -45,6 +49,7 @@ from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.replicas import Follower
 from privateer_server.settings import Settings, read_settings
+from privateer_server.traces import Traces
 
 _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
@@ -132,7 +137,9 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     SpecError
         If the directory cannot be used.
     """
-    metrics, clock = Metrics(), clock or SystemClock()
+    traces, clock = Traces(settings.traces), clock or SystemClock()
+    metrics = Metrics(traces.stage)
+    admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     data.store.forget_tokens(clock.now())
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
@@ -144,11 +151,13 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         intake.start()
         background.start(deadlines.run())
         background.start(data.clean())
+        background.start(traces.run())
         if data.bell:
             background.start(Follower(data, data.bell, experiments, intake).run())
         yield
         await background.stop()
         await intake.stop()
+        await asyncio.to_thread(traces.send)
         data.close()
 
     control = FastAPI(
@@ -163,28 +172,27 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     )
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, data.store, metrics, gauges))
-    control.include_router(backup_router(data.store, settings.token_digest))
+    control.include_router(backup_router(data.store, admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    log, digest = data.log, settings.token_digest
-    control.include_router(experiments_router(experiments, data.store, log.identity, digest, budget))
-    control.include_router(log_router(log))
+    control.include_router(experiments_router(experiments, data.store, data.log.identity, admins, budget))
+    control.include_router(log_router(data.log))
     changes = Changes(data, experiments, intake, settings, clock)
-    control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
+    control.include_router(changes_router(changes, experiments, data.store, admins, budget))
     news = News(experiments)
     control.include_router(stream_router(experiments, news))
-    control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    control.include_router(claims_router(experiments, admins, shufflers))
     gate = settings.tokens.gate(clock=clock)
     control.include_router(tokens_router(gate))
     describe(control)
     senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
     uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
-    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
-    policies = Policies(experiments, log.identity, metrics.answer)
-    turnstile = _turnstile(required, metrics, senders) if required else None
+    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.answer)
+    policies = Policies(experiments, data.log.identity, metrics.answer)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
+        traces.answer(one)
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
@@ -192,6 +200,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
+    turnstile = _turnstile(required, metrics, senders) if required else None
     return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
 
 
@@ -201,15 +210,16 @@ def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turns
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
-    prepare_process()
+    prepare_process("privateer.admin")
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
 def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
     app = create_app(settings)
+    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
         Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
-        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
         app.end_waits,
     )

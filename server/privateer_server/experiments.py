@@ -223,7 +223,7 @@ class Experiments:
                 )
             experiment.shuffler = shuffler
 
-    async def release(self, name: str) -> None:
+    async def release(self, name: str, who: str) -> None:
         """Let any shuffler claim the experiment, since the one that did is gone.
 
         Raises
@@ -233,7 +233,9 @@ class Experiments:
         """
         experiment = await self.find(name)
         async with self._claiming:
-            await asyncio.to_thread(self._store.release, name, self._clock.now())
+            version = experiment.current.round.version
+            line = LogLine(self._clock.now(), "release-claim", experiment.shuffler, who, version, version)
+            await asyncio.to_thread(self._store.release, name, line)
             experiment.shuffler = ""
 
     def _owner(self, name: str) -> str:

@@ -1,7 +1,6 @@
 """What an operator decides: read once from the environment, with the flags of the command above it."""
 
 import argparse
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
@@ -9,12 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer.errors import SpecError
+from privateer.serving.hosts import host_names
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
 from privateer.serving.tokens import TokenSettings
+from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
+_LISTS: Final = {"origins": origins, "admin_names": host_names}
 _SCHEMES: Final = ("postgresql://", "postgres://")
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
@@ -29,12 +31,16 @@ class Settings:
     data
         Directory of the keys of open rounds and the database; made if missing.
     admin_token
-        Who sends it may create experiments and fetch backups. Only its SHA-256 is kept, as ``token_digest``.
+        Who sends it may do all that operators do. Only its SHA-256 is kept, as ``token_digest``; empty: there is none.
+    admin_tokens
+        File with the digests of further tokens, what each may do, and until when. One of the two must be there.
     shuffler_keys, sender_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted shufflers, and of trusted senders, who
         may send several people's reports at once.
     host, port, admin_host, admin_port
         Where the server listens to strangers, and to operators and shufflers.
+    admin_names
+        Names by which operators and shufflers call it, besides ``admin_host`` and those of this machine.
     report_bytes_max, batch_bytes_max, body_budget
         Bytes of the largest body that ``POST /reports`` and ``POST /batches`` take, and of all bodies in memory.
     journal
@@ -52,12 +58,14 @@ class Settings:
         many as there are cores, unless it is told otherwise.
     origins
         Origins whose pages may use the public listener from a browser; none by default.
+    traces
+        Where traces go (OTLP over HTTP); empty: nowhere.
     tokens
         Whether reports come with upload tokens alone, and whose.
     """
 
     data: Path
-    admin_token: InitVar[str]
+    admin_token: InitVar[str] = ""
     shuffler_keys: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8000
@@ -74,18 +82,19 @@ class Settings:
     store_key_file: Path | None = None
     origins: tuple[str, ...] = ()
     identity: Path | None = None
+    admin_tokens: Path | None = None
+    admin_names: tuple[str, ...] = ()
+    traces: str = ""
     tokens: TokenSettings = field(default_factory=TokenSettings)
     token_digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self, admin_token: str) -> None:
-        if len(admin_token) < _TOKEN_LENGTH:
+        if not admin_token and self.admin_tokens is None:
+            remedy = f"set it to {_TOKEN}, or set {VARIABLE}"
+            raise SpecError("is not set", field="PRIVATEER_ADMIN_TOKEN", remedy=remedy)
+        if admin_token and len(admin_token) < _TOKEN_LENGTH:
             raise SpecError("is too short to be safe", field="PRIVATEER_ADMIN_TOKEN", remedy=f"use {_TOKEN}")
-        object.__setattr__(self, "token_digest", token_digest(admin_token))
-
-
-def token_digest(token: str) -> bytes:
-    """Return what is kept of an admin token: nobody guesses a long random string from its SHA-256."""
-    return hashlib.sha256(token.encode()).digest()
+        object.__setattr__(self, "token_digest", token_digest(admin_token) if admin_token else b"")
 
 
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
@@ -103,7 +112,6 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     given = {_variable("openers"): str(_cores()), **environment, **flags}
     _check_stores(given)
     given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
-    required(given, "PRIVATEER_ADMIN_TOKEN", _TOKEN)
     names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
     values = {name: _read(given, name) for name in names if given.get(_variable(name))}
     tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', Settings.port)}")
@@ -138,14 +146,14 @@ def _cores() -> int:
 def _read(given: Mapping[str, str], name: str) -> Any:
     if name == "openers":
         return number(given, _variable(name), 0, _OPENERS_MAX, least=0)
-    if name == "origins":
-        return origins(given)
+    if name in _LISTS:
+        return _LISTS[name](given)
     if name.endswith("_keys"):
         return paths(given, _variable(name))
     if name.endswith(("port", "_max", "_budget")):
         return number(given, _variable(name), 0, PORT_MAX if name.endswith("port") else SIZE_MAX)
     text = given[_variable(name)]
-    return Path(text) if name in ("data", "journal", "identity", "store_key_file") else text
+    return Path(text) if name in ("data", "journal", "identity", "store_key_file", "admin_tokens") else text
 
 
 def _variable(name: str) -> str:

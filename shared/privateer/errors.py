@@ -228,6 +228,28 @@ class Unauthorized(PrivateerError):
     slug, title, status = "unauthorized", "Unauthorized", 401
 
 
+class AdminTokenExpired(Unauthorized):
+    """The admin token has expired."""
+
+    slug, title, status = "admin-token-expired", "Admin token expired", 401
+
+
+class ScopeMissing(PrivateerError):
+    """The admin token may do other things, and not this one.
+
+    Attributes
+    ----------
+    scope
+        What it would need.
+    """
+
+    slug, title, status = "scope-missing", "Scope missing", 403
+
+    def __init__(self, detail: str, scope: str, *, field: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(detail, field=field, remedy=remedy)
+        self.scope = scope
+
+
 class BadRequest(PrivateerError):
     """The service cannot read the request."""
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply, answer
+from privateer.serving.hosts import Hosts
 from privateer.serving.origins import Origins
 from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
@@ -245,13 +246,14 @@ def main() -> None:
 def _start() -> Service:
     settings = read_settings(os.environ)
     app = create_app(settings)
+    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
         Listener(
             Origins(PublicPages(app, _is_public), settings.origins),
             listen(settings.host, settings.port, "PRIVATEER_PORT"),
             app.turnstile,
         ),
-        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 
 

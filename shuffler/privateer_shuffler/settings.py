@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from privateer.errors import SpecError
+from privateer.serving.hosts import host_names
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
 from privateer.serving.tokens import TokenSettings
@@ -34,6 +35,8 @@ class Settings:
         Bytes that all bodies together may take in memory (``PRIVATEER_BODY_BUDGET``).
     admin_host, admin_port
         Address of the private listener, for operators (``PRIVATEER_ADMIN_HOST``, ``PRIVATEER_ADMIN_PORT``).
+    admin_names
+        Names by which they call it besides (``PRIVATEER_ADMIN_NAMES``).
     sender_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted senders, who may send several people's
         reports at once (``PRIVATEER_SENDER_KEYS``).
@@ -64,6 +67,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     server_key: frozenset[bytes] = frozenset()
     tokens: TokenSettings = field(default_factory=TokenSettings)
+    admin_names: tuple[str, ...] = ()
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -89,6 +93,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
         admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        admin_names=host_names(environment),
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
         origins=origins(environment),

@@ -171,7 +171,7 @@ def test_nothing_of_people_and_no_key_is_seen(
         assert all(set(line) <= KNOWN for line in lines)
 
 
-KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds"}
+KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds", "by"}
 PLANTS = """
 import base64, logging
 

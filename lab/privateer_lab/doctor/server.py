@@ -16,11 +16,15 @@ from privateer_lab.doctor.answers import Listeners, listed_keys
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
 from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.identity import check_identity_key, check_signer
 from privateer_lab.doctor.keys import check_trusted
 from privateer_lab.doctor.stores import checked
+from privateer_lab.doctor.tokens import check_admin_tokens
+from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
 from privateer_server.mending import reason_to_give_up
 from privateer_server.opening import Opener
+from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.rounds import RoundFacts
 from privateer_server.settings import Settings
 from privateer_server.store import Entry, ExperimentRecord
@@ -52,6 +56,8 @@ class Contents:
         The journal's last publications by experiment, and the names of deleted ones.
     recorded
         The newest time on record, in seconds since 1970.
+    logged, forked
+        Publications in the log, and whether journal and database have two logs.
     """
 
     experiments: list[ExperimentRecord]
@@ -59,6 +65,8 @@ class Contents:
     entries: dict[str, Entry] = field(repr=False)
     buried: set[str]
     recorded: float
+    logged: int = 0
+    forked: bool = False
 
     @cached_property
     def open_rounds(self) -> dict[str, Round]:
@@ -97,14 +105,21 @@ def examine_server(settings: Settings) -> Findings:
         return found
     trusted = check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
+    _check_operators(found, settings)
     contents = found.settled(lambda seen: _examine_files(seen, settings), once=held is False)
+    identity = settings.identity or settings.data / IDENTITY_FILE
+    public = check_identity_key(found, identity, settings.data, contents.logged if contents else 0)
     if contents:
         _check_claims(found, contents, trusted)
+    here = [name for name, facts in contents.open_rounds.items() if facts.endpoint == "server"] if contents else []
+    check_upload_tokens(found, settings.tokens, settings.host, sorted(here))
     check_clock(found, settings.data, contents.recorded if contents else 0.0)
     needed = _SPARE + _CLOSING * (contents.largest if contents else 0)
     check_disk(found, [settings.data, _journal(settings).parent], needed)
-    if listeners.check(found, held):
-        _check_identity(found, listeners, settings.data / KEYS_FOLDER)
+    answers = listeners.check(found, held)
+    if answers:
+        _check_rounds_of(found, listeners, settings.data / KEYS_FOLDER)
+    check_signer(found, public, listeners.public, answers=answers)
     return found
 
 
@@ -122,8 +137,17 @@ def _examine_shared(found: Findings, settings: Settings) -> Findings:
         found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
     check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
-    Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port)).check(found, None)
+    _check_operators(found, settings)
+    check_upload_tokens(found, settings.tokens, settings.host, [])
+    listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
+    public = check_identity_key(found, settings.identity, None, 0) if settings.identity else None
+    check_signer(found, public, listeners.public, answers=listeners.check(found, None))
     return found
+
+
+def _check_operators(found: Findings, settings: Settings) -> None:
+    if settings.admin_tokens:
+        check_admin_tokens(found, settings.admin_tokens)
 
 
 def _journal(settings: Settings) -> Path:
@@ -197,8 +221,17 @@ def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
 
 
 def _contents(database: sqlite3.Connection, store: SqliteStore, journal: JournalFile) -> Contents:
-    recorded = max([0.0, *_times(database)])
-    return Contents(store.experiments(), set(store.deleted()), _entries(journal), set(journal.buried()), recorded)
+    recorded, logged, here = max([0.0, *_times(database)]), journal.leaves(0), store.leaves(0)
+    common = min(len(logged), len(here))
+    return Contents(
+        store.experiments(),
+        set(store.deleted()),
+        _entries(journal),
+        set(journal.buried()),
+        recorded,
+        max(len(logged), len(here)),
+        forked=logged[:common] != here[:common],
+    )
 
 
 def _times(database: sqlite3.Connection) -> Iterator[float]:
@@ -223,7 +256,10 @@ def _check_journal(found: Findings, contents: Contents) -> None:
     if back := sorted(contents.buried & known):
         detail = f"{back[0]} was deleted, and an earlier copy has brought it back" + _others(back)
         found.warn("journal", detail, "start the server, which deletes it again")
-    if not (troubles or lost or back):
+    if contents.forked:
+        remedy = "start with the journal of this database, or with the database of this journal: no other way goes on"
+        found.fail("journal", "the log in the journal is not the one in the database", remedy)
+    if not (troubles or lost or back or contents.forked):
         found.ok("journal", "the journal and the database agree")
 
 
@@ -292,7 +328,7 @@ def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> Non
         found.fail("shufflers", detail, "put its public key where PRIVATEER_SHUFFLER_KEYS says")
 
 
-def _check_identity(found: Findings, listeners: Listeners, folder: Path) -> None:
+def _check_rounds_of(found: Findings, listeners: Listeners, folder: Path) -> None:
     """Check that the server that answers is the one with these keys; one of its rounds may just have closed."""
     for _ in range(_TRIES):
         listed = listed_keys(listeners.public)

@@ -1,7 +1,7 @@
 """The endpoints for reports and batches."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from starlette.types import Scope
@@ -55,17 +55,32 @@ class ReportsEndpoint(UploadEndpoint):
 
 
 class BatchesEndpoint(Endpoint):
-    """``POST /batches``: batches that trusted shufflers signed; nothing else is read."""
+    """``POST /batches``: batches that trusted shufflers signed; nothing else is read.
+
+    Parameters
+    ----------
+    trace
+        Takes how long an answer took, for traces.
+    """
 
     route = "/batches"
 
-    def __init__(self, intake: Intake, metrics: Metrics, budget: Budget, bytes_max: int, keys: TrustedKeys) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        metrics: Metrics,
+        budget: Budget,
+        bytes_max: int,
+        keys: TrustedKeys,
+        trace: Callable[[Answered], None],
+    ) -> None:
         super().__init__(budget, bytes_max, keys, metrics.refuse)
-        self._intake, self._metrics = intake, metrics
+        self._intake, self._metrics, self._trace = intake, metrics, trace
 
     def _tell(self, scope: Scope, answered: Answered) -> None:  # noqa: ARG002
         self._metrics.answer(answered)
         log_answer(answered)
+        self._trace(answered)
 
     def _announced(self, incoming: Incoming) -> Body:
         signature = incoming.headers.get(_SIGNATURE, b"").decode("latin-1")

@@ -105,8 +105,8 @@ class Store(Protocol):
         """
         ...
 
-    def release(self, experiment: str, at: float) -> None:
-        """Note that no shuffler has claimed an experiment, and that claims signed until then are void."""
+    def release(self, experiment: str, line: LogLine) -> None:
+        """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         ...
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:

@@ -175,10 +175,11 @@ class SqliteStore:
         with self._transaction() as db:
             return db.execute(update, (shuffler, experiment, shuffler, signed_at)).rowcount == 1
 
-    def release(self, experiment: str, at: float) -> None:
-        """Note that no shuffler has claimed an experiment, and that claims signed until then are void."""
+    def release(self, experiment: str, line: LogLine) -> None:
+        """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         with self._transaction() as db:
-            db.execute("UPDATE experiments SET shuffler = '', released_at = ? WHERE name = ?", (at, experiment))
+            db.execute("UPDATE experiments SET shuffler = '', released_at = ? WHERE name = ?", (line.at, experiment))
+            _insert_line(db, experiment, line)
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
         """Return the answer to a batch, if it was counted."""

@@ -25,6 +25,9 @@ _LINGER_SECONDS: Final = 2.0
 _LINGER_BYTES: Final = 64 << 10
 """The same in bytes, of a body that is thrown away."""
 _PIPELINE_MAX: Final = 8
+_ONCE: Final = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"last-event-id", b"origin"})
+"""Headers that a request has once, as it has our own."""
+_OURS: Final = b"privateer-"
 _BODILESS: Final = frozenset({"GET", "HEAD"})
 
 
@@ -114,6 +117,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINE_MAX:
             self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
             raise self._refusal
+        if len({name for name, _ in self.headers}) < len(self.headers):
+            self._join_headers()
         if self._turnstile is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
             refusal = self._turnstile.refusal(self.parser.get_method(), self.url, self.headers)
             if refusal is not None:
@@ -124,6 +129,17 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._due = self._began + _BODY_SECONDS
         self._connections.move(self, Stage.READING)
+
+    def _join_headers(self) -> None:
+        """Leave one line of each header, so that everybody reads the same one (RFC 9110, section 5.3)."""
+        joined = dict[bytes, bytes]()
+        for name, value in self.headers:
+            if name in joined and (name in _ONCE or name.startswith(_OURS)):
+                detail = f"the header {name.decode('latin-1')} comes twice"
+                self._refusal = BadRequest(detail, remedy="send it once")
+                raise self._refusal
+            joined[name] = b"%s, %s" % (joined[name], value) if name in joined else value
+        self.headers[:] = joined.items()
 
     def _turn_away(self, answer: bytes, cost: int) -> None:
         """Answer at once; the rest of the request is parsed and thrown away, and the next one has to wait."""

@@ -49,6 +49,20 @@ def review_of(name: str, rounds: int = 0, facts: Facts | None = None) -> Review:
 EVERY = pytest.mark.parametrize(("name", "rounds"), [(name, rounds) for name in SPECS for rounds in (0, 2)])
 
 
+@pytest.mark.parametrize("name", list(SPECS))
+def test_where_reports_come_with_tokens_the_pack_says_who_sees_them(name: str) -> None:
+    made = make_review(msgspec.structs.replace(subject_of(name), with_tokens=True), None, Facts())
+    without = review_of(name)
+    text, before = check(html(made)).text, check(html(without)).text
+    SCHEMA.validate(plain(made))
+    for words in ("the issuer of upload tokens", "the times of tokens", "spent tokens", "hashes of who has had tokens"):
+        assert words in text
+        assert words not in before
+    assert "Devices are not authenticated" not in text
+    taker = "shuffler" if SPECS[name].privacy.trust.shuffled else "server"
+    assert f"{taker}: spent tokens" in text
+
+
 def test_every_trust_model_is_reviewed() -> None:
     assert {spec.privacy.model for spec in SPECS.values()} == set(TRUST)
 

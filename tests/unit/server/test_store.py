@@ -223,7 +223,8 @@ def test_an_experiment_has_one_shuffler(store: Store) -> None:
     assert store.claim("test", "one", 4.0)
     assert not store.claim("test", "two", 6.0)
     assert standing(store).shuffler == "one"
-    store.release("test", 7.0)
+    store.release("test", replace(LINE, at=7.0, action="release-claim"))
+    assert store.log("test")[-1].action == "release-claim"
     assert not store.claim("test", "one", 7.0)
     assert store.claim("test", "two", 8.0)
     assert (standing(store).shuffler, standing(store).released_at) == ("two", 7.0)

@@ -146,11 +146,12 @@ class PostgresStore:
             ring(db, experiment)
             return run(db, _CLAIM, shuffler, experiment, shuffler, signed_at) == 1
 
-    def release(self, experiment: str, at: float) -> None:
-        """Note that no shuffler has claimed an experiment, and that claims signed until then are void."""
+    def release(self, experiment: str, line: LogLine) -> None:
+        """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         with self._pool.transaction() as db:
             ring(db, experiment)
-            run(db, "UPDATE experiments SET shuffler = '', released_at = %s WHERE name = %s", at, experiment)
+            run(db, "UPDATE experiments SET shuffler = '', released_at = %s WHERE name = %s", line.at, experiment)
+            run(db, _ADD_LINE, experiment, *astuple(line))
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
         """Return the answer to a batch, if it was counted."""
