@@ -14,6 +14,7 @@ from privateer.accounting.amplification import shuffled_delta
 from privateer.errors import SpecError
 from privateer.trust import honest_people
 from privateer_lab import output, sweeps
+from privateer_lab.commands import planning
 from privateer_lab.plans import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
 from privateer_lab.run import Costs, Run
 from tests.support.sparse import sparse_spec
