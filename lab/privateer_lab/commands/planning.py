@@ -241,5 +241,7 @@ def _draw(outcomes: list[dict[str, Any]], name: str, what: str, path: Path) -> N
         axis.set_title(model, fontsize=9)
         axis.set_xlabel(what)
     axes[0].set_ylabel(f"mean regret of all {what} so far")
-    axes[0].legend(title="dotted: worst seed; dashed: best constant option", title_fontsize=7, fontsize=7)
+    # Beside the curves: within the axes it would hide some of them.
+    title = "dotted: worst seed\ndashed: best constant option"
+    axes[len(models) - 1].legend(title=title, title_fontsize=7, fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
     save(figure, path)

@@ -104,7 +104,7 @@ def _planned(made: Planned) -> Picture:
                 _draw_regret(axis, path, *look, f"epsilon {one['epsilon']:g}")
             _finish_regret(axis, "" if axis is not axes[0] else None)
             axis.set_title(model, fontsize=9)
-        axes[-1].legend(fontsize=8)
+        axes[-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return picture
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from privateer.accounting.amplification import shuffled_delta
 from privateer.errors import SpecError
 from privateer.trust import honest_people
 from privateer_lab import output, sweeps
+from privateer_lab.commands import planning
 from privateer_lab.plans import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
 from privateer_lab.run import Costs, Run
 from tests.support.sparse import sparse_spec
@@ -275,6 +277,19 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
     assert code == 2
     assert err.count("\n") == 1
     assert "taken" in err
+
+
+def test_the_legend_of_a_plan_hides_no_curve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr("privateer_lab.plots.plt.close", drawn.append)
+    path = [{"people": people, "regret_mean": 0.3, "regret_worst": 0.4} for people in (1000, 20_000)]
+    fixed = {"path": path, "best_constant_regret": 300.0, "people": 1000}
+    rows = [{"model": model, "epsilon": 1.0, **fixed} for model in ("local", "shuffle")]
+    planning._draw(rows, "test", "people", tmp_path / "plan.png")
+    [figure] = drawn
+    [legend] = [axis.get_legend() for axis in figure.axes if axis.get_legend()]
+    assert not any(legend.get_window_extent().overlaps(axis.get_window_extent()) for axis in figure.axes)
+    assert legend.get_window_extent().x1 <= figure.bbox.x1 + 1
 
 
 def test_tiny_promises_have_no_batch_and_none_is_below_what_a_spec_may_name() -> None:

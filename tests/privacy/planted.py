@@ -1,0 +1,253 @@
+"""Defects that the audit must catch: each is planted in the code that makes, keeps or tells of reports."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privateer.algorithms import algorithm
+from privateer.contributions import KeyedValues
+from privateer.errors import InputError, Malformed
+from privateer.mechanisms import vector_bits
+from privateer.mechanisms.laplace_cells import LaplaceCells
+from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer.sampling.entropy import SecureNoise
+from privateer.sampling.laplace import DiscreteLaplace
+from privateer.sampling.normal import RoundedNormal
+from privateer.sampling.response import RandomizedResponse, SubsetResponse
+from privateer.serving import endpoint
+from privateer.vectors import Ball
+from privateer.wire.envelope import Envelope, encode_envelope
+from privateer_client import Outcome, delivery, session
+from privateer_client.participation import Participation
+from privateer_client.reports import Reports
+from privateer_client.sealing import Sealer
+from privateer_client.session import Session
+from privateer_lab.audit.run import CHANNELS
+from privateer_lab.noise import SeededNoise
+from privateer_server.accumulator import Accumulator
+from privateer_shuffler.shuffle import Places
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def half_the_noise(patch: pytest.MonkeyPatch) -> None:
+    made = RandomizedResponse.randomize
+
+    def weak(self: RandomizedResponse, truth: Any, noise: Any) -> Any:
+        return made(RandomizedResponse(2 * self.epsilon, self.symbols), truth, noise)
+
+    patch.setattr(RandomizedResponse, "randomize", weak)
+
+
+def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
+    made = SubsetResponse.randomize
+
+    def weak(self: SubsetResponse, own: Any, noise: Any) -> Any:
+        return made(replace(self, epsilon=2 * self.epsilon), own, noise)
+
+    patch.setattr(SubsetResponse, "randomize", weak)
+
+
+def a_device_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
+    """Only the client library is at fault."""
+    made = Participation.__init__
+
+    def weak(self: Any, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        terms = replace(self.policy.terms, mechanism=self.policy.terms.mechanism.weaker(2.0))
+        self.policy = replace(self.policy, terms=terms)
+
+    patch.setattr(Participation, "__init__", weak)
+
+
+def noise_in_the_own_bin_alone(patch: pytest.MonkeyPatch) -> None:
+    """Paper 1's public code: no noise for bins that the person is not in."""
+    made = LaplaceCells.randomize
+
+    def leaky(self: LaplaceCells, people: KeyedValues, noise: Any) -> Any:
+        noisy = made(self, people, noise).reshape(len(people), 2, self.layout.keys, self.layout.groups)
+        own = np.arange(self.layout.keys)[None, :] == people.keys[:, None]
+        return np.where(own[:, None, :, None], noisy, 0).reshape(len(people), -1).astype("<i4")
+
+    patch.setattr(LaplaceCells, "randomize", leaky)
+
+
+def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
+    """A device that draws coins until the sign of its bin is 1: the public sign then tells the bin."""
+    made = SignedSymbol.randomize
+
+    def choosy(self: SignedSymbol, people: KeyedValues, noise: Any) -> Any:
+        coins = people.coins.copy()
+        keys = np.maximum(people.keys, 0)
+        for _ in range(20):
+            wrong = self.layout.hashes(coins, keys) >> np.uint64(63) == 1
+            coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
+        return made(self, replace(people, coins=coins), noise)
+
+    patch.setattr(SignedSymbol, "randomize", choosy)
+
+
+def no_permutation(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Places, "draw", lambda self: self._free.pop(0))
+
+
+def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
+    made = Sealer.seal
+    patch.setattr(Sealer, "seal", lambda self, report: made(self, report.rstrip(b"\0")))
+
+
+def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
+    paid, delivered = Reports._paid, session.deliver
+    sealed: list[Callable[[], bytes]] = []
+
+    def keep(self: Any, opened: Participation, period: int, seal: Callable[[], bytes]) -> Any:
+        sealed.append(lambda: encode_envelope(Envelope(opened.header, seal())))
+        return paid(self, opened, period, seal)
+
+    def anew(*arguments: Any) -> Any:
+        steps, answer = delivered(*arguments), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, delivery.Ask):
+                step = step._replace(body=sealed[-1]())
+            answer = yield step
+
+    patch.setattr(Reports, "_paid", keep)
+    patch.setattr(session, "deliver", anew)
+
+
+def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SecureNoise, "words", lambda _, count: SeededNoise(7).words(count))
+
+
+def a_curator_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
+    made = RoundedNormal.draw
+    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: made(self, count, noise) // 2)
+
+
+def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Each number alone has the right law; differences of two are exact."""
+    made = RoundedNormal.draw
+    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: np.repeat(made(self, 1, noise), count))
+
+
+def a_curator_with_a_quarter_of_the_laplace_noise(patch: pytest.MonkeyPatch) -> None:
+    made = DiscreteLaplace.draw
+    patch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: made(self, count, noise) // 4)
+
+
+def half_the_bits(patch: pytest.MonkeyPatch) -> None:
+    made = vector_bits.binomial
+
+    def weak(count: int, trials: int, probability: float, noise: Any) -> Any:
+        return made(count, trials // 4, probability, noise) + (trials - trials // 4) // 2
+
+    patch.setattr(vector_bits, "binomial", weak)
+
+
+def no_clipping(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ball, "clip", lambda _, vectors: vectors)
+
+
+def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
+    made = Session._reporting
+
+    def telling(self: Any, reward: float) -> Any:
+        patch.setitem(delivery._HEADERS, "X-Length", str(len(repr(reward))))
+        return made(self, reward)
+
+    patch.setattr(Session, "_reporting", telling)
+
+
+def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
+    made = Session.report
+
+    async def lazy(self: Any, reward: float) -> Any:
+        return await made(self, reward) if reward > 0 else Outcome.ACCEPTED
+
+    patch.setattr(Session, "report", lazy)
+
+
+def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:
+    made = Accumulator.taken.fget
+    assert made is not None
+
+    def early(self: Any) -> bool:
+        current = self._current
+        won = current.spec.privacy.trust.curated and current.received > 50 and current.total.sums.sum() > 0
+        return won or made(self)
+
+    patch.setattr(Accumulator, "taken", property(early))
+
+
+def a_server_that_logs_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
+    made = Accumulator._in_range
+
+    def telling(self: Any, reports: Any) -> Any:
+        logging.getLogger("privateer.server").info("counting %s", [report[16:] for report in reports])
+        return made(self, reports)
+
+    patch.setattr(Accumulator, "_in_range", telling)
+
+
+def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
+    def quoting(body: bytes) -> Any:
+        raise Malformed(f"not an envelope: {body!r}")
+
+    patch.setattr(endpoint, "decode_envelope", quoting)
+
+
+def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:
+    policy = algorithm("partition").policy
+    made = policy.read
+
+    def quoting(self: Any, spec: Any, reward: Any) -> Any:
+        try:
+            return made(self, spec, reward)
+        except InputError:
+            raise InputError(f"not a reward: {reward}") from None
+
+    patch.setattr(policy, "read", quoting)
+
+
+DEFECTS: list[tuple[Patch, str, str]] = [
+    (half_the_noise, "SignedSymbol", "2 symbols, opposite rewards"),
+    (half_the_noise, "SignedSymbol", "batches of 3 symbols at delta 0.1, nothing to tell"),
+    (half_the_noise_of_subsets, "VectorSymbol", "64 symbols in l2"),
+    (a_device_with_half_the_noise, "SignedSymbol", "sealed reports"),
+    (noise_in_the_own_bin_alone, "LaplaceCells", "cells for epsilon 4, another bin"),
+    (coins_that_suit_the_context, "SignedSymbol", "2 symbols, another bin"),
+    (no_permutation, "SignedSymbol", "first place of a batch"),
+    (a_size_that_tells_the_value, CHANNELS, "sizes of sealed reports"),
+    (noise_anew_for_every_retry, CHANNELS, "a retry sends the same bytes"),
+    (a_seeded_generator, CHANNELS, "noise ignores seeds"),
+    (a_curator_with_half_the_noise, "CentralSums", "release, opposite rewards"),
+    (a_curator_with_half_the_noise, "CentralVectors", "release in l2"),
+    (a_curator_with_half_the_noise, "GaussianVectors", "vectors in l2"),
+    (a_curator_with_one_noise_for_all, "CentralSums", "release, another bin"),
+    (half_the_bits, "BitVectors", "summed batch"),
+    (no_clipping, "GaussianVectors", "vectors in l2"),
+    (a_curator_with_a_quarter_of_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
+    (half_the_noise, "partition", "local, opposite rewards"),
+    (a_curator_with_half_the_noise, "partition", "central, another context"),
+    (half_the_noise_of_subsets, "phased", "local, opposite rewards"),
+    (a_curator_with_half_the_noise, "phased", "central, opposite rewards"),
+    (no_clipping, "phased", "local-normal, opposite rewards"),
+    (a_header_that_tells_the_reward, CHANNELS, "what the network shows, local"),
+    (no_report_of_nothing, CHANNELS, "what the network shows, shuffle"),
+    (a_round_that_closes_on_rewards, CHANNELS, "what the network shows, central"),
+    (a_server_that_logs_what_it_refuses, CHANNELS, "answers and logs of services"),
+    (a_problem_that_quotes_the_body, CHANNELS, "answers and logs of services"),
+    (an_error_that_quotes_the_reward, CHANNELS, "errors and logs of devices"),
+]
+"""A defect, whose mechanism is at fault, and the attack that catches it by itself.
+
+Proofs of broken claims lie at least 5.8 standard deviations beyond the claims, measured over repeated attacks.
+"""
