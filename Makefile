@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ROLES := shared client shuffler issuer server lab
+# The files with tests of a marker: collecting all the others takes longer than some of the runs.
+marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 
 .PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents site sdk sdkcheck lock format clean
 
@@ -28,7 +30,7 @@ coverage: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report=term $(TESTS)
 
 data: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly" $(call marked,data)
 
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"
@@ -54,11 +56,11 @@ benchmark: $(STAMP)
 # The dashboard in the system's Chromium; axe-core checks that everybody can use it.
 browser: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
-	$(BIN)/python -m pytest -q -m browser
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser $(call marked,browser)
 
 # Servers that share their data, on a PostgreSQL that the tests start in a temporary folder. Needs PostgreSQL's binaries.
 postgres: $(STAMP)
-	$(BIN)/python -m pytest -q -m "postgres and not nightly"
+	$(BIN)/python -m pytest -q -m "postgres and not nightly" $(call marked,postgres)
 
 # The README's pictures of the dashboard, of experiments with simulated people.
 pictures: $(STAMP)
@@ -80,7 +82,7 @@ sdk: $(STAMP)
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "the SDK for JavaScript needs Node 20 or newer as node"; exit 1; }
 	cd sdk/js && node --test test/
 	node --test tests/dashboard/
-	$(BIN)/python -m pytest -q -m node tests/integration/test_node_client.py
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m node $(call marked,node)
 
 # Types of the SDK, its declarations, the documentation's examples, and its providers in the real packages of OpenFeature.
 sdkcheck:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -36,6 +37,7 @@ print(after.ru_utime - before.ru_utime, after.ru_maxrss - before.ru_maxrss)
 """
 
 
+@cache
 def cost(text: str) -> tuple[list[str], float, float]:
     """What parsing raises, and takes: seconds of a processor, and MiB, in a process of its own."""
     done = subprocess.run([sys.executable, "-c", _PARSE], input=text, capture_output=True, text=True, timeout=60)

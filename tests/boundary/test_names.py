@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def sources() -> Files:
 FILES = sources()
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    """The tree of a file, of which every algorithm asks."""
+    return ast.parse(text)
+
+
 def own_files(name: str) -> re.Pattern[str]:
     """The files of an algorithm."""
     roots = ("shared/privateer/algorithms", "server/privateer_server/algorithms", "lab/privateer_lab/audit/attacks")
@@ -61,14 +68,14 @@ def others(files: Files, name: str) -> Iterator[tuple[str, str]]:
 
 def classes_of(files: Files, name: str) -> set[str]:
     """The classes of its name that an algorithm's files define."""
-    trees = [ast.parse(text) for path, text in files.items() if own_files(name).match(path)]
+    trees = [parsed(text) for path, text in files.items() if own_files(name).match(path)]
     found = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     return {one for one in found if name in one.lower()}
 
 
 def named_algorithms(files: Files) -> list[str]:
     """Places outside their own files where algorithms or their classes are named, comments and docs included."""
-    found = []
+    found, plain = [], {path: HOMONYMS.sub("", text) for path, text in files.items()}
     for name in ALGORITHMS:
         classes, family = "|".join(classes_of(files, name)), "|".join([name, *FAMILIES.get(name, ())])
         for path, text in others(files, name):
@@ -76,8 +83,9 @@ def named_algorithms(files: Files) -> list[str]:
             if name in ADJECTIVES:
                 words = rf"[\"']{name}[\"']|algorithms\.{name}" if not NAMESAKES.match(path) else rf"algorithms\.{name}"
             pattern = re.compile(rf"(?<![A-Za-z])({classes}|(?i:{words}))(?![A-Za-z])")
-            lines = enumerate(text.splitlines(), 1)
-            found += [f"{path}:{n}: {line.strip()}" for n, line in lines if pattern.search(HOMONYMS.sub("", line))]
+            if pattern.search(plain[path]):
+                lines = enumerate(text.splitlines(), 1)
+                found += [f"{path}:{n}: {line.strip()}" for n, line in lines if pattern.search(HOMONYMS.sub("", line))]
     return found
 
 
@@ -98,7 +106,7 @@ def named_models(files: Files) -> list[str]:
     for path, text in files.items():
         if path == TABLE or path.startswith(ABOUT_PAPERS) or any(one.match(path) for one in own):
             continue
-        named = [node for node in strings(ast.parse(text)) if set(node.value.split(",")) <= set(TRUST)]
+        named = [node for node in strings(parsed(text)) if set(node.value.split(",")) <= set(TRUST)]
         found += [f"{path}:{node.lineno}: {node.value}" for node in named if (path, node.value) not in OTHER_MEANINGS]
     return found
 
@@ -109,7 +117,7 @@ def type_branches(files: Files) -> list[str]:
     for name in ALGORITHMS:
         kinds = classes_of(files, name)
         for path, text in others(files, name):
-            for node in ast.walk(ast.parse(text)):
+            for node in ast.walk(parsed(text)):
                 if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "type"):
                     asked = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
                     found += [f"{path}:{node.lineno}: {ast.unparse(node)}"] if asked & kinds else []

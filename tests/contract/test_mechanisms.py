@@ -61,7 +61,7 @@ def vectors(request) -> Subject:
     return INSTANCES[request.param]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=128)
 def collected(mechanism):
     """Releases by the real path."""
     rng = np.random.default_rng(11)
