@@ -237,10 +237,10 @@ def running(
     Unavailable
         If a service does not become ready.
     """
-    for folder in (data / "server", data / "shuffler", data / "trusted"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     check_ports(dict(zip(_PORTS, ports, strict=True)))
+    for folder in (data / "server", data / "shuffler", data / "trusted"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
     publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
@@ -253,9 +253,9 @@ def running(
         checked = {name: one | issuing.checks(data, urls[name]) for name, one in settings.items()}
         settings, urls = {"issuer": issuing.settings(data), **checked}, {"issuer": issuing.url, **urls}
     try:
+        # One after the other: a shuffler that follows experiments would warn that the server does not answer yet.
         for name, url in urls.items():
             at.processes.start(name, (f"privateer_{name}.app", settings[name], url))
-        for name in settings:
             at.processes.wait(name)
         yield at
     finally:

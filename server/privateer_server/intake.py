@@ -195,6 +195,9 @@ class Intake:
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
+        except TRANSIENT as error:
+            _log.error("whether an upload token was spent cannot be read (%s)", trace(error))
+            raise Unavailable("the server cannot read its data now", remedy="send the same bytes again later") from None
         name = envelope.header.experiment
         request = Request(name, lambda into, opened: into.take(envelope, opened, True, token), envelope)
         return await self._do(request, sender)

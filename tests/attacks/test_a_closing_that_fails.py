@@ -18,17 +18,18 @@ from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SMALL, Api, assert_problem
 
 FAILING = {"asking.seconds": 60, "asking.when_short": "fail"}
-Fails = Callable[[int], None]
+Fails = Callable[[int], Callable[[], bool]]
 
 
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch) -> Fails:
-    """Have the disk fail so many times when it should take another round."""
+    """Have the disk fail so many times when it should take another round; returned is whether it has."""
     commit, left = SqliteStore.commit, 0
 
-    def have(times: int) -> None:
+    def have(times: int) -> Callable[[], bool]:
         nonlocal left
         left = times
+        return lambda: not left
 
     def full(self: SqliteStore, changes: Sequence[Change]) -> None:
         nonlocal left
@@ -53,11 +54,11 @@ async def test_a_report_after_the_end_does_not_stop_the_server(
         first = await api.publication()
         people = sealed_reports(first, 10)
         assert (await client.post("/reports", content=body_of(first, people[:2]))).json()["accepted"] == 2
-        fails(1)
-        clock.time += 400
-        await asyncio.sleep(0.1)
-        clock.time += 400
-        await asyncio.sleep(0.1)
+        has_failed = fails(1)
+        async with asyncio.timeout(20):
+            while not has_failed():
+                clock.time += 400
+                await asyncio.sleep(0.1)
         for person in people[2:]:
             assert_problem(await client.post("/reports", content=body_of(first, [person])), 409, "round-closed")
             clock.time += 400

@@ -81,7 +81,7 @@ class Losing(httpx.AsyncBaseTransport):
     lost
         How many still are.
     batches
-        Bodies of all batches, those included whose answer was lost.
+        Bodies of all batches, noted before the server has them, those included whose answer was lost.
     """
 
     def __init__(self, lost: int) -> None:
@@ -91,10 +91,11 @@ class Losing(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Pass a request on."""
         assert self.inner is not None
-        answer = await self.inner.handle_async_request(request)
-        if request.url.path == "/batches":
+        is_batch = request.url.path == "/batches"
+        if is_batch:  # before what it brings about: whoever sees that, finds the batch here
             self.batches.append(await request.aread())
-            if self.lost:
-                self.lost -= 1
-                raise httpx.ReadTimeout("the answer is lost")
+        answer = await self.inner.handle_async_request(request)
+        if is_batch and self.lost:
+            self.lost -= 1
+            raise httpx.ReadTimeout("the answer is lost")
         return answer

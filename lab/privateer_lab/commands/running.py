@@ -12,6 +12,7 @@ from typing import Annotated
 import httpx
 import typer
 
+from privateer.errors import SpecError
 from privateer_lab.commands.options import ADMIN_URL
 from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen
@@ -117,6 +118,7 @@ def up(
 
 
 def demo(
+    context: typer.Context,
     users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
     keep: Annotated[
         bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
@@ -134,6 +136,10 @@ def demo(
     from privateer_lab.web_demo import run_web_demo
 
     is_watched = sys.stdin.isatty() and sys.stdout.isatty()
+    if web:
+        _refuse_beside_web(context)
+    if out.is_dir():
+        raise SpecError(f"{out} is a folder", field="--out", remedy="name a file")
 
     with _until_signalled():
         if web:
@@ -147,6 +153,15 @@ def demo(
             if is_watched if keep is None else keep:
                 _stay(services, page, is_watched)
         screen.print("The services have stopped. To start services that stay: privateer up")
+
+
+def _refuse_beside_web(context: typer.Context) -> None:
+    """Refuse options that say nothing of a page of visitors."""
+    for name in ("users", "keep", "out"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            remedy = "leave it out: visitors of the page are the people, and it stays until Ctrl-C"
+            raise SpecError("does nothing with --web", field=f"--{name}", remedy=remedy)
 
 
 def _stay(services: Services, page: str, is_watched: bool) -> None:

@@ -105,6 +105,7 @@ async def test_a_device_that_asks_for_more_at_once_gets_no_more(tmp_path: Path) 
         signed("one").replace("one", "two"),
         "one.99999999999999.00",
     ],
+    ids=["empty", "bare", "cut", "elsewhere", "over", "too-long", "forged", "renamed", "far-away"],
 )
 async def test_nobody_else_is_attested(tmp_path: Path, text: str) -> None:
     settings = issuer_settings(tmp_path, attestation="hmac")

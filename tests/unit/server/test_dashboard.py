@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -31,9 +32,13 @@ HTML_FROM_TEXT = re.compile(
 
 
 @pytest.fixture
-def stranger(settings: Settings) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(create_app(settings).public)
-    return httpx.AsyncClient(transport=transport, base_url="http://server")
+async def stranger(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(settings)
+    async with (
+        serving(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server") as client,
+    ):
+        yield client
 
 
 async def test_a_browser_gets_the_page(stranger: httpx.AsyncClient) -> None:

@@ -24,6 +24,7 @@ from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, TOKEN, Api
+from tests.unit.shuffler.helpers import until
 
 INFO = b"info"
 KEY = X25519PrivateKey.generate()
@@ -91,7 +92,9 @@ def kill() -> None:
 async def test_a_process_that_has_died_is_replaced(openers: Openers) -> None:
     assert await opened(openers) == CONTENTS
     kill()
-    await asyncio.sleep(0.2)
+    started = [process for process in openers._idle._queue if process]
+    assert len(started) == 2
+    await until(lambda: all(process.returncode is not None for process in started))  # the server has noticed
     assert await opened(openers) == CONTENTS
 
 

@@ -19,6 +19,7 @@ from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
+from tests.unit.shuffler.helpers import until
 
 BEAT = 0.02
 
@@ -162,38 +163,36 @@ def test_where_everybody_holds_one_the_next_one_waits() -> None:
     assert first.is_taken
 
 
-async def streamed(news: News, seats: Seats, received: Callable[[], Any]) -> list[bytes]:
-    """What a stream sends to somebody from whom these messages come."""
-    sent: list[bytes] = []
+async def streamed(news: News, seats: Seats, received: Callable[[], Any], sent: list[bytes]) -> None:
+    """Note what a stream sends to somebody from whom these messages come."""
 
     async def send(message: Any) -> None:
         sent.append(message.get("body", b""))
 
     stream = Stream(news.follow(), seats, seats.take("a"), "a")
-    await asyncio.wait_for(stream({"type": "http", "method": "GET"}, received, send), 5)
-    return sent
+    await asyncio.wait_for(stream({"type": "http", "method": "GET"}, received, send), 20)
 
 
 async def test_a_seat_is_free_again_when_its_listener_has_gone(there: dict[str, Any]) -> None:
     there["a"] = standing("a")
-    seats = Seats(1)
+    seats, sent = Seats(1), list[bytes]()
 
     async def gone() -> dict[str, str]:
-        await asyncio.sleep(3 * BEAT)
+        await until(lambda: b":\n\n" in sent)
         return {"type": "http.disconnect"}
 
-    sent = await streamed(News(listed(there), BEAT), seats, gone)
+    await streamed(News(listed(there), BEAT), seats, gone, sent)
     assert len(seats) == 0
     assert sent[1].startswith(b"id: ")
-    assert b":\n\n" in sent
 
 
 async def test_who_loses_the_seat_loses_the_stream(there: dict[str, Any]) -> None:
     seats, news = Seats(2), News(listed(there), BEAT)
-    streams = [asyncio.create_task(streamed(news, seats, asyncio.Event().wait)) for _ in range(2)]
-    await asyncio.sleep(2 * BEAT)
+    sent: list[list[bytes]] = [[], []]
+    streams = [asyncio.create_task(streamed(news, seats, asyncio.Event().wait, each)) for each in sent]
+    await until(lambda: all(len(each) > 2 for each in sent))
     seats.take("b")
-    await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED, timeout=5)
+    await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED, timeout=20)
     assert [one.done() for one in streams] == [True, False]
     news.end()
     await asyncio.wait_for(streams[1], 5)
@@ -237,8 +236,10 @@ async def test_beyond_the_cap_a_stream_is_refused(settings: Settings, monkeypatc
     async with serving(app):
         transport = httpx.ASGITransport(app.public)
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as stranger:
+            taken, take = asyncio.Event(), Seats.take
+            monkeypatch.setattr(Seats, "take", lambda seats, sender: (take(seats, sender), taken.set())[0])
             first = asyncio.create_task(stranger.get("/events"))
-            await asyncio.sleep(0.1)
+            await asyncio.wait_for(taken.wait(), 20)
             refused = await stranger.get("/events")
             assert_problem(refused, 503, "unavailable")
             assert refused.headers["retry-after"]

@@ -223,13 +223,16 @@ async def test_who_expects_to_be_asked_on_is_asked_on() -> None:
 
 
 async def test_a_sender_that_hangs_up_before_a_late_answer_harms_nobody() -> None:
-    async with listening(Takes()) as (port, table):
+    takes = Takes()
+    async with listening(takes) as (port, table), asyncio.timeout(20):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(upload("/later"))
-        await asyncio.sleep(0.02)
+        while not takes.taken:
+            await asyncio.sleep(0.001)
         writer.transport.abort()
         await asyncio.sleep(0.1)
-        assert len(table) == 0
+        while len(table):
+            await asyncio.sleep(0.01)
         assert bodies(await said(port, upload("/later", last=True))) == [b"taken 5"]
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 from privateer.errors import DuplicateReport, Unavailable
 from privateer.wire.batch import decode_batch
 from privateer.wire.envelope import decode_envelope, pieces
-from privateer_shuffler.pool import Pool
+from privateer_shuffler.pool import _GATHER_SECONDS, _MANY, Pool
 from privateer_shuffler.shuffle import RandomBelow
 from privateer_shuffler.store import RoundStore
 from tests.support.statistics import FALSE_ALARM
@@ -76,30 +76,42 @@ async def test_requests_share_commits(new_store, monkeypatch):
     await pool.close()
 
 
-async def commits_of(store, monkeypatch, many):
-    """Commits for 24 senders, each of whom reports ten times, out of step with the others."""
-    commits, commit = [], store.commit
+async def commits_of(store, monkeypatch, at_once):
+    """Commits of so many requests at once and of two more, the second of which comes before a gathering ends."""
+    commits, commit, sleep = [], store.commit, asyncio.sleep
+    gathering, enough = asyncio.Event(), asyncio.Event()
+
+    async def gather(seconds):
+        if seconds != _GATHER_SECONDS:
+            return await sleep(seconds)
+        gathering.set()
+        return await enough.wait()
+
     with monkeypatch.context() as patch:
-        patch.setattr("privateer_shuffler.pool._MANY", many)
-        patch.setattr("privateer_shuffler.pool._GATHER_SECONDS", 0.05)
+        patch.setattr(asyncio, "sleep", gather)
         patch.setattr(store, "commit", lambda: (commits.append(1), commit()))
         pool = Pool(store)
-
-        async def sender(number):
-            for report in sealed_reports(10):
-                await asyncio.sleep(0.001 * (number % 12))
-                assert (await pool.hold([report])).accepted == 1
-
-        await asyncio.gather(*map(sender, range(24)))
+        await asyncio.gather(*(pool.hold([report]) for report in sealed_reports(at_once)))
+        first, waits = pool.hold(sealed_reports(1)), asyncio.ensure_future(gathering.wait())
+        await asyncio.wait({first, waits}, return_when=asyncio.FIRST_COMPLETED)
+        second = pool.hold(sealed_reports(1))
+        enough.set()
+        assert [(await receipt).accepted for receipt in (first, second)] == [1, 1]
+        waits.cancel()
         await pool.close()
     return len(commits)
 
 
 async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch, tmp_path):
-    """If many shared a commit, the next ones wait, so that more of them share theirs."""
-    (tmp_path / "apart").mkdir()
-    together = await commits_of(new_store(1000), monkeypatch, 8)
-    assert together < await commits_of(new_store(1000, tmp_path / "apart"), monkeypatch, 1000) / 2
+    """If many shared a commit, the next ones wait, so that more of them share theirs; nobody waits after a few."""
+    (tmp_path / "few").mkdir()
+    assert await commits_of(new_store(1000), monkeypatch, _MANY) == 2
+    assert await commits_of(new_store(1000, tmp_path / "few"), monkeypatch, _MANY - 1) == 3
+
+
+async def test_requests_that_do_not_wait_are_caught(new_store, monkeypatch):
+    monkeypatch.setattr("privateer_shuffler.pool._MANY", 1000)
+    assert await commits_of(new_store(1000), monkeypatch, 8) == 3
 
 
 async def test_the_batch_is_exact(new_store):
