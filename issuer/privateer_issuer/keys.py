@@ -53,7 +53,7 @@ class Keys:
         self.rotate()
 
     def rotate(self) -> None:
-        """Make the keys that are due, erase those that have expired, and show what there is.
+        """Make the keys that are due, erase those that have expired with who had their tokens, and show what there is.
 
         Raises
         ------
@@ -68,6 +68,8 @@ class Keys:
             self._store.replace_keys(after)
         if after != rows or not self._keys:
             self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
+        # Of an experiment without keys no token can ever count again.
+        self._store.forget_shares({row.experiment for row in after})
         self._show()
 
     def _has_young(self, rows: list[KeyRow], name: str, now: float) -> bool:

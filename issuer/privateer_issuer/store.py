@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -82,6 +82,13 @@ class Store:
             self._rollback()
             raise
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def forget_shares(self, experiments: Collection[str]) -> None:
+        """Forget who had tokens of any experiment but these; what is gone is overwritten. Durable when this returns."""
+        known = {name for (name,) in self._db.execute("SELECT DISTINCT experiment FROM issued")}
+        if gone := known.difference(experiments):
+            self._db.executemany("DELETE FROM issued WHERE experiment = ?", ((name,) for name in gone))
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def take(self, takings: Iterable[Taking], most: int) -> list[bool]:
         """Count requests in one transaction, and return which of them are within their devices' shares.

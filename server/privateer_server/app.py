@@ -141,7 +141,6 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     metrics = Metrics(traces.stage)
     admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
-    data.store.forget_tokens(clock.now())
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
     gauges = Gauges(metrics, data, experiments, intake)
@@ -150,7 +149,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         intake.start()
         background.start(deadlines.run())
-        background.start(data.clean())
+        background.start(data.clean(clock))
         background.start(traces.run())
         if data.bell:
             background.start(Follower(data, data.bell, experiments, intake).run())

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from privateer.clock import Clock
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.settings import Settings
+from privateer_server.store import TRANSIENT
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.protocol import Bell, Journal, Keys, Store
 from privateer_server.store.sqlite import SqliteStore
@@ -18,6 +20,9 @@ from privateer_server.store.sqlite import SqliteStore
 JOURNAL_FILE: Final = "journal.db"
 KEYS_FOLDER: Final = "keys"
 _CLEAN_SECONDS: Final = 1.0
+_FORGET_SECONDS: Final = 3600.0
+_GRACE_SECONDS: Final = 86_400.0
+"""A clock that is set wrong by less than a day has no token spent twice."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,18 @@ class Data:
     folders: Mapping[str, Path] = field(default_factory=dict)
     bell: Bell | None = None
 
-    async def clean(self) -> None:
+    async def clean(self, clock: Clock) -> None:
         """Clean up once a second, until the task is cancelled.
 
         Whoever takes the disk finds the last moments of a round at most: earlier states of the database go, and keys
-        that could not be erased before.
+        that could not be erased before. Once an hour spent upload tokens go whose key has long expired.
         """
+        due = clock.monotonic()
         while True:
+            if clock.monotonic() >= due:
+                with suppress(*TRANSIENT):  # an hour later is early enough
+                    await asyncio.to_thread(self.store.forget_tokens, clock.now() - _GRACE_SECONDS)
+                due = clock.monotonic() + _FORGET_SECONDS
             await asyncio.sleep(_CLEAN_SECONDS)
             await asyncio.to_thread(self.store.tidy)
             await asyncio.to_thread(self.keys.retry)

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import NotFound, PrivateerError, Unavailable
+from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply, answer
 from privateer.serving.hosts import Hosts
@@ -183,6 +184,7 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     spent = Spent(settings.data) if settings.tokens.required else None
     gate = settings.tokens.gate(spent.knows) if spent else settings.tokens.gate()
     rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics, spent)
+    background = Background()
     _watch(metrics, rounds, settings.data)
     pages = Pages(settings.data, public_hex(key), rounds, upstream, metrics, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
@@ -191,9 +193,12 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
+        if spent:
+            background.start(spent.forget_now_and_then())
         try:
             yield
         finally:
+            await background.stop()
             await rounds.stop()
             await upstream.close()
             if spent:

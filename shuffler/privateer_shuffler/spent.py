@@ -5,8 +5,10 @@ apart from them: the file shows neither the order in which tokens came nor which
 is erased its tokens go, sorted, into one file for all rounds. Nonces are kept as hashes with a key of that file.
 """
 
+import asyncio
 import hashlib
 import secrets
+import sqlite3
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,12 @@ DATABASE: Final = Kind(
     field="PRIVATEER_DATA",
     repair=REPAIR,
 )
+_FORGET: Final = "DELETE FROM spent WHERE token IN (SELECT token FROM spent WHERE expires <= ? LIMIT ?)"
+_FORGET_SECONDS: Final = 3600.0
+_FORGOTTEN_AT_ONCE: Final = 5000
+_PAUSE_SECONDS: Final = 0.1
+_GRACE_SECONDS: Final = 86_400.0
+"""A clock that is set wrong by less than a day has no token spent twice."""
 _KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
 _TIME_BYTES: Final = 8
@@ -85,10 +93,25 @@ class Spent:
         if self._db.in_transaction:  # an earlier attempt may have failed
             self._db.execute("ROLLBACK")
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("DELETE FROM spent WHERE expires <= ?", (int(self._clock.now()),))
         self._db.executemany("INSERT OR IGNORE INTO spent VALUES (?, ?)", rows)
         self._db.execute("COMMIT")
         self._recent.difference_update(token for token, _ in rows)
+
+    def forget(self) -> bool:
+        """Forget some tokens whose key has expired more than a day ago; whether there may be more of them."""
+        expired = int(self._clock.now() - _GRACE_SECONDS)
+        try:
+            if self._db.execute(_FORGET, (expired, _FORGOTTEN_AT_ONCE)).rowcount:
+                return True
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error:  # the disk refuses, or a round's tokens are just being kept: later
+            pass
+        return False
+
+    async def forget_now_and_then(self) -> None:
+        """Do that once an hour, until the task is cancelled; a few at a time, since uploads wait meanwhile."""
+        while True:
+            await asyncio.sleep(_PAUSE_SECONDS if self.forget() else _FORGET_SECONDS)
 
     def close(self) -> None:
         """Close the file, so that another process may use the folder."""

@@ -41,11 +41,12 @@ def retention(spec: Spec, with_tokens: bool = False) -> tuple[Kept, ...]:
 
 def _of_tokens(spec: Spec) -> Iterator[Kept]:
     taker = "shuffler" if spec.privacy.trust.shuffled else "server"
-    expired = "the issuer's key has expired"
+    expired = "a day after the issuer's key has expired"
     yield Kept("device: upload tokens", "tokens that are not spent", "the report, or the key expires", _TOLD, True)
     yield Kept(f"{taker}: spent tokens", "random numbers that nobody has seen before", expired, "deleted", True)
     whose = "keyed hashes of who has had tokens, without a time"
-    yield Kept("issuer: shares", whose, "its operator deletes its folder", "the key of the hashes is beside", False)
+    until = "its operator takes the experiment off the list, and its last key is gone"
+    yield Kept("issuer: shares", whose, until, "the key of the hashes is beside", False)
     yield Kept("issuer: keys", "private keys that sign tokens", "they expire", "overwritten", True)
 
 

@@ -7,7 +7,7 @@ import pytest
 from privateer.errors import NotFound, SpecError, TokenRequestRefused
 from privateer.wire.token_keys import Directory
 from privateer_issuer.keys import DAY, Keys
-from privateer_issuer.store import FILE, Store
+from privateer_issuer.store import FILE, Store, Taking
 from tests.support.clocks import Hands
 
 DAYS = 30
@@ -93,3 +93,26 @@ def test_experiments_have_keys_of_their_own(shown: Shown) -> None:
 def test_two_issuers_do_not_share_a_folder(shown: Shown) -> None:
     with pytest.raises(SpecError, match="in use"):
         Store(shown.folder)
+
+
+def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
+    """An experiment that is taken off the list keeps its shares as long as any of its keys is known."""
+
+    def had() -> set[str]:
+        return {name for (name,) in shown.store._db.execute("SELECT experiment FROM issued")}
+
+    assert shown.store.take([Taking(name, "somebody", b"request") for name in ("spring", "autumn")], 1) == [True, True]
+    whose = shown.store._hash(b"somebody")
+    shown.keys = Keys(shown.store, ("spring",), DAYS, "issuer.example", shown.folder / "issuer.json", shown.clock)
+    shown.later(2 * DAYS)  # the last key of autumn has expired, and is still told from a forged one
+    assert had() == {"spring", "autumn"}
+    assert shown.store.take([Taking("autumn", "somebody", b"another")], 1) == [False]
+    shown.later(DAYS)
+    assert had() == {"spring"}
+    shown.later(10 * DAYS)
+    assert had() == {"spring"}  # its share is for all keys, as long as it is on the list
+    shown.keys = Keys(shown.store, ("winter",), DAYS, "issuer.example", shown.folder / "issuer.json", shown.clock)
+    shown.later(4 * DAYS)
+    assert had() == set()
+    files = [path.read_bytes() for path in shown.folder.glob(f"{FILE}*")]
+    assert not any(whose in body for body in files)

@@ -1,0 +1,69 @@
+"""The page on operations says of every table and file of a service how long it is kept."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from privateer_issuer.store import DATABASE as ISSUER
+from privateer_issuer.store import FILE as ISSUER_FILE
+from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
+from privateer_server.publication_log import IDENTITY_FILE
+from privateer_server.store.backup import _TABLES
+from privateer_server.store.journal import JOURNAL
+from privateer_server.store.postgres import schema
+from privateer_server.store.sqlite import FILE
+from privateer_server.store.tables import DATABASE as STORE
+from privateer_shuffler import history, spent, store
+from privateer_shuffler.app import KEY_FILE
+from privateer_shuffler.pin import PIN_FILE
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+HEADING = "## What is kept, and how long"
+SCHEMAS = {
+    "server": STORE.schema + "".join(schema.STORE.steps),
+    "journal": JOURNAL.schema + "".join(schema.JOURNAL.steps),
+    "shuffler": store.DATABASE.schema + store._TOKENS + history.DATABASE.schema + spent.DATABASE.schema,
+    "issuer": ISSUER.schema,
+}
+FILES = [f"{KEYS_FOLDER}/", IDENTITY_FILE, f"{FILE}-wal", f"{JOURNAL_FILE}-wal", KEY_FILE, PIN_FILE]
+FILES += [history.FILE, spent.FILE, ISSUER_FILE, f"*{store.SUFFIX}"]
+
+
+def rows() -> list[list[str]]:
+    """The table's rows."""
+    section = PAGE.partition(HEADING)[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def named(cell: int = 0) -> set[str]:
+    """What stands in backticks in the first column."""
+    return {name for row in rows() for name in re.findall(r"`([^`]+)`", row[cell])}
+
+
+@pytest.mark.parametrize("service", list(SCHEMAS))
+def test_every_table_is_there(service: str) -> None:
+    tables = set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", SCHEMAS[service]))
+    assert tables
+    assert tables - named() == set()
+
+
+def test_every_file_is_there() -> None:
+    assert set(FILES) - named() == set()
+
+
+def test_no_table_is_there_that_no_service_has() -> None:
+    """A planted one would be found: so is one that was renamed."""
+    known = {name for text in SCHEMAS.values() for name in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", text)}
+    assert named() - known - set(FILES) == {"PRIVATEER_ADMIN_TOKENS"}
+
+
+def test_every_row_says_until_when_and_what_erases_it() -> None:
+    assert all(len(row) == 4 and all(row[1:]) for row in rows())
+    assert len(rows()) > 25
+
+
+def test_a_backup_has_what_the_page_says() -> None:
+    tables = set(re.findall(r"CREATE TABLE (\w+)", STORE.schema))
+    assert tables - set(_TABLES) == {"parts", "report_ids", "probe"}

@@ -1,0 +1,51 @@
+"""Tokens that were spent are kept until their key has expired, and a day; then the file has nothing of them."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from privateer_shuffler import spent as module
+from privateer_shuffler.spent import FILE, Spent
+from tests.support.clocks import Hands
+
+DAY = 86_400
+
+
+def test_expired_tokens_are_forgotten_without_a_round_that_ends(tmp_path: Path) -> None:
+    clock = Hands()
+    spent, now = Spent(tmp_path, clock), int(clock.now())
+    old, young = spent.hash(b"old"), spent.hash(b"young")
+    spent.keep([(old, now + 10), (young, now + 3 * DAY)])
+    clock.time += DAY  # the key has expired, and a clock may be wrong by a day
+    assert not spent.forget()
+    assert (spent.knows(b"old"), spent.knows(b"young")) == (True, True)
+    clock.time += 11
+    assert spent.forget()
+    assert not spent.forget()
+    assert (spent.knows(b"old"), spent.knows(b"young")) == (False, True)
+    assert not any(old in path.read_bytes() for path in tmp_path.glob(f"{FILE}*"))
+    spent.close()
+
+
+async def test_it_happens_by_itself_and_goes_on_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FORGET_SECONDS", 0.01)
+    clock = Hands()
+    spent = Spent(tmp_path, clock)
+    spent.keep([(spent.hash(b"old"), int(clock.now()) - 2 * DAY)])
+    real = spent._db
+    spent._db = sqlite3.connect(":memory:")  # has no such table
+    forgetting = asyncio.create_task(spent.forget_now_and_then())
+    await asyncio.sleep(0.1)
+    assert not forgetting.done()
+    spent._db.close()
+    spent._db = real
+    async with asyncio.timeout(10):
+        while spent.knows(b"old"):
+            await asyncio.sleep(0.01)
+    forgetting.cancel()
+    await asyncio.wait([forgetting])
+    spent.close()
