@@ -94,6 +94,16 @@ def test_a_device_plays_the_arm_with_the_largest_sum_and_tells_its_own_row() -> 
     assert np.allclose(made, np.column_stack([np.eye(3)[decided.arms], rows[people, decided.arms], np.full(50, 0.5)]))
 
 
+def test_an_intercept_counts_once() -> None:
+    """An arm that is better for everybody, by less than some people's features are worth."""
+    spec = sparse_spec()
+    policy = replace(policy_of(spec), intercepts=np.array([0.2, 0.0, -0.05]))
+    contexts = np.random.default_rng(2).random((300, spec.dimension))
+    rows = 2 * contexts.reshape(300, 3, 30) - 1
+    expected = policy.intercepts + 0.5 * rows[:, :, 2] - 0.25 * rows[:, :, 7]
+    assert policy.decide(contexts, np.zeros(300, np.uint32)).arms.tolist() == expected.argmax(axis=1).tolist()
+
+
 def test_under_local_privacy_a_fresh_coin_says_which_feature_a_report_tells_of() -> None:
     spec = sparse_spec("local", context__features=6, experiment__round_size=4000)
     policy = Schedule(spec).open(5).policy

@@ -39,10 +39,9 @@ export class SparseDecider {
   decide(columns, slot) {
     const played = this.playable.flatMap((on, arm) => (on ? [arm] : []));
     if (this.explores) return played[classOf(slot, this.seed, played.length)];
-    const all = this.coefficients.reduce((sum, one) => sum + one, 0);
     const scores = this.intercepts.map((intercept, arm) => {
-      const own = this.places.map((place) => columns[arm * this.width + place]);
-      return this.playable[arm] ? 2 * (intercept + dot(own, this.coefficients)) - all : -Infinity;
+      const own = this.places.map((place) => 2 * columns[arm * this.width + place] - 1);
+      return this.playable[arm] ? intercept + dot(own, this.coefficients) : -Infinity;
     });
     return scores.indexOf(Math.max(...scores));
   }

@@ -125,9 +125,9 @@ class SparsePolicy(OfAnyRound):
         played = np.flatnonzero(self.playable)
         if self.explores:
             return Arms(played[classes_of(coins, self.seed, len(played))])
-        scores = self.intercepts + self._numbers(contexts)[:, :, self.places] @ self.coefficients
-        scores = np.where(self.playable, 2 * _finite(scores) - self.coefficients.sum(), -np.inf)
-        return Arms(scores.argmax(axis=1))
+        features = 2 * self._numbers(contexts)[:, :, self.places] - 1
+        scores = _finite(self.intercepts + features @ self.coefficients)
+        return Arms(np.where(self.playable, scores, -np.inf).argmax(axis=1))
 
     def _numbers(self, contexts: Array) -> Array:
         """Return features by arm, (n, arms, features), in [0, 1]."""
