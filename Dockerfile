@@ -1,4 +1,4 @@
-# One file, a stage a role: docker build --target server|shuffler|load. The image of a service holds its role and the core,
+# One file, a stage a role: docker build --target server|shuffler|issuer|load. The image of a service holds its role and the core,
 # nothing else. The image of the load driver holds client and lab, without what only the workbench needs.
 FROM python:3.12-slim AS builder
 ARG role
@@ -19,6 +19,12 @@ COPY shared/ shared/
 COPY shuffler/ shuffler/
 RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./shuffler && $PIP uninstall --quiet --yes hatchling
 
+FROM builder AS build-issuer
+RUN $PIP install --quiet --require-hashes -r requirements/issuer.txt
+COPY shared/ shared/
+COPY issuer/ issuer/
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./issuer && $PIP uninstall --quiet --yes hatchling
+
 FROM builder AS build-load
 RUN $PIP install --quiet --require-hashes -r requirements/load.txt
 COPY shared/ shared/
@@ -27,8 +33,8 @@ COPY lab/ lab/
 RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling
 
 FROM python:3.12-slim AS base
-RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders \
-    && chown privateer /data /trusted /senders
+RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders /tokens \
+    && chown privateer /data /trusted /senders /tokens
 ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER privateer
 
@@ -49,6 +55,15 @@ EXPOSE 8001 8003
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8001/readyz', timeout=2)"]
 CMD ["privateer-shuffler"]
+
+FROM base AS issuer
+COPY --from=build-issuer /opt/privateer /opt/privateer
+ENV PRIVATEER_HOST=0.0.0.0 PRIVATEER_PORT=8004 PRIVATEER_ADMIN_HOST=0.0.0.0 PRIVATEER_ADMIN_PORT=8005 \
+    PRIVATEER_DATA=/data PRIVATEER_PUBLIC_KEY_FILE=/tokens/issuer.json
+EXPOSE 8004 8005
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8004/readyz', timeout=2)"]
+CMD ["privateer-issuer"]
 
 FROM base AS load
 COPY --from=build-load /opt/privateer /opt/privateer

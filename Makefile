@@ -4,11 +4,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ROLES := shared client shuffler server lab
+ROLES := shared client shuffler issuer server lab
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
 marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 
-.PHONY: install test coverage check demo nightly bench benchmark browser pictures data documents site sdk sdkcheck lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents site sdk sdkcheck lock format clean
 
 install: $(STAMP)
 
@@ -58,6 +58,10 @@ browser: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser $(call marked,browser)
 
+# Servers that share their data, on a PostgreSQL that the tests start in a temporary folder. Needs PostgreSQL's binaries.
+postgres: $(STAMP)
+	$(BIN)/python -m pytest -q -m "postgres and not nightly"
+
 # The README's pictures of the dashboard, of experiments with simulated people.
 pictures: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
@@ -86,7 +90,7 @@ sdkcheck:
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser docs load server shuffler; do \
+	for role in dev benchmark browser docs issuer load server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

@@ -6,6 +6,8 @@ and a failure is told when it happens, so that a run that is cut short has told 
 
 import os
 import signal
+from collections.abc import Iterator
+from typing import Any
 
 # Before numpy is imported: tests run side by side, and threads of linear algebra would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -36,3 +38,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not hasattr(session.config, "workerinput"):
         session.config.pluginmanager.register(_Failures(reporter))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A PostgreSQL cluster, for tests that are marked with its name."""
+    from tests.support.postgres import cluster
+
+    with cluster() as running:
+        yield running

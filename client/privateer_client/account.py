@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from privateer_client.choice import Choice
 from privateer_client.known_servers import Servers
+
+if TYPE_CHECKING:
+    from privateer_client.purse import TokenPurse
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ class Account(Protocol):
     @property
     def servers(self) -> Servers:
         """What the device knows of servers."""
+        ...
+
+    @property
+    def tokens(self) -> "TokenPurse | None":
+        """Where upload tokens are kept; None: nowhere."""
         ...
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:

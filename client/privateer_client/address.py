@@ -29,6 +29,11 @@ class Address(NamedTuple):
         """Where reports may go."""
         return [self._server_endpoint] + ([self._shuffled(self.shuffler)] if self.shuffler else [])
 
+    def base_of(self, endpoint: str) -> str:
+        """Return the service that an endpoint belongs to."""
+        is_shuffled = self.shuffler is not None and endpoint == self._shuffled(self.shuffler)
+        return self.shuffler if is_shuffled and self.shuffler else self.server
+
     def endpoint(self, trust: Trust) -> str:
         """Return where reports under a trust model go.
 

@@ -3,6 +3,7 @@
 import math
 import posixpath
 import secrets
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Generic, Self, TypeVar
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import AlreadyReported, InputError, Unavailable
+from privateer.errors import AlreadyReported, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer.verification import Limits
 from privateer.wire.identity import read_keys
 from privateer_client.account import Account, SealedReport
@@ -23,6 +24,7 @@ from privateer_client.ledger import Ledger
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
 from privateer_client.session import Reported, Session
+from privateer_client.tokens import Attest, Issuer, Tokens
 
 _Item = TypeVar("_Item")
 _Transport = TypeVar("_Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
@@ -36,6 +38,8 @@ class _Client(Generic[_Transport]):
         url: str,
         *,
         shuffler: str | None = None,
+        issuer: str | None = None,
+        attest: Attest | None = None,
         limits: Limits | None = None,
         ledger: Account | None = None,
         timeout: float = 10.0,
@@ -47,6 +51,7 @@ class _Client(Generic[_Transport]):
         self._pinned = read_keys(server_key, "server_key")
         self._url = _normal(url, "url")
         self._shuffler = _normal(shuffler, "shuffler") if shuffler else None
+        self._issuer = Issuer(_normal(issuer, "issuer"), attest) if issuer else None
         self._pace = Pace(timeout, patience, clock or SystemClock())
         self._limits = limits or Limits()
         self._account = ledger or Ledger()
@@ -72,7 +77,38 @@ class _Client(Generic[_Transport]):
         yield from self._settling(end)
         yield from deliver_once(self._waiting(), self._account, self._pace, end)
         publications = self._publications(name, cohort)
-        return self._session(run, publications, (yield from publications.joined()))
+        published = yield from publications.joined()
+        session = self._session(run, publications, published)
+        if self._issuer:
+            yield from self._with_warning(self._fetching(publications.address, published, end))
+        return session
+
+    def _fetching(self, address: Address, published: Published, end: float) -> Steps[None]:
+        """Get a token for each report that this device may still make to an experiment, before ``end``."""
+        followed, paid = published.participation, self._account.payment(address.identity)
+        left = followed.spec.reports - (0 if paid is None else paid.made)
+        endpoint, seconds = address.endpoint(followed.terms.trust), end - self._pace.clock.monotonic()
+        if followed.round.batch and left > 0 and seconds > 0:
+            yield from self._tokens(address).fill(endpoint, left, min(self._pace.timeout, seconds))
+
+    def _tokens(self, address: Address) -> Tokens:
+        if self._issuer is None:
+            raise InputError("none is named", field="issuer", remedy="Client(url, issuer='https://...')")
+        return Tokens(address, self._issuer, self._account, self._pace.clock)
+
+    def _with_warning(self, steps: Steps[None]) -> Steps[None]:
+        """Warn of what keeps tokens away: the person gets an arm all the same."""
+        try:
+            yield from steps
+        except PrivateerError as error:
+            warnings.warn(f"no upload token: {error}", TokenWarning, stacklevel=2)
+
+    def _ahead(self, name: str) -> Steps[int]:
+        publications = self._publications(name)
+        published = yield from publications.joined()
+        address, endpoint = publications.address, publications.address.endpoint(published.participation.terms.trust)
+        yield from self._fetching(address, published, math.inf)
+        return self._account.tokens.count(address.identity, endpoint) if self._account.tokens else 0
 
     def _resumed(self, run: Callable[[Steps[Outcome]], Reported], name: str) -> Session[Reported]:
         """Return the session of a choice that is kept; asks nobody."""
@@ -99,7 +135,16 @@ class _Client(Generic[_Transport]):
         left = yield from self._settling(math.inf)
         known = yield from deliver(self._waiting(), self._account, self._pace)
         sent = {report.experiment: verdict.outcome for report, verdict in known.items()}
+        if self._issuer:
+            yield from self._with_warning(self._for_the_next_time())
         return {experiment.rpartition("/")[2]: outcome for experiment, outcome in (left | sent).items()}
+
+    def _for_the_next_time(self) -> Steps[None]:
+        """Get tokens for the reports that wait without: the next `resend` sends them, apart from this request."""
+        for experiment, endpoint in {(report.experiment, report.endpoint) for report in self._waiting()}:
+            tokens = self._tokens(self._address(_parts(experiment)[2]))
+            wanted = self._account.tokens.bare(experiment, endpoint) if self._account.tokens else 0
+            yield from tokens.fill(endpoint, wanted, self._pace.timeout)
 
     def _settling(self, end: float) -> Steps[dict[str, Outcome]]:
         """Make the reports that are due, before ``end``; return the outcomes of those that are not made."""
@@ -139,6 +184,12 @@ class Client(_Client[httpx.BaseTransport]):
     shuffler
         The address of the shuffler that the application trusts. Some experiments need one, and the server never names
         it.
+    issuer
+        The address of the issuer of upload tokens, if reports need some. Tokens are fetched when an experiment is
+        joined, and kept until reports spend them.
+    attest
+        Returns, for an experiment's name, what the application's backend signed for this device; None: the issuer
+        asks for nothing.
     limits
         What one contribution may cost; default epsilon 1, delta 1e-5, and 4 if everybody else colludes.
     ledger
@@ -225,6 +276,26 @@ class Client(_Client[httpx.BaseTransport]):
         """
         return self._exchange.run(self._resending())
 
+    def fetch_tokens(self, name: str) -> int:
+        """Get the upload tokens for an experiment ahead, for instance a day before the person is asked to choose.
+
+        The longer before a report, the less its time tells whoever knows when tokens were issued.
+
+        Returns
+        -------
+        How many are left for reports.
+
+        Raises
+        ------
+        TermsRefused
+            If token keys are not those that everybody gets, or `join` would raise it.
+        AttestationRefused, TokensExhausted
+            If the issuer gives this device none.
+        InputError, NotFound, Deleted, Unavailable
+            If no issuer is named, there is no such experiment, or somebody does not answer.
+        """
+        return self._exchange.run(self._ahead(name))
+
     def close(self) -> None:
         """Close the connections."""
         self._exchange.close()
@@ -253,6 +324,10 @@ class AsyncClient(_Client[httpx.AsyncBaseTransport]):
     async def resend(self) -> dict[str, Outcome]:
         """Do what `Client.resend` does."""
         return await self._exchange.run(self._resending())
+
+    async def fetch_tokens(self, name: str) -> int:
+        """Do what `Client.fetch_tokens` does."""
+        return await self._exchange.run(self._ahead(name))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from privateer.clock import Clock, SystemClock
 from privateer.errors import InputError
 from privateer.wire.envelope import MEDIA_TYPE
+from privateer.wire.token import authorization
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Answer, Outcome, Verdict, judge
 
@@ -21,6 +22,8 @@ _MOST: Final = 30.0
 _DOUBLINGS: Final = 16
 _RANDOM: Final = secrets.SystemRandom()
 _HEADERS: Final = {"Content-Type": MEDIA_TYPE}
+_WORN: Final = frozenset({"token-spent", "token-expired"})
+"""What endpoints say of tokens that they will never take."""
 _Result = TypeVar("_Result")
 
 
@@ -110,8 +113,12 @@ def _try(
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0
     for report in reports:
-        answer = yield Ask("POST", report.endpoint, _HEADERS, timeout, report.body)
+        token = account.tokens.tie(report) if account.tokens else None
+        headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
+        answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)
+        if account.tokens and verdict.reason in _WORN:
+            account.tokens.untie(report)  # the next try comes with another one
         if verdict.outcome is not Outcome.PENDING:
             with suppress(InputError):  # bytes that could not be deleted are sent again, and are duplicates then
                 account.answered(report)

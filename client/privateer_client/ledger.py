@@ -16,6 +16,7 @@ from privateer_client.account import Payment, SealedReport
 from privateer_client.choice import Choice, decode_choice, encode_choice
 from privateer_client.known_servers import KnownServers
 from privateer_client.ledger_file import LedgerFile
+from privateer_client.purse import TokenPurse
 from privateer_client.vault import Vault, unreadable
 
 COSTS: Final = ("epsilon", "delta", "local_epsilon")
@@ -120,6 +121,12 @@ class Ledger:
         self._vault = Vault(key, where.with_name(f"{where.name}.key"))
         self._file = LedgerFile(where, self._today)
         self.servers = KnownServers(self._file)
+        self._tokens = TokenPurse(self._file, self._clock)
+
+    @property
+    def tokens(self) -> TokenPurse:
+        """The upload tokens."""
+        return self._tokens
 
     @property
     def path(self) -> Path:
@@ -163,7 +170,7 @@ class Ledger:
             self._check(paid, [one for one in _payments(database) if one.experiment != paid.experiment])
             body = seal()
             database.execute(_PAY, astuple(paid))
-            database.execute("INSERT INTO outbox VALUES (?, ?, ?)", (payment.experiment, endpoint, body))
+            database.execute("INSERT INTO outbox VALUES (?, ?, ?, x'')", (payment.experiment, endpoint, body))
             _erase(database, payment.experiment)
         return body
 

@@ -10,7 +10,7 @@ from privateer.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 5
+_VERSION: Final = 6
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -41,6 +41,11 @@ _MIGRATIONS: Final = {
         "CREATE TABLE servers (server TEXT PRIMARY KEY, key BLOB NOT NULL, head TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TABLE evidence (server TEXT PRIMARY KEY, body TEXT NOT NULL)",
         "ALTER TABLE publications ADD COLUMN witnessed INTEGER NOT NULL DEFAULT 0",
+    ),
+    5: (
+        "ALTER TABLE outbox ADD COLUMN token BLOB NOT NULL DEFAULT x''",
+        """CREATE TABLE tokens (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, input BLOB PRIMARY KEY,
+        request BLOB NOT NULL, inverse BLOB NOT NULL, token BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID""",
     ),
 }
 """What makes a marked ledger of each version one of the next."""

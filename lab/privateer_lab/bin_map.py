@@ -45,20 +45,31 @@ def _letter(shares: dict[str, float], arms: list[str]) -> str:
 
 def people_in(where: Mapping[str, Any]) -> str:
     """Say which people are in a bin, by the values of the features that it restricts."""
-    return "; ".join(f"{name}: {_values(values)}" for name, values in where.items()) or "all"
+    return "; ".join(_part(name, values) for name, values in where.items()) or "all"
 
 
-def _values(values: Any) -> str:
+def within(name: str, low: float, high: float) -> str:
+    """Say from where to where a number of people is."""
+    return f"{name} from {low:z.4g} to {high:z.4g}"
+
+
+def chosen_by(arms: Mapping[str, float]) -> str:
+    """Say how often each arm is chosen; one that has no rival is named alone."""
+    shown = {arm: share for arm, share in arms.items() if share > 0}
+    return ", ".join(shown if len(shown) == 1 else (f"{arm} {share:.0%}" for arm, share in shown.items()))
+
+
+def _part(name: str, values: Any) -> str:
     """Write the ends of a number's interval, or levels; null stands for people who have no value."""
     if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
-        return f"{values[0]:.4g} to {values[1]:.4g}"
-    return ", ".join("missing" if one is None else _written(one) for one in values or [None])
+        return within(name, *values)
+    return f"{name}: {', '.join('missing' if one is None else _written(one) for one in values or [None])}"
 
 
 def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:z.4g}" if isinstance(value, float) else str(value)
 
 
 def coloured(drawn: str) -> Text:

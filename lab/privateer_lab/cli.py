@@ -27,6 +27,7 @@ from privateer_lab.commands import (
     review,
     running,
     sweeps,
+    token,
     transparency,
 )
 
@@ -43,6 +44,7 @@ for module in (
     effects,
     changes,
     backups,
+    token,
     transparency,
     doctor,
     people,

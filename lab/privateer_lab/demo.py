@@ -49,7 +49,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
         "people per second": result.people_per_second,
     }
     print_table("regret: the expected reward that people lost against the best arm for each of them", compared.items())
-    open_folder(picture.parent)
+    open_folder(picture.parent, "--out")
     say("[bold]5[/] the same as a page with a picture, for a browser:")
     write(spec.name, services.server, picture)
     return page

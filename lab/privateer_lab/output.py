@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from privateer.errors import SpecError
 from privateer.text import printable
 
 T = TypeVar("T")
@@ -26,14 +27,24 @@ _SHOWN = 8
 screen = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
-def open_folder(folder: Path) -> None:
+def open_folder(folder: Path, field: str) -> None:
     """Make a folder and check that files can be written there, before anything runs whose figures it is for.
+
+    Parameters
+    ----------
+    field
+        The option that names it.
 
     Raises
     ------
+    SpecError
+        If a file is in the way.
     OSError
         If it cannot be made or written to.
     """
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise SpecError(f"{path} is a file, not a folder", field=field, remedy="name a folder, or move the file")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
@@ -91,7 +102,10 @@ def print_titled(title: str, table: Table) -> None:
 
 
 def readable(value: Any) -> str:
-    """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no."""
+    """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no.
+
+    Zero has no sign.
+    """
     if value is None:
         return "none"
     if isinstance(value, list):
@@ -102,7 +116,7 @@ def readable(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+        return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -13,6 +13,7 @@ _ELSEWHERE: Final = {
     "--admin-url": ("this is not the server's private listener", "its port is 8002 unless you changed it"),
 }
 """What to say if the address has no such page, by the option that named the address."""
+_CREATED: Final = 201
 
 
 class RemoteError(PrivateerError):
@@ -33,22 +34,20 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     Unavailable
         If it does not answer, or not as a Privateer service does.
     """
-    answer = _object(_asked(method, url, field, **options))
-    if answer is None:
-        raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
-    return answer
+    return _told(_asked(method, url, field, **options), field)
 
 
-def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> Any:
+def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tuple[Any, bool]:
     """Have a server's private listener create an experiment; raises what `ask` and `bearer` do.
 
-    ``start`` is the export that it begins with, if any.
+    ``start`` is the export that it begins with, if any. Returns the answer, and whether the experiment is new: the same
+    spec again changes nothing.
     """
-    body = spec.without_people().model_dump(mode="json", exclude_none=True)
+    body, page, field = spec.without_people().model_dump(mode="json", exclude_none=True), "experiments", "--admin-url"
     if start is not None:
-        page, both = f"{admin}/experiments/{spec.name}/warm-start", {"spec": body, "start": start}
-        return ask("POST", page, field="--admin-url", json=both, headers=bearer(token))
-    return ask("POST", f"{admin}/experiments", field="--admin-url", json=body, headers=bearer(token))
+        body, page = {"spec": body, "start": start}, f"experiments/{spec.name}/warm-start"
+    response = _asked("POST", f"{admin}/{page}", field, json=body, headers=bearer(token))
+    return _told(response, field), response.status_code == _CREATED
 
 
 def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
@@ -83,6 +82,13 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     if not response.is_success:
         raise _refusal(response, field)
     return response
+
+
+def _told(response: httpx.Response, field: str) -> dict[str, Any]:
+    answer = _object(response)
+    if answer is None:
+        raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
+    return answer
 
 
 def _refusal(response: httpx.Response, field: str) -> PrivateerError:

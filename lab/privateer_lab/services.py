@@ -111,6 +111,53 @@ class Services(NamedTuple):
     token: str
     sender_key: Path
     processes: Processes
+    issuer: str = ""
+
+
+class Issuing(NamedTuple):
+    """An issuer beside the services, which then take reports with upload tokens alone.
+
+    Attributes
+    ----------
+    experiments
+        Names of those that it issues tokens for, separated by commas.
+    port
+        Of its public listener.
+    attestation, secrets
+        How it knows devices, and the file of the secrets that it shares with the application's backend.
+    """
+
+    experiments: str
+    port: int
+    attestation: str = "open"
+    secrets: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def settings(self, data: Path) -> dict[str, str]:
+        """Return the settings of the issuer."""
+        return {
+            "PRIVATEER_DATA": str(data / "issuer"),
+            "PRIVATEER_PORT": str(self.port),
+            "PRIVATEER_ADMIN_PORT": str(free_port()),
+            "PRIVATEER_EXPERIMENTS": self.experiments,
+            "PRIVATEER_ISSUER_NAME": f"127.0.0.1:{self.port}",
+            "PRIVATEER_ATTESTATION": self.attestation,
+            "PRIVATEER_PUBLIC_KEY_FILE": str(data / "tokens" / "issuer.json"),
+            **({"PRIVATEER_ATTESTATION_SECRETS": str(self.secrets)} if self.secrets else {}),
+            **_HERE,
+        }
+
+    def checks(self, data: Path, url: str) -> dict[str, str]:
+        """Return the further settings of a service at an address, which checks tokens."""
+        return {
+            "PRIVATEER_TOKENS": "required",
+            "PRIVATEER_TOKEN_KEYS": str(data / "tokens"),
+            "PRIVATEER_ORIGIN": url.removeprefix("http://"),
+        }
 
 
 def free_port() -> int:
@@ -175,9 +222,10 @@ def running(
     private: tuple[int, int] | None = None,
     *,
     quiet: bool = False,
+    issuing: Issuing | None = None,
     origins: str = "",
 ) -> Iterator[Services]:
-    """Start both services with their data under ``data``; stop them at the end.
+    """Start both services with their data under ``data``, and an issuer if it is wanted; stop them at the end.
 
     ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
     only warnings and errors. ``origins`` are those whose pages may ask the services from a browser.
@@ -189,20 +237,25 @@ def running(
     Unavailable
         If a service does not become ready.
     """
-    for folder in (data / "server", data / "shuffler", data / "trusted"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     check_ports(dict(zip(_PORTS, ports, strict=True)))
+    for folder in (data / "server", data / "shuffler", data / "trusted"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
     publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
     at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
     allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
     settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
+    urls = {"server": server, "shuffler": shuffler}
+    if issuing:
+        at = at._replace(issuer=issuing.url)
+        checked = {name: one | issuing.checks(data, urls[name]) for name, one in settings.items()}
+        settings, urls = {"issuer": issuing.settings(data), **checked}, {"issuer": issuing.url, **urls}
     try:
-        for name, url in (("server", at.server), ("shuffler", at.shuffler)):
+        # One after the other: a shuffler that follows experiments would warn that the server does not answer yet.
+        for name, url in urls.items():
             at.processes.start(name, (f"privateer_{name}.app", settings[name], url))
-        for name in settings:
             at.processes.wait(name)
         yield at
     finally:

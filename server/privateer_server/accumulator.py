@@ -16,8 +16,10 @@ from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRe
 from privateer.policy import Policy
 from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
+from privateer.wire.upload import check_alone
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import CLOCKS_APART, OpenRound
+from privateer_server.spending import FindSpent, SpentToken
 from privateer_server.store import Change, ShufflerKey
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
@@ -107,6 +109,8 @@ class Accumulator:
         Returns the bytes that one person sent for an earlier version of this experiment, if there was one.
     earlier
         Returns the policy of an earlier version of this experiment, if there was one.
+    spent
+        Returns the report that a spent upload token came with, if it was spent.
     """
 
     def __init__(
@@ -118,16 +122,17 @@ class Accumulator:
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
         size_before: Callable[[int], int | None] = lambda _version: None,
         earlier: Callable[[int], Policy | None] = lambda _version: None,
+        spent: FindSpent = lambda _token: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
         self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
-        self._earlier = earlier
+        self._earlier, self._spent, self._tokens = earlier, spent, dict[bytes, SpentToken]()
         self._is_due_here = current.round.batch > 0 and not current.shuffled
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
-        self._closed, self._given_up, self._asked, self._sound = current.taken, False, False, False
+        self._closed, self._given_up, self._asked, self._sound = current.taken, current.given_up, False, False
         self._closer: ShufflerKey | None = None
 
     @property
@@ -148,21 +153,44 @@ class Accumulator:
         """Parse all that requests hold at once: if all of it does, none of it is parsed again request by request."""
         self._sound = bool(opened) and self._parses([one for one in opened if one])
 
-    def take(self, envelope: Envelope, opened: list[bytes] | None = None) -> Receipt:
-        """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already."""
+    def take(
+        self,
+        envelope: Envelope,
+        opened: list[bytes] | None = None,
+        is_alone: bool = False,
+        token: SpentToken | None = None,
+    ) -> Receipt:
+        """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already.
+
+        Parameters
+        ----------
+        is_alone
+            Whether nobody signed it, so that it may carry one person's report and no more.
+        token
+            The upload token that it comes with, if it needs one; it is spent if the report counts.
+        """
         receipt, facts = Receipt(), self._current.round
         try:
             if not self._is_due_here or envelope.header != self._current.header:
                 check_header(envelope.header, facts, self._current.digest, "server")
+            if is_alone:
+                check_alone(envelope, facts)
             sealed = split_sealed(envelope, facts)
+            if token:
+                token.check(self._find_spent)
         except ReportRefused as problem:
             receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
         else:
             room = 0 if self._closed or self._given_up else max(0, facts.batch - self._received)
             self._count(sealed, room * facts.messages, envelope, opened, receipt)
+        if token and receipt.accepted:
+            self._tokens[token.token] = token
         if receipt.refused:
             self.refused.update(receipt.refused)
         return receipt
+
+    def _find_spent(self, token: bytes) -> bytes | None:
+        return self._tokens[token].report if token in self._tokens else self._spent(token)
 
     def _report_size(self, version: int) -> int:
         """Return the bytes that one person sends for a version, if it was published; else for this round."""
@@ -213,6 +241,8 @@ class Accumulator:
         """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
         now = self._clock.monotonic()
         self._asked = True
+        if self._given_up:
+            return Receipt()
         if self._current.is_due(now, self._received):
             self._closed = True
         elif not self.taken and self._current.is_ended(now):
@@ -303,11 +333,13 @@ class Accumulator:
     @property
     def ends_round(self) -> bool:
         """Whether the round is to be closed now: it was given up, became full, or waits for it since an earlier try."""
-        return self._given_up or (self.taken and (self._asked or not self._current.taken))
+        was_over = self._current.taken or self._current.given_up
+        return (self._given_up or self.taken) and (self._asked or not was_over)
 
     def close(self) -> tuple[OpenRound, Change]:
         """Return the round with what was counted, and the change that makes it durable; this opens no other round."""
-        filled, protected = replace(self._current, received=self._received, taken=self.taken), None
+        protected = None
+        filled = replace(self._current, received=self._received, taken=self.taken, given_up=self._given_up)
         if self._rows:
             mechanism, total = filled.mechanism, filled.total
             policy = filled.step.policy
@@ -318,12 +350,15 @@ class Accumulator:
         change = Change(
             experiment=filled.round.experiment,
             version=filled.round.version,
-            received=filled.received,
+            counted=self.accepted,
             taken=filled.taken,
+            given_up=filled.given_up,
+            part=filled.part,
             total=protected,
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
+            tokens=[token[:3] for token in self._tokens.values()],
             closer=self._closer,
         )
         return filled, change

@@ -1,5 +1,6 @@
 """The server as an ASGI application and as a process."""
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,13 +15,18 @@ from privateer.serving.background import Background
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply
 from privateer.serving.heads import Heads
+from privateer.serving.hosts import Hosts
 from privateer.serving.logs import log_answer
 from privateer.serving.openapi import VERSION, refusals
 from privateer.serving.origins import Origins
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
 from privateer.serving.timing import OTHER, Answered, Timed
+from privateer.serving.tokens import TokenGate
+from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys
+from privateer_server.admin_tokens import AdminTokens
+from privateer_server.api.admin import Admins
 from privateer_server.api.backup import backup_router
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router
 from privateer_server.api.claims import claims_router
@@ -34,13 +40,16 @@ from privateer_server.api.pages import OPERATOR, READING, pages
 from privateer_server.api.policies import Policies
 from privateer_server.api.problems import answer_problems
 from privateer_server.api.stream import stream_router
+from privateer_server.api.tokens import tokens_router
 from privateer_server.changes import Changes
 from privateer_server.deadlines import Deadlines
 from privateer_server.experiments import open_experiments
 from privateer_server.gauges import Gauges
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
+from privateer_server.replicas import Follower
 from privateer_server.settings import Settings, read_settings
+from privateer_server.traces import Traces
 
 _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
@@ -61,6 +70,8 @@ class Server:
         The same without what is private: for a listener that strangers reach.
     end_waits
         Answers all long polls and ends all streams, before a stop.
+    turnstile
+        Turns uploads without a token away, if they need one.
     """
 
     def __init__(
@@ -72,9 +83,11 @@ class Server:
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
         origins: tuple[str, ...],
+        turnstile: Turnstile | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, Heads(control), end_waits
+        self.turnstile = turnstile
         self._timed = Timed(self._answer, _route, answered)
         self.public = Origins(PublicPages(self, _is_public), origins)
 
@@ -124,20 +137,27 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     SpecError
         If the directory cannot be used.
     """
-    metrics, clock = Metrics(), clock or SystemClock()
+    traces, clock = Traces(settings.traces), clock or SystemClock()
+    metrics = Metrics(traces.stage)
+    admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
+    data.store.forget_tokens(clock.now())
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
-    gauges = Gauges(metrics, settings, data, experiments, intake)
+    gauges = Gauges(metrics, data, experiments, intake)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         intake.start()
         background.start(deadlines.run())
         background.start(data.clean())
+        background.start(traces.run())
+        if data.bell:
+            background.start(Follower(data, data.bell, experiments, intake).run())
         yield
         await background.stop()
         await intake.stop()
+        await asyncio.to_thread(traces.send)
         data.close()
 
     control = FastAPI(
@@ -152,25 +172,27 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     )
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, data.store, metrics, gauges))
-    control.include_router(backup_router(data.store, settings.token_digest))
+    control.include_router(backup_router(data.store, admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
-    log, digest = data.log, settings.token_digest
-    control.include_router(experiments_router(experiments, data.store, log.identity, digest, budget))
-    control.include_router(log_router(log))
+    control.include_router(experiments_router(experiments, data.store, data.log.identity, admins, budget))
+    control.include_router(log_router(data.log))
     changes = Changes(data, experiments, intake, settings, clock)
-    control.include_router(changes_router(changes, experiments, data.store, settings.token_digest, budget))
+    control.include_router(changes_router(changes, experiments, data.store, admins, budget))
     news = News(experiments)
     control.include_router(stream_router(experiments, news))
-    control.include_router(claims_router(experiments, settings.token_digest, shufflers))
+    control.include_router(claims_router(experiments, admins, shufflers))
+    gate = settings.tokens.gate(clock=clock)
+    control.include_router(tokens_router(gate))
     describe(control)
-    senders = TrustedKeys(settings.sender_keys)
-    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders)
-    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers)
-    policies = Policies(experiments, log.identity, metrics.answer)
+    senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
+    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
+    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.answer)
+    policies = Policies(experiments, data.log.identity, metrics.answer)
 
     def answered(one: Answered) -> None:
         metrics.answer(one)
+        traces.answer(one)
         if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
             log_answer(one)
 
@@ -178,20 +200,26 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
-    return Server(uploads, batches, policies, control, end_waits, answered, settings.origins)
+    turnstile = _turnstile(required, metrics, senders) if required else None
+    return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
+
+
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
+    return Turnstile(gate, lambda path: "" if path == ReportsEndpoint.route else None, metrics.refuse, senders)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
-    prepare_process()
+    prepare_process("privateer.admin")
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
 def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
     app = create_app(settings)
+    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
-        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT")),
-        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
+        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
         app.end_waits,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from privateer.clock import Clock
-from privateer.errors import Conflict, SpecError, Unavailable
+from privateer.errors import Conflict, NotFound, SpecError, Unavailable
 from privateer.spec import Spec
 from privateer.terms import calibrate
 from privateer.verification import BATCH_MAX
@@ -24,8 +24,9 @@ from privateer_server.respec import extended, renamed, with_arm, without_arm
 from privateer_server.rounds import read_schedule, timed
 from privateer_server.schedule import Schedule
 from privateer_server.settings import Settings
-from privateer_server.store import PAUSED, STOPPED, TRANSIENT, LogLine, Plan
+from privateer_server.store import PAUSED, STOPPED, TRANSIENT, Before, Behind, LogLine, Plan
 
+_MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the same change again")
 _DISK: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
 
 
@@ -196,13 +197,18 @@ class Changes:
         return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, wish, change)))
 
     async def _carried_out(self, name: str, who: str, wish: Wish, change: _Change) -> bool:
+        await self._experiments.find(name)
         async with self._intake.alone(name):
             experiment = self._experiments.get(name)
             plan = await asyncio.to_thread(self._planned, experiment, change)
             if plan is None:
                 return False
+            current = experiment.current
+            before, line = Before(current.digest, current.plan), self._line(experiment, who, wish, plan)
             try:
-                await asyncio.to_thread(self._data.store.plan, name, plan, self._line(experiment, who, wish, plan))
+                await asyncio.to_thread(self._data.store.plan, name, before, plan, line)
+            except Behind:
+                raise _MEANWHILE from None
             except TRANSIENT:
                 raise _DISK from None
             experiment.current = timed(replace(experiment.current, plan=plan), self._clock)
@@ -213,7 +219,7 @@ class Changes:
 
     def _planned(self, experiment: Experiment, change: _Change) -> Plan | None:
         if self._data.journal_is_ahead(experiment.current) or experiment.current.is_unlearned:
-            raise Unavailable("the round is just closing", remedy="send the same change again")
+            raise _MEANWHILE
         return change(experiment)
 
     def _line(self, experiment: Experiment, who: str, wish: Wish, plan: Plan) -> LogLine:
@@ -234,7 +240,7 @@ class Changes:
         SpecError, Conflict, Unavailable
             As `Experiments.create`.
         """
-        current = self._experiments.get(name).current
+        current = (await self._experiments.find(name)).current
         state, before = current.step.state, current.spec
         origin, version = f"of {name} at version", current.round.version
         start = Start(lambda schedule: schedule.learner.begun(state, before), "clone", f"{origin} {version}")
@@ -264,6 +270,8 @@ class Changes:
         return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
 
     async def _deleted(self, name: str, who: str) -> bool:
+        with suppress(NotFound):
+            await self._experiments.find(name)
         async with self._intake.alone(name):
             is_there = not self._experiments.is_deleted(name)
             keys, version = list[bytes](), 0

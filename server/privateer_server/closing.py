@@ -1,19 +1,41 @@
 """From a round to the next: the server learns from it or gives it up, once, whenever the process dies."""
 
+from dataclasses import replace
+from typing import NamedTuple
+
 from privateer.clock import Clock
 from privateer_server.data import Data
 from privateer_server.earlier import EarlierPolicies
-from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed
-from privateer_server.store import Change
-from privateer_server.store.journal import Entry
+from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed, with_sums
+from privateer_server.store import Behind, Change, Entry
+
+
+class Closed(NamedTuple):
+    """What became of a round.
+
+    Attributes
+    ----------
+    opened
+        The next round.
+    received
+        People whose reports the closed one had.
+    change
+        What the store has done.
+    """
+
+    opened: OpenRound
+    received: int
+    change: Change
 
 
 class Closer:
-    """Ends rounds.
+    """Ends rounds that take no more reports.
 
-    The key of the next round is on disk before anything names it. The journal has the next round, and in it the noise
-    of the release, before the database has it. The key of the closed round is destroyed after that. Whatever fails in
-    between, `close` called again goes on from there; if the process dies, `privateer_server.mending` does.
+    One server at a time does that, which has the lease of the experiment. The key of the next round is on disk before
+    anything names it. The journal has the next round, and in it the noise of the release, before the database has it;
+    of two releases it takes the first, and nobody ever sees the other. The key of the closed round is destroyed after
+    that. Whatever fails in between, `close` called again goes on from there, here or at another server; if the process
+    dies, `privateer_server.mending` does.
 
     Attributes
     ----------
@@ -25,51 +47,89 @@ class Closer:
         self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
         self.earlier = EarlierPolicies(data.store)
 
-    def close(self, current: OpenRound) -> tuple[OpenRound, Change]:
-        """Learn from a round that is taken, or give it up; return the next one and the change that the store has.
+    def close(self, current: OpenRound) -> Closed | None:
+        """Learn from a round that is taken, or give it up, and publish the next one.
+
+        Returns
+        -------
+        None if another server closes the round, or has closed it.
 
         Raises
         ------
         Exception
             What keeps the journal or the store from writing, or the learner from learning. Nothing is published then.
         """
-        entry = self._entry(current)
-        if entry is None:
-            entry = self.enter(self._following(current, self._clock.now()), current)
-        opened = restore(entry.following, self._keys.find, current.plan.carried_out, current.schedule)
-        assert opened is not None, "its key was made for it"
-        return timed(opened, self._clock), self.commit(current, entry)
+        with self._store.lease(current.round.experiment) as has_lease:
+            ended = self._ended(current) if has_lease else None
+            if ended is None:
+                return None
+            entry = self._on_record(ended)
+            opened = restore(entry.following, self._keys.find, ended.plan.carried_out, ended.schedule)
+            assert opened is not None, "its key was made for it"
+            return Closed(timed(opened, self._clock), entry.received, self.commit(ended, entry))
+
+    def _on_record(self, ended: OpenRound) -> Entry:
+        """Return the entry of the round's end; it is drawn and written now, if there is none."""
+        # Read before anything is drawn: what another server writes meanwhile stands.
+        last = self._journal.last(ended.round.experiment)
+        if last and last.closed == ended.digest:
+            return last
+        if last and last.following.digest != ended.digest:
+            raise Behind("the journal has another round as the last one")
+        return self.enter(self._following(ended, self._clock.now()), last, ended)
+
+    def _ended(self, current: OpenRound) -> OpenRound | None:
+        """Return the round with the reports of all servers; None if it is closed already, or is not to be closed."""
+        name, facts = current.round.experiment, current.round
+        standing = self._store.standing(name)
+        if standing is None or standing.digest != current.digest or not (standing.taken or standing.given_up):
+            return None
+        ended = with_sums(current, self._store.sums(name, facts.version), self._keys.find(facts.public_key))
+        if ended is None:
+            raise Behind("the key or the sums of the round are lost: restart the server")
+        return replace(ended.at(standing), plan=standing.plan)
 
     def _following(self, current: OpenRound, now: float) -> OpenRound:
         if not current.taken:
             return missed_round(current, self._keys.make, now)
         return following_round(current, self._keys.make, now, self.earlier.decided(current, now))
 
-    def is_on_record(self, current: OpenRound) -> bool:
-        """Whether the journal has the round's end, so that nothing can be added to it any more."""
-        return self._entry(current) is not None
+    def enter(self, following: OpenRound, last: Entry | None, closed: OpenRound | None = None) -> Entry:
+        """Put on record what is about to be published: the round after ``closed``, or the first of an experiment.
 
-    def _entry(self, current: OpenRound) -> Entry | None:
-        entry = self._journal.last(current.round.experiment)
-        return entry if entry and entry.closed == current.digest else None
+        Parameters
+        ----------
+        last
+            What the journal had when that was decided.
 
-    def enter(self, following: OpenRound, closed: OpenRound | None = None) -> Entry:
-        """Put on record what is about to be published: the round after ``closed``, or the first of an experiment."""
-        public_key = following.round.public_key
+        Returns
+        -------
+        What is on record: another server may have been first.
+
+        Raises
+        ------
+        Behind
+            If another server has put on record what comes after something else.
+        """
+        public_key, name = following.round.public_key, following.round.experiment
         stored = record(following, self._keys.find(public_key))
         ended = (closed.digest, closed.received, closed.taken) if closed else (b"", 0, False)
-        entry = Entry(following.round.experiment, *ended, stored)
+        own = Entry(name, *ended, stored)
         try:
-            self._journal.write(entry)
+            entry = self._journal.write(own, last)
         except BaseException:
             self._keys.destroy(public_key)
             raise
+        if entry.following.digest != stored.digest:
+            self._keys.destroy(public_key)
+            if closed is None or entry.closed != closed.digest:
+                raise Behind("another server was first")
         return entry
 
     def commit(self, closed: OpenRound, entry: Entry) -> Change:
         """Publish what is on record as the round after ``closed``, and destroy the closed round's key."""
         facts = closed.round
-        change = Change(facts.experiment, facts.version, entry.received, entry.taken, following=entry.following)
+        change = Change(facts.experiment, facts.version, taken=entry.taken, following=entry.following)
         self._store.commit([change])
         self._keys.destroy(facts.public_key)
         return change

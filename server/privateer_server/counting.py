@@ -1,29 +1,34 @@
 """Counts groups of requests, each in one transaction, and closes the rounds that they end."""
 
+import logging
+from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from privateer.clock import Clock
-from privateer.errors import NotFound, PrivateerError
+from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.wire.envelope import Envelope, binding, pieces
 from privateer.wire.publication import decode_publication
 from privateer_server.accumulator import Accumulator, Receipt
 from privateer_server.data import Data
-from privateer_server.experiment import Experiment
+from privateer_server.experiment import Experiment, Snapshot
 from privateer_server.experiments import Experiments
 from privateer_server.opening import Opener
 from privateer_server.rounds import OpenRound
-from privateer_server.store import Change
+from privateer_server.store import TRANSIENT, Change
+from privateer_server.store.protocol import Locked
 
 _SIZES_MAX: Final = 4096
 """Earlier rounds whose size of a report is kept."""
+_log = logging.getLogger("privateer.server")
 Answer = Receipt | PrivateerError
 Stage = Callable[[str], AbstractContextManager[object]]
 """Times a stage in a context."""
-_Begun = tuple[Experiment, Accumulator]
+_GONE: Final = NotFound("the experiment was deleted since the request came", remedy="nothing to do")
+_UNREADABLE: Final = Unavailable("the server cannot read the experiment now", remedy="send the same bytes again later")
 
 
 @dataclass
@@ -52,7 +57,7 @@ class Request:
 
     def is_for(self, current: OpenRound) -> bool:
         """Whether it brings whole messages for this round, which still takes reports."""
-        if self.envelope is None or current.taken:
+        if self.envelope is None or current.taken or current.given_up or not current.round.batch:
             return False
         is_whole = len(self.envelope.sealed) % current.round.sealed_size == 0
         return is_whole and self.envelope.header == current.header
@@ -65,11 +70,25 @@ class Request:
 
 
 class Counted(NamedTuple):
-    """An experiment with its new last round, and the change that made it durable."""
+    """An experiment, where it stands now, and the change that made it so and is durable."""
 
     experiment: Experiment
-    current: OpenRound
+    snapshot: Snapshot
     change: Change
+
+
+class _Begun(NamedTuple):
+    """An experiment as the store has it, and what counts for it."""
+
+    experiment: Experiment
+    known: Snapshot
+    accumulator: Accumulator
+
+    def counted(self) -> Counted:
+        """Return what has been counted, to be made durable."""
+        current, change = self.accumulator.close()
+        refused = Counter(self.known.refused) + Counter(change.refused)
+        return Counted(self.experiment, replace(self.known, current=current, refused=refused), change)
 
 
 class Group(NamedTuple):
@@ -107,57 +126,83 @@ class Counting:
         self._report_size = lru_cache(maxsize=_SIZES_MAX)(self._read_report_size)
 
     def count(self, requests: list[Request]) -> Group:
-        """Count what requests bring, in one transaction.
+        """Count what requests bring, in one transaction, by where their experiments stand in the store.
 
         Raises
         ------
         Exception
-            What keeps the store from writing. Nothing of the group is durable then.
+            What keeps the store from writing. Nothing of the group is answered then.
         """
-        with self._stage("add"):
-            rounds = {name: self._begun(name, those) for name, those in _by_experiment(requests).items()}
-            answers = [_taken(rounds[request.experiment], request) for request in requests]
-            open_ones = list(filter(None, rounds.values()))
-            counted = [Counted(experiment, *accumulator.close()) for experiment, accumulator in open_ones]
-        with self._stage("commit"):
-            self._store.commit([one.change for one in counted])
-        return Group(answers, counted, [experiment for experiment, accumulator in open_ones if accumulator.ends_round])
+        by_experiment = _by_experiment(requests)
+        with ExitStack() as stack:
+            with self._stage("add"):
+                self._open(by_experiment)
+                locked = stack.enter_context(self._store.locked(sorted(by_experiment)))
+                rounds = {name: self._begun(name, those, locked) for name, those in by_experiment.items()}
+                answers = [_taken(rounds[request.experiment], request) for request in requests]
+                open_ones = [one for one in rounds.values() if isinstance(one, _Begun)]
+                counted = [one.counted() for one in open_ones]
+            with self._stage("commit"):
+                locked.commit([one.change for one in counted])
+        return Group(answers, counted, [one.experiment for one in open_ones if one.accumulator.ends_round])
 
-    def _begun(self, name: str, requests: list[Request]) -> _Begun | None:
-        """Return an experiment and what counts for it, with what requests bring for it open; None if it is deleted."""
+    def _open(self, by_experiment: dict[str, list[Request]]) -> None:
+        """Open what is not open yet, by what this server knows, before others have to wait for its experiments."""
+        for name, requests in by_experiment.items():
+            if experiment := self._experiments.known(name):
+                self._open_for(experiment.current, requests)
+
+    def _open_for(self, current: OpenRound, requests: list[Request]) -> None:
+        sealed = [request for request in requests if request.opened is None and request.is_for(current)]
+        if sealed and (opener := self._keys.find(current.round.public_key)):
+            for request in sealed:
+                request.open(opener, current)
+
+    def _begun(self, name: str, requests: list[Request], locked: Locked) -> _Begun | PrivateerError:
+        """Return an experiment and what counts for it; or why nothing is counted."""
+        standing = locked.standing(name)
+        if standing is None:
+            return _GONE
         try:
-            experiment = self._experiments.get(name)
-        except NotFound:
-            return None
-        current, opener = experiment.current, self._keys.find(experiment.current.round.public_key)
+            if self._experiments.known(name) is None:
+                self._experiments.add(self._experiments.readings.experiment(name))
+            experiment = self._experiments.known(name)  # the follower may have been faster
+            if experiment is None:
+                return _GONE
+            known = self._experiments.readings.latest(name, experiment.snapshot, standing)
+        except TRANSIENT as error:  # one experiment must not keep the others from being counted
+            _log.error("experiment %s: its round cannot be read (%s)", name, error)
+            return _UNREADABLE
+        current = known.current
+        opener = self._keys.find(current.round.public_key) if current.round.batch else None
+        self._open_for(current, requests)
+        opened = [report for request in requests for report in request.opened or ()]
+        seen = locked.seen(name, opened)
         answered, size = partial(self._store.answer, name), partial(self._report_size, name)
         earlier = partial(self._closer.earlier.find, name)
-        accumulator = Accumulator(current, experiment.report_ids, opener, self._clock, answered, size, earlier)
-        for request in requests:
-            if opener and request.opened is None and request.is_for(current):
-                request.open(opener, current)
-        accumulator.examine([report for request in requests for report in request.opened or ()])
-        return experiment, accumulator
+        spent = self._store.spent
+        accumulator = Accumulator(current, seen, opener, self._clock, answered, size, earlier, spent)
+        accumulator.examine(opened)
+        return _Begun(experiment, known, accumulator)
 
     def _read_report_size(self, name: str, version: int) -> int | None:
         body = self._store.publication(name, version)
         return decode_publication(body).round.report_size if body else None
 
     def close(self, experiment: Experiment) -> Counted | None:
-        """Open the next round of an experiment.
-
-        If that fails, this one stays, and takes no more reports once its end is on record; None if nothing changes.
-        """
-        current = experiment.current
+        """Open the next round of an experiment; if that fails, or another server does it, this one stays."""
+        known = experiment.snapshot
         try:
             with self._stage("learn"):
-                return Counted(experiment, *self._closer.close(current))
+                closed = self._closer.close(known.current)
         except Exception as error:
             experiment.put_off(error, self._clock.monotonic())
-            if not self._closer.is_on_record(current):
-                return None
-            facts, ended = current.round, replace(current, taken=True)
-            return Counted(experiment, ended, Change(facts.experiment, facts.version, current.received, True))
+            return None
+        if closed is None:
+            experiment.wait(self._clock.monotonic())
+            return None
+        opened = replace(known, current=closed.opened, before=known.before + closed.received)
+        return Counted(experiment, opened, closed.change)
 
 
 def _by_experiment(requests: list[Request]) -> dict[str, list[Request]]:
@@ -167,10 +212,10 @@ def _by_experiment(requests: list[Request]) -> dict[str, list[Request]]:
     return found
 
 
-def _taken(begun: _Begun | None, request: Request) -> Answer:
-    if begun is None:
-        return NotFound("the experiment was deleted since the request came", remedy="nothing to do")
-    accumulator = begun[1]
+def _taken(begun: _Begun | PrivateerError, request: Request) -> Answer:
+    if isinstance(begun, PrivateerError):
+        return begun
+    accumulator = begun.accumulator
     try:
         return request.take(accumulator, request.opened)
     except PrivateerError as error:

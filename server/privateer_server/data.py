@@ -1,8 +1,9 @@
-"""The data folder of a running server: its database, its journal and the keys of its open rounds."""
+"""What a running server has: its database, its journal and the keys of its open rounds."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,8 @@ from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.settings import Settings
-from privateer_server.store.journal import Journal
+from privateer_server.store.journal import JournalFile
+from privateer_server.store.protocol import Bell, Journal, Keys, Store
 from privateer_server.store.sqlite import SqliteStore
 
 JOURNAL_FILE: Final = "journal.db"
@@ -20,13 +22,24 @@ _CLEAN_SECONDS: Final = 1.0
 
 @dataclass(frozen=True)
 class Data:
-    """The files of a server, which no other server can open until `close`."""
+    """A server's data: in a folder, which no other server can open until `close`, or in databases that servers share.
 
-    store: SqliteStore
+    Attributes
+    ----------
+    log
+        The public log of what is published.
+    folders
+        Folders whose disks the server can fill, by what they hold.
+    bell
+        Rings when another server has published or changed something; None if there is no other server.
+    """
+
+    store: Store
     journal: Journal
-    keys: RoundKeys
-    journal_folder: Path
+    keys: Keys
     log: PublicationLog
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    bell: Bell | None = None
 
     async def clean(self) -> None:
         """Clean up once a second, until the task is cancelled.
@@ -45,21 +58,27 @@ class Data:
         return bool(entry and entry.closed == current.digest)
 
     def close(self) -> None:
-        """Let go of the files; nothing here is used again."""
+        """Let go of everything; nothing here is used again."""
+        if self.bell:
+            self.bell.close()
         self.journal.close()
         self.store.close()
 
 
 def open_data(settings: Settings) -> Data:
-    """Lock the folder and open what is there.
+    """Open what the settings name.
 
     Raises
     ------
     SpecError
-        If another server has the folder, or its files are damaged or of another version.
+        If another server has the folder, or what is there is damaged or of another version, or cannot be reached.
     OSError, sqlite3.OperationalError
         If the folder cannot be used.
     """
+    if settings.database:
+        from privateer_server.store.postgres import open_databases
+
+        return Data(*open_databases(settings))
     folder = settings.data
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -68,9 +87,10 @@ def open_data(settings: Settings) -> Data:
         store = SqliteStore(folder)
         stack.callback(store.close)
         path = settings.journal or folder / JOURNAL_FILE
-        journal = Journal(path)
+        journal = JournalFile(path)
         stack.callback(journal.close)
         log = PublicationLog(store, journal, read_identity(folder, settings.identity))
-        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), path.parent, log)
+        folders = {"data": folder, "journal": path.parent}
+        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), log, folders)
         stack.pop_all()
     return data

@@ -51,7 +51,8 @@ class Deadlines:
                 continue
             if now < self._started + _SETTLING_SECONDS and experiment.current.digest in self._before:
                 experiment.current = timed(experiment.current, self._clock)
-            if self._intake.running and now >= experiment.retry_at and self._is_over(experiment, now):
+            may_close = self._intake.running and now >= max(experiment.retry_at, experiment.leased_until)
+            if may_close and self._is_over(experiment, now):
                 self._expiring.add(experiment.name)
                 self._background.start(self._expire(experiment.name))
 
@@ -59,7 +60,7 @@ class Deadlines:
         current = experiment.current
         if current.is_unlearned or (not current.taken and current.is_due(now, current.received)):
             return True
-        if current.is_ended(now):
+        if current.given_up or current.is_ended(now):
             return True
         if current.taken or not current.is_given_up(now):
             self._late.pop(current.digest, None)

@@ -14,7 +14,7 @@ from privateer.wire.publication import decode_publication
 from privateer_server.following import Array, shares_by_policy
 from privateer_server.rounds import OpenRound, RoundFacts, read_policy
 from privateer_server.schedule import Decided
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _KEPT: Final = 1024
 _BYTES: Final = 64 << 20
@@ -24,7 +24,7 @@ _BYTES: Final = 64 << 20
 class EarlierPolicies:
     """The published policies of all experiments."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store, self._lock, self._bytes = store, Lock(), 0
         self._kept: OrderedDict[tuple[str, int], tuple[Policy | None, int]] = OrderedDict()
 

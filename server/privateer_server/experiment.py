@@ -4,18 +4,41 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from privateer.export import Status
 from privateer.serving.logs import trace
 from privateer.spec import Spec
 from privateer_server.rounds import OpenRound
-from privateer_server.store import PAUSED, STOPPED, TRANSIENT, Change
+from privateer_server.store import PAUSED, STOPPED, TRANSIENT
 
 _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
+_LEASED_SECONDS: Final = 1
+"""Between two looks at whether the server that closes a round still does."""
 _log = logging.getLogger("privateer.server")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is known of an experiment at a moment.
+
+    Attributes
+    ----------
+    current
+        The last round published.
+    before
+        Reports counted in the rounds before it.
+    refused
+        Reports turned away over all rounds, by reason.
+    """
+
+    current: OpenRound
+    before: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
 
 
 class Experiment:
@@ -25,28 +48,26 @@ class Experiment:
     ----------
     current
         The last round published.
-    report_ids
-        Ids of the reports counted in it.
-    accepted, refused
-        Reports counted over all rounds, and turned away by reason.
+    before
+        Reports counted in the rounds before it.
+    refused
+        Reports turned away over all rounds, by reason.
     shuffler
         Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
-    released_at
-        When the last claim was released, in seconds since 1970: claims that were signed before are void.
     retry_at
         When closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart.
+    leased_until
+        When to look again whether the server that closes the round still does, by the same clock.
     created
         What the experiment was created from.
     """
 
     def __init__(self, current: OpenRound, created: Spec) -> None:
         self.current, self.created = current, created
-        self.report_ids: set[bytes] = set()
-        self.accepted = 0
+        self.before = 0
         self.refused: Counter[str] = Counter()
         self.shuffler = ""
-        self.released_at = -math.inf
-        self.retry_at = 0.0
+        self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
         self._described: tuple[bytes, dict[str, Any]] = (b"", {})
 
@@ -59,6 +80,16 @@ class Experiment:
     def name(self) -> str:
         """The experiment's name."""
         return self.current.round.experiment
+
+    @property
+    def accepted(self) -> int:
+        """Reports counted over all rounds."""
+        return self.before + self.current.received
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        return Snapshot(self.current, self.before, dict(self.refused))
 
     @property
     def status(self) -> Status:
@@ -91,14 +122,11 @@ class Experiment:
             self._described = current.digest, description
         return description
 
-    def advance(self, current: OpenRound, change: Change) -> None:
-        """Follow a committed change."""
-        self.accepted += change.received - self.current.received
-        self.refused += Counter(change.refused)
-        self.report_ids.update(change.report_ids)
-        self.current = current
-        if change.following:
-            self.report_ids = set()
+    def advance(self, to: Snapshot) -> None:
+        """Follow what is in the store."""
+        is_new = to.current.digest != self.current.digest
+        self.current, self.before, self.refused = to.current, to.before, Counter(to.refused)
+        if is_new:
             self._published.set()
             self._published = asyncio.Event()
 
@@ -112,6 +140,10 @@ class Experiment:
             trace(error),
             "a restart" if math.isinf(self.retry_at) else "the server",
         )
+
+    def wait(self, now: float) -> None:
+        """Note that another server closes the round: this one looks again soon."""
+        self.leased_until = now + _LEASED_SECONDS
 
     async def next_publication(self, seconds: float) -> None:
         """Return once another round is published, the time is up, or the process is about to stop."""

@@ -2,15 +2,11 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import msgspec
-
-from privateer.algorithms import parse_spec
 from privateer.clock import Clock
 from privateer.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.serving.logs import trace
@@ -21,7 +17,8 @@ from privateer_server.data import Data, open_data
 from privateer_server.experiment import Experiment
 from privateer_server.mending import Mender
 from privateer_server.opening import SEALED_SIZE
-from privateer_server.rounds import OpenRound, beyond, first_round, restore, timed
+from privateer_server.readings import Readings
+from privateer_server.rounds import OpenRound, beyond, first_round, timed
 from privateer_server.schedule import Schedule, Step
 from privateer_server.settings import Settings
 from privateer_server.store import TRANSIENT, ExperimentRecord, LogLine, ShufflerKey
@@ -57,19 +54,21 @@ class Experiments:
     ----------
     closer
         What ends their rounds.
+    readings
+        What reads them from the store.
     """
 
     def __init__(self, data: Data, settings: Settings, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._settings, self._clock = settings, clock
         self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
-        self.closer = Closer(data, clock)
+        self.closer, self.readings = Closer(data, clock), Readings(data, clock)
         for name, line in self._journal.buried().items():
             self._store.delete(name, line)
         self._deleted = set(self._store.deleted())
         mender = Mender(data, self.closer, clock)
-        for stored in self._store.experiments():
-            mender.mend(stored)
+        for name in self._store.standings():
+            mender.mend(name)
         self._by_name = {one.name: self._restored(one) for one in self._store.experiments()}
         for name in self._journal.experiments():
             if name not in self._by_name:
@@ -105,6 +104,26 @@ class Experiments:
             return self._by_name[name]
         except KeyError:
             raise NotFound("no such experiment", remedy="GET /experiments lists them") from None
+
+    def known(self, name: str) -> Experiment | None:
+        """Return the experiment of that name, if this server knows it."""
+        return self._by_name.get(name)
+
+    async def find(self, name: str) -> Experiment:
+        """Return the experiment of that name, also if another server has just created it; raises what `get` does."""
+        if name not in self._by_name and name not in self._deleted:
+            self.add(await asyncio.to_thread(self.readings.experiment, name))
+        return self.get(name)
+
+    def add(self, experiment: Experiment | None) -> None:
+        """Keep an experiment that another server has created, unless it is known or deleted."""
+        if experiment and experiment.name not in self._deleted:
+            self._by_name.setdefault(experiment.name, experiment)
+
+    async def check_deleted(self, name: str) -> None:
+        """Let an experiment go if another server has deleted it."""
+        if name in await asyncio.to_thread(self._store.deleted):
+            self.forget(name)
 
     def end_waits(self) -> None:
         """Answer all long polls now, and those to come at once: the process is about to stop."""
@@ -145,6 +164,8 @@ class Experiments:
             If the server cannot write.
         """
         async with self._creating:
+            with suppress(NotFound):
+                await self.find(spec.name)
             if self.is_deleted(spec.name):
                 detail = "the name was that of an experiment that is deleted"
                 raise Conflict(detail, field="experiment.name", remedy="choose another")
@@ -179,7 +200,7 @@ class Experiments:
         Conflict
             If another shuffler has claimed it, or it is for that of another organisation.
         """
-        experiment, shuffler = self.get(name), closer.shuffler
+        experiment, shuffler = await self.find(name), closer.shuffler
         if not experiment.current.shuffled:
             raise WrongEndpoint("reports of this experiment go to the server", remedy="send them to the server")
         if experiment.spec.experiment.shuffler not in ("", closer.organisation):
@@ -189,18 +210,20 @@ class Experiments:
                 remedy="report through that one; the server knows its key by a file of this name",
             )
         async with self._claiming:
-            if experiment.shuffler not in ("", shuffler):
+            owner = await asyncio.to_thread(self._owner, name)
+            if not owner and await asyncio.to_thread(self._store.claim, name, shuffler, signed_at):
+                owner = shuffler
+            if not owner:
+                raise Conflict("the claim was released since", field="shuffler", remedy="claim it anew")
+            if owner != shuffler:
                 raise Conflict(
                     "another shuffler takes the reports of this experiment",
                     field="shuffler",
                     remedy="report through that one, or release its claim: DELETE /experiments/NAME/shuffler",
                 )
-            if not experiment.shuffler:
-                if signed_at <= experiment.released_at:
-                    raise Conflict("the claim was released since", field="shuffler", remedy="claim it anew")
-                await self._claimed(experiment, shuffler)
+            experiment.shuffler = shuffler
 
-    async def release(self, name: str) -> None:
+    async def release(self, name: str, who: str) -> None:
         """Let any shuffler claim the experiment, since the one that did is gone.
 
         Raises
@@ -208,14 +231,17 @@ class Experiments:
         NotFound
             If there is no such experiment.
         """
-        experiment = self.get(name)
+        experiment = await self.find(name)
         async with self._claiming:
-            await self._claimed(experiment, "")
-            experiment.released_at = self._clock.now()
+            version = experiment.current.round.version
+            line = LogLine(self._clock.now(), "release-claim", experiment.shuffler, who, version, version)
+            await asyncio.to_thread(self._store.release, name, line)
+            experiment.shuffler = ""
 
-    async def _claimed(self, experiment: Experiment, shuffler: str) -> None:
-        await asyncio.to_thread(self._store.claim, experiment.name, shuffler)
-        experiment.shuffler = shuffler
+    def _owner(self, name: str) -> str:
+        """Return whose claim the store has."""
+        standing = self._store.standing(name)
+        return standing.shuffler if standing else ""
 
     def _created(self, spec: Spec, who: str, start: Start) -> OpenRound:
         """Publish the first round, above the versions of an experiment that had the name and is lost."""
@@ -228,7 +254,7 @@ class Experiments:
                 detail = "what was learned before leaves nobody to ask"
                 raise SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")
             check_sizes(first.schedule, first.step, self._settings)
-            entry = self.closer.enter(first)
+            entry = self.closer.enter(first, earlier)
             line = LogLine(self._clock.now(), start.action, start.detail, who, version, version)
             self._store.create(spec.name, first.schedule.encoded, entry.following, line)
         except BaseException:
@@ -237,20 +263,17 @@ class Experiments:
         return timed(first, self._clock)
 
     def _restored(self, stored: ExperimentRecord) -> Experiment:
-        current = restore(stored.current, self._keys.find, stored.plan)
-        assert current is not None, "mended"
-        experiment = Experiment(timed(current, self._clock), parse_spec(msgspec.json.decode(stored.spec)))
-        experiment.accepted, experiment.refused = stored.accepted, Counter(stored.refused)
-        experiment.report_ids = set(stored.report_ids)
-        experiment.shuffler = stored.shuffler
-        if current.is_unlearned:
+        experiment = self.readings.restored(stored)
+        if experiment.current.is_unlearned:
             self._learn_again(experiment)
         return experiment
 
     def _learn_again(self, experiment: Experiment) -> None:
         """Close a round whose reports are in but whose learning failed when they came."""
         try:
-            experiment.advance(*self.closer.close(experiment.current))
+            if closed := self.closer.close(experiment.current):
+                before = experiment.before + closed.received
+                experiment.advance(replace(experiment.snapshot, current=closed.opened, before=before))
         except Exception as error:  # one experiment must not keep the server from the others
             experiment.put_off(error, self._clock.monotonic())
 

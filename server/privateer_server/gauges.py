@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, get_args
@@ -13,7 +14,6 @@ from privateer_server.data import Data
 from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
-from privateer_server.settings import Settings
 
 _EXPERIMENT: Final = ("experiment",)
 
@@ -21,9 +21,7 @@ _EXPERIMENT: Final = ("experiment",)
 class Gauges:
     """Metrics that are read when they are shown. Times are given as they were: whoever reads them knows their ages."""
 
-    def __init__(
-        self, metrics: Metrics, settings: Settings, data: Data, experiments: Experiments, intake: Intake
-    ) -> None:
+    def __init__(self, metrics: Metrics, data: Data, experiments: Experiments, intake: Intake) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake
         self._version = self._gauge("version", "Policy version.", *_EXPERIMENT)
         self._opened = self._gauge(
@@ -35,8 +33,7 @@ class Gauges:
         self._oldest = self._gauge("oldest_request_seconds", "How long the oldest of them has waited.")
         self._unerased = self._gauge("keys_not_erased", "Keys of closed rounds that the disk did not let go.")
         self._counting = self._gauge("counting", "1 as long as reports are counted.")
-        folders = {"data": settings.data, "journal": data.journal_folder}
-        self._watch_disks(folders)
+        self._watch_disks(data.folders)
 
     def refresh(self) -> None:
         """Read what is shown next."""
@@ -55,7 +52,7 @@ class Gauges:
         self._unerased.set(self._data.keys.unerased)
         self._counting.set(self._intake.running)
 
-    def _watch_disks(self, folders: dict[str, Path]) -> None:
+    def _watch_disks(self, folders: Mapping[str, Path]) -> None:
         text = "Free bytes of the disk with the data, and of that with the journal."
         free = self._gauge("disk_free_bytes", text, "of")
         for name, folder in folders.items():

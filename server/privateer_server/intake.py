@@ -13,6 +13,7 @@ from privateer.clock import Clock
 from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
+from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, binding
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Delivery, Receipt
@@ -23,6 +24,8 @@ from privateer_server.experiments import Experiments
 from privateer_server.metrics import Metrics
 from privateer_server.openers import Openers
 from privateer_server.rounds import OpenRound
+from privateer_server.spending import SpentToken
+from privateer_server.store import TRANSIENT
 from privateer_server.turns import Turns
 
 _log = logging.getLogger("privateer.server")
@@ -60,6 +63,7 @@ class Intake:
 
     def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock, processes: int) -> None:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
+        self._store, self._is_shared = data.store, data.bell is not None
         self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
         self._is_failing = self._is_damaged = self._stopping = False
         self._queue: Turns[_Waiting] = Turns(_QUEUE_MAX, _GROUP_BYTES)
@@ -105,16 +109,47 @@ class Intake:
 
     @asynccontextmanager
     async def alone(self, name: str) -> AsyncIterator[None]:
-        """Have nothing counted, and the round of an experiment not closed, until the context is left."""
+        """Have nothing counted here, and the round of an experiment not closed, until the context is left.
+
+        The experiment is what the store has of it then.
+
+        Raises
+        ------
+        Unavailable
+            If the store cannot be read.
+        """
         while True:
             async with self._writing:
                 closing = self._closing.get(name)
                 if closing is None:
+                    await self._catch_up(name)
                     yield
                     return
             await asyncio.wait([closing])  # other experiments are counted meanwhile
 
-    def submit(self, envelope: Envelope, sender: str = "", *, is_signed: bool = False) -> asyncio.Future[Receipt]:
+    def is_closing(self, name: str) -> bool:
+        """Whether this server closes the round of an experiment just now."""
+        return name in self._closing
+
+    async def _catch_up(self, name: str) -> None:
+        """Read what another server has made of an experiment."""
+        experiment, readings = self._experiments.known(name), self._experiments.readings
+        if experiment is None:
+            return
+        try:
+            standing = await asyncio.to_thread(self._store.standing, name)
+            if standing is None:
+                await self._experiments.check_deleted(name)
+                return
+            experiment.advance(await asyncio.to_thread(readings.latest, name, experiment.snapshot, standing))
+            experiment.shuffler = standing.shuffler
+        except TRANSIENT as error:
+            _log.error("experiment %s: what other servers did cannot be read (%s)", name, error)
+            raise Unavailable("the server cannot read the experiment now", remedy="try again later") from None
+
+    def submit(
+        self, envelope: Envelope, sender: str = "", *, is_signed: bool = False, admission: Admission | None = None
+    ) -> asyncio.Future[Receipt]:
         """Have reports from devices counted; the receipt comes when what was accepted is durable.
 
         Parameters
@@ -123,6 +158,8 @@ class Intake:
             Who takes turns with others.
         is_signed
             Whether a trusted sender signed it; what nobody signed carries one person's report.
+        admission
+            The upload token that it comes with, if it needs one.
 
         Raises
         ------
@@ -135,14 +172,35 @@ class Intake:
         """
         name = envelope.header.experiment
         try:
-            current = self._experiments.get(name).current
-            # What comes for an earlier version is refused unopened, and may be larger than a report of this one.
-            if not is_signed and envelope.header.version >= current.round.version:
-                check_alone(envelope, current.round)
+            # Another server may have just created it: whoever counts reads that first.
+            known = self._experiments.known(name) if self._is_shared else self._experiments.get(name)
+            # What comes for an earlier version is refused unopened, and may be larger than a report of this one; what
+            # comes for a later one, which another server may have published, is looked at once that is read.
+            if known and not is_signed and envelope.header.version == known.current.round.version:
+                check_alone(envelope, known.current.round)
+            if admission:
+                admission.check_for(name)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
-        return self._do(Request(name, lambda into, opened: into.take(envelope, opened), envelope), sender)
+        if admission:
+            return asyncio.create_task(self._spend(envelope, sender, SpentToken.of(admission, envelope.sealed)))
+        alone = not is_signed
+        return self._do(Request(name, lambda into, opened: into.take(envelope, opened, alone), envelope), sender)
+
+    async def _spend(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
+        """Have a report counted that comes with a token, unless that was spent."""
+        try:
+            await token.check_early(self._store.spent)
+        except PrivateerError as error:
+            self._metrics.refuse({error.slug: 1})
+            raise
+        except TRANSIENT as error:
+            _log.error("whether an upload token was spent cannot be read (%s)", trace(error))
+            raise Unavailable("the server cannot read its data now", remedy="send the same bytes again later") from None
+        name = envelope.header.experiment
+        request = Request(name, lambda into, opened: into.take(envelope, opened, True, token), envelope)
+        return await self._do(request, sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
         """Have a shuffler's batch counted; return when that is durable.
@@ -156,7 +214,7 @@ class Intake:
         """
         name = delivery.envelope.header.experiment
         try:
-            await self._claim(self._experiments.get(name), delivery)
+            await self._claim(await self._experiments.find(name), delivery)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
@@ -260,8 +318,9 @@ class Intake:
         async with self._writing:
             try:
                 answers, counted, ended = await loop.run_in_executor(self._writer, self._counting.count, requests)
-            except Exception as error:  # nothing of the group is durable: its senders shall try again
+            except Exception as error:  # nothing of the group is answered: its senders shall try again
                 self._note(error)
+                self._part({request.experiment for request in requests})
                 refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
                 answers, counted = [refusal] * len(group), []
             else:
@@ -297,8 +356,14 @@ class Intake:
             self._called.set()
 
     def _follow(self, counted: Counted) -> None:
-        self._metrics.follow(counted.change, counted.change.received - counted.experiment.current.received)
-        counted.experiment.advance(counted.current, counted.change)
+        self._metrics.follow(counted.change)
+        counted.experiment.advance(counted.snapshot)
+
+    def _part(self, names: set[str]) -> None:
+        """Begin new parts of sums: it is not known whether the store has what was added to those so far."""
+        for name in names:
+            if experiment := self._experiments.known(name):
+                experiment.current = experiment.current.apart()
 
     def _note(self, error: Exception) -> None:
         """Log the first of the failures in a row; a damaged database ends the counting."""

@@ -1,13 +1,13 @@
 """What a start mends: rounds whose closing was interrupted, whose key is lost, or that an old copy brought back."""
 
 import logging
+from collections.abc import Sequence
 
 from privateer.clock import Clock
 from privateer_server.closing import Closer
 from privateer_server.data import Data
-from privateer_server.rounds import OpenRound, beyond, missed_round, restore, restore_lost
-from privateer_server.store import ExperimentRecord, RoundRecord
-from privateer_server.store.journal import Entry
+from privateer_server.rounds import OpenRound, beyond, missed_round, restore_lost, with_sums
+from privateer_server.store import Entry, ExperimentRecord, RoundRecord
 
 _log = logging.getLogger("privateer.server")
 
@@ -22,27 +22,45 @@ class Mender:
     """
 
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
-        self._journal, self._keys, self._closer, self._clock = data.journal, data.keys, closer, clock
+        self._store, self._journal, self._keys = data.store, data.journal, data.keys
+        self._closer, self._clock = closer, clock
 
-    def mend(self, stored: ExperimentRecord) -> None:
+    def mend(self, name: str) -> None:
         """See that the experiment's last round is open for good reason, or over."""
-        last, plan, entry = stored.current, stored.plan, self._journal.last(stored.name)
+        entry, stored = self._read(name)
+        if stored is None:
+            return
+        last, plan, sums = stored.current, stored.standing.plan, [stored.current.total, *stored.parts]
         reason = reason_to_give_up(last, entry)
         if entry and entry.closed == last.digest:
             self._closer.commit(restore_lost(last), entry)
-            last, plan = entry.following, plan.carried_out
-        if not reason and last.batch and not restore(last, self._keys.find):
+            last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
+        if not reason and last.batch and not self._is_whole(last, sums):
             reason = "its key or its sums are lost"
         # Where nobody is asked now, rounds may follow that were published before.
         ahead = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
         if reason and (last.batch or ahead):
-            _log.warning("experiment %s: round %d is given up, because %s", stored.name, last.version, reason)
+            _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
             self._give_up(restore_lost(last, plan), entry)
+        elif reason and entry:
+            # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
+            self._journal.write(Entry(name, b"", 0, False, last), entry)
+
+    def _read(self, name: str) -> tuple[Entry | None, ExperimentRecord | None]:
+        """Return what journal and store had at the same moment: another server may just close a round."""
+        while True:
+            entry, stored = self._journal.last(name), self._store.experiment(name)
+            if self._journal.last(name) == entry:
+                return entry, stored
+
+    def _is_whole(self, last: RoundRecord, sums: Sequence[bytes]) -> bool:
+        blank = restore_lost(last)
+        return with_sums(blank, sums, self._keys.find(blank.round.public_key)) is not None
 
     def _give_up(self, lost: OpenRound, entry: Entry | None) -> None:
         version = beyond(max(lost.round.version, entry.following.version if entry else 0))
         following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
-        self._closer.commit(lost, self._closer.enter(following, lost))
+        self._closer.commit(lost, self._closer.enter(following, entry, lost))
 
 
 def reason_to_give_up(last: RoundRecord, entry: Entry | None) -> str:

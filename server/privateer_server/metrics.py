@@ -1,6 +1,6 @@
 """Metrics for operators; labels are names of experiments, reasons, stages and templates, never anything of a person."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -13,6 +13,8 @@ from privateer_server.store import Change
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 _STAGE_BUCKETS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+
+_Trace = Callable[[str, AbstractContextManager[object]], AbstractContextManager[object]]
 
 
 class _Reasons(dict[str, Counter]):
@@ -30,13 +32,19 @@ class _Reasons(dict[str, Counter]):
 class Metrics:
     """What one server counts and times.
 
+    Parameters
+    ----------
+    trace
+        Returns what also traces a stage that is timed.
+
     Attributes
     ----------
     registry
         Where they are, and other metrics of this server.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trace: _Trace = lambda _, timed: timed) -> None:
+        self._trace = trace
         self.registry = CollectorRegistry()
         self._accepted = self._counter("reports_accepted", "Reports counted.")
         self._refused = self._counter("reports_refused", "Refusals.", "reason")
@@ -61,9 +69,9 @@ class Metrics:
             registry=self.registry,
         )
 
-    def follow(self, change: Change, accepted: int) -> None:
-        """Count what a committed change did, which accepted so many reports."""
-        self._accepted.inc(accepted)
+    def follow(self, change: Change) -> None:
+        """Count what a committed change did."""
+        self._accepted.inc(change.counted)
         self.refuse(change.refused)
         # What a shuffler took from somebody who sent junk.
         if junk := change.refused.get(Unopenable.slug):
@@ -92,7 +100,7 @@ class Metrics:
 
     def stage(self, name: str) -> AbstractContextManager[object]:
         """Time what is done in the context: ``open``, ``add``, ``commit`` or ``learn``."""
-        return self._stages.labels(name).time()
+        return self._trace(name, self._stages.labels(name).time())
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -1,5 +1,6 @@
 """The public log of all publications, and the key that signs them and its heads."""
 
+import logging
 import secrets
 from pathlib import Path
 from threading import Lock
@@ -11,10 +12,10 @@ from privateer.wire.keys import own_key
 from privateer.wire.log import BLOCK, Entry, Head, Proof, prove
 from privateer.wire.merkle import Tree
 from privateer_server.store import TRANSIENT, Leaf
-from privateer_server.store.journal import Journal
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Journal, Store
 
 IDENTITY_FILE: Final = "identity.key"
+_log = logging.getLogger("privateer.server")
 ENTRIES_MAX: Final = 1000
 """Entries that one answer lists."""
 
@@ -38,22 +39,33 @@ class PublicationLog:
     on where it was. Without its journal the server cannot know what it has signed, and begins another log, under
     another name.
 
+    Servers that share their data have one log and one key: each reads what all have published before it signs a head.
+
+    Parameters
+    ----------
+    field
+        The setting that names the journal.
+
     Raises
     ------
     SpecError
-        If the database and the journal have different logs.
+        If the database and the journal have different logs, or other servers sign with another key.
     """
 
-    def __init__(self, store: SqliteStore, journal: Journal, identity: Identity) -> None:
-        self.identity = identity
+    def __init__(self, store: Store, journal: Journal, identity: Identity, field: str = "PRIVATEER_JOURNAL") -> None:
+        self.identity, self._field = identity, field
         self._store, self._journal, self._lock = store, journal, Lock()
         self._tree, self._signed = Tree(), Head("", 0, b"", "")
-        self.origin = journal.origin()
-        if self.origin:
-            self._recall()
-        else:
-            self.origin = f"privateer/log/{secrets.token_hex(8)}"
-            journal.extend(self.origin, 0, store.leaves(0))
+        if journal.signer(identity.public) != identity.public:
+            raise SpecError(
+                "the servers on these databases sign with another key",
+                field="PRIVATEER_IDENTITY",
+                remedy="give all servers the same key file; docs/operations.md says how to replace it",
+            )
+        if not journal.origin():
+            journal.extend(f"privateer/log/{secrets.token_hex(8)}", 0, store.leaves(0))
+        self.origin = journal.origin()  # of several servers that begin it, one has named it
+        self._recall()
         for leaf in journal.leaves(0):
             self._tree.append(_entry(leaf).leaf)
 
@@ -64,7 +76,7 @@ class PublicationLog:
         if known[:common] != here[:common]:
             raise SpecError(
                 "the log in the database is not the one in the journal",
-                field="PRIVATEER_JOURNAL",
+                field=self._field,
                 remedy="start with the journal of this database; with none, the log begins anew and devices refuse it",
             )
         if known[common:]:
@@ -91,7 +103,8 @@ class PublicationLog:
         try:
             if new := self._store.leaves(size):
                 self._journal.extend(self.origin, size, new)
-        except TRANSIENT:
+        except TRANSIENT as error:
+            _log.error("the log of publications cannot go on: %s", error)
             raise Unavailable("the server cannot store its log now", remedy="try again later") from None
         for leaf in new:
             self._tree.append(_entry(leaf).leaf)

@@ -2,8 +2,8 @@
 
 import math
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from privateer.wire.envelope import Header, header_of
 from privateer.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Decided, Schedule, Step
-from privateer_server.store import NO_PLAN, STOPPED, Plan, RoundRecord
+from privateer_server.store import NO_PLAN, STOPPED, Plan, RoundRecord, Standing
 
 CLOCKS_APART: Final = 60
 """Seconds by which a shuffler's clock may differ."""
@@ -31,6 +31,12 @@ GRACE: Final = CLOCKS_APART + 30
 """Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
 _INSTANT: Final = 1
 """Seconds that are not worth another round."""
+_PART_BYTES: Final = 8
+
+
+def _part() -> bytes:
+    """Return a name that no other process gives its part of a round's sums."""
+    return secrets.token_bytes(_PART_BYTES)
 
 
 class RoundFacts(msgspec.Struct, frozen=True):
@@ -71,7 +77,8 @@ class OpenRound:
     step
         Policy and learner state.
     total
-        The mechanism's sums over the reports that are counted.
+        The mechanism's sums over the reports that this process counted in ``part``. While the round is being closed:
+        those over all reports, with what the round began with.
     received
         The number of people whose reports are counted, over all batches of the round.
     taken
@@ -86,6 +93,10 @@ class OpenRound:
         When it was published, in seconds since 1970.
     drain
         Given where the round takes the reports of those alone who chose before; as published.
+    given_up
+        Whether the round takes no more reports, and nothing is learned from those that it has.
+    part
+        The name of this process's part of the round's sums.
     """
 
     schedule: Schedule
@@ -101,6 +112,8 @@ class OpenRound:
     until: float = math.inf
     opened: float = 0.0
     drain: Drain | None = None
+    given_up: bool = False
+    part: bytes = field(default_factory=_part)
 
     @cached_property
     def header(self) -> Header:
@@ -155,8 +168,16 @@ class OpenRound:
 
     @property
     def is_unlearned(self) -> bool:
-        """Whether its reports are in and the next round is not published, because something went wrong in between."""
-        return self.taken and self.round.batch > 0
+        """Whether it takes no more reports and the next round is not there: it is closed just now, or that failed."""
+        return (self.taken or self.given_up) and self.round.batch > 0
+
+    def at(self, standing: Standing) -> "OpenRound":
+        """Return the round with the counts that the store has of it."""
+        return replace(self, received=standing.received, taken=standing.taken, given_up=standing.given_up)
+
+    def apart(self) -> "OpenRound":
+        """Return the round with a new part, since it is not known what the store has of the one so far."""
+        return replace(self, total=self.mechanism.empty(), part=_part())
 
 
 def first_round(
@@ -283,6 +304,7 @@ def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
         publication=current.publication,
         state=encode(step.state),
         total=opener.protect(encode(current.total), current.digest) if opener else b"",
+        given_up=current.given_up,
     )
 
 
@@ -319,7 +341,7 @@ def read_schedule(stored: bytes) -> Schedule:
 def restore(
     stored: RoundRecord, find: Callable[[bytes], Opener | None], plan: Plan = NO_PLAN, known: Schedule | None = None
 ) -> OpenRound | None:
-    """Return the round that a record was made of; None if it takes reports and its key or its sums are lost.
+    """Return a round without the reports that it has; None if it takes reports and its key or its sums are lost.
 
     Parameters
     ----------
@@ -333,12 +355,19 @@ def restore(
     blank = restore_lost(stored, plan, known)
     if not blank.round.batch:
         return blank
-    opener = find(blank.round.public_key)
-    total = opener.reveal(stored.total, stored.digest) if opener else None
-    if total is None:
-        return None
-    sums = decode(total, type(blank.total))
-    return replace(blank, total=sums, taken=stored.taken)
+    is_whole = with_sums(blank, [stored.total], find(blank.round.public_key)) is not None
+    return replace(blank, taken=stored.taken, given_up=stored.given_up) if is_whole else None
+
+
+def with_sums(current: OpenRound, sums: Sequence[bytes], opener: Opener | None) -> OpenRound | None:
+    """Return a round with all its sums, as the store keeps them; None if one of them does not open."""
+    total = current.mechanism.empty()
+    for protected in sums if current.round.batch else ():
+        encoded = opener.reveal(protected, current.digest) if opener else None
+        if encoded is None:
+            return None
+        total = current.mechanism.merge(total, decode(encoded, type(total)))
+    return replace(current, total=total)
 
 
 def restore_lost(stored: RoundRecord, plan: Plan = NO_PLAN, known: Schedule | None = None) -> OpenRound:

@@ -137,6 +137,67 @@ class SenderRefused(ReportRefused):
     slug, title, status = "sender-refused", "Sender refused", 403
 
 
+class TokenRefused(ReportRefused):
+    """The endpoint takes reports with upload tokens alone, and this token does not do.
+
+    Attributes
+    ----------
+    challenge
+        What the answer's ``WWW-Authenticate`` says, which asks for a token (RFC 9577).
+    """
+
+    slug, title, status = "token-refused", "Upload token refused", 401
+    challenge: str = "PrivateToken"
+
+
+class TokenMissing(TokenRefused):
+    """The endpoint takes reports with upload tokens alone, and the report came with none."""
+
+    slug, title, status = "token-missing", "Upload token missing", 401
+
+
+class TokenInvalid(TokenRefused):
+    """The upload token is no token, or the issuer did not sign it."""
+
+    slug, title, status = "token-invalid", "Upload token invalid", 401
+
+
+class TokenElsewhere(TokenRefused):
+    """The upload token is for another experiment, endpoint or issuer."""
+
+    slug, title, status = "token-elsewhere", "Upload token for elsewhere", 401
+
+
+class TokenExpired(TokenRefused):
+    """The key that signed the upload token has expired."""
+
+    slug, title, status = "token-expired", "Upload token expired", 401
+
+
+class TokenSpent(TokenRefused):
+    """Another report came with the upload token."""
+
+    slug, title, status = "token-spent", "Upload token spent", 401
+
+
+class TokenRequestRefused(PrivateerError):
+    """The issuer cannot sign a request for an upload token: its form, type or key is not one of the issuer's."""
+
+    slug, title, status = "token-request-refused", "Token request refused", 422
+
+
+class AttestationRefused(PrivateerError):
+    """The issuer does not believe that a request for an upload token comes from one of the application's devices."""
+
+    slug, title, status = "attestation-refused", "Attestation refused", 403
+
+
+class TokensExhausted(PrivateerError):
+    """The device has had all upload tokens of the experiment that the issuer gives one device."""
+
+    slug, title, status = "tokens-exhausted", "No more upload tokens", 403
+
+
 class BatchRefused(PrivateerError):
     """A batch or claim has a wrong signature, size, round or shuffler."""
 
@@ -167,6 +228,28 @@ class Unauthorized(PrivateerError):
     slug, title, status = "unauthorized", "Unauthorized", 401
 
 
+class AdminTokenExpired(Unauthorized):
+    """The admin token has expired."""
+
+    slug, title, status = "admin-token-expired", "Admin token expired", 401
+
+
+class ScopeMissing(PrivateerError):
+    """The admin token may do other things, and not this one.
+
+    Attributes
+    ----------
+    scope
+        What it would need.
+    """
+
+    slug, title, status = "scope-missing", "Scope missing", 403
+
+    def __init__(self, detail: str, scope: str, *, field: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(detail, field=field, remedy=remedy)
+        self.scope = scope
+
+
 class BadRequest(PrivateerError):
     """The service cannot read the request."""
 
@@ -195,6 +278,10 @@ class Unavailable(PrivateerError):
     """The service cannot answer now. The same request may succeed later."""
 
     slug, title, status = "unavailable", "Unavailable", 503
+
+
+class TokenWarning(UserWarning):
+    """The device has got no upload token. Its report waits until it has one."""
 
 
 class Untrusted(PrivateerError):

@@ -28,7 +28,9 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"cannot read {path}", field=field, remedy="give the path of a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise SpecError("not TOML: nested too deeply", field=str(path), remedy="see the examples") from None
+    except ValueError as error:  # TOMLDecodeError, and numbers of too many digits
         raise SpecError(f"not TOML: {error}", field=str(path), remedy="see the examples") from None
     for owner in (data, *_tables_of(data.get("sources"))):
         for population in _tables_of([owner.get("population")]):
@@ -86,7 +88,7 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
         return
     try:
         table[name] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # TOMLDecodeError, and what tomllib lets through
         if value.strip()[0] in "[{":
             remedy = "write numbers as 0.5, texts in quotes"
             raise SpecError("is not a list or table of TOML", field=f"--set {key.strip()}", remedy=remedy) from None

@@ -18,14 +18,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer.errors import PrivateerError, Unavailable
+from privateer.errors import NotFound, PrivateerError, Unavailable
 from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Reply, answer
+from privateer.serving.hosts import Hosts
 from privateer.serving.origins import Origins
 from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
+from privateer.serving.tokens import TokenGate
+from privateer.serving.turnstile import Turnstile
 from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
+from privateer.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.description import SigningKey, Standing, Status, document
 from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
 from privateer_shuffler.forwarding import Forwarding
@@ -35,6 +39,7 @@ from privateer_shuffler.pin import Pin
 from privateer_shuffler.requirements import Requirements
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
+from privateer_shuffler.spent import Spent
 from privateer_shuffler.upstream import Upstream
 
 KEY_FILE: Final = "shuffler.key"
@@ -49,12 +54,28 @@ _BLOCK: Final = 512
 class Pages:
     """The pages that are not for reports."""
 
-    def __init__(self, folder: Path, public_key: str, rounds: Rounds, upstream: Upstream, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        public_key: str,
+        rounds: Rounds,
+        upstream: Upstream,
+        metrics: Metrics,
+        gate: TokenGate | None = None,
+    ) -> None:
         self._folder = folder
         self._public_key = public_key
         self._rounds = rounds
         self._upstream = upstream
         self._metrics = metrics
+        self._gate = gate
+
+    async def token_keys(self, request: Request) -> Response:
+        """Show the token keys of an experiment, which are the same for everybody."""
+        if self._gate is None:
+            raise NotFound("no upload tokens are taken here", remedy="send reports without")
+        directory = self._gate.directory(request.path_params["name"])
+        return Response(directory.encode(), media_type=MEDIA_TYPE)
 
     async def experiment(self, request: Request) -> Response:
         """Show the open round of an experiment, but nothing that a single report changes before the batch is full."""
@@ -92,10 +113,15 @@ class Shuffler:
     """The ASGI application: the endpoint for reports, and pages for everything else.
 
     The router of the pages would cost as much as holding a report does.
+
+    Attributes
+    ----------
+    turnstile
+        Turns uploads without a token away, if they need one.
     """
 
-    def __init__(self, endpoint: Endpoint, pages: ASGIApp) -> None:
-        self._endpoint, self._pages = endpoint, pages
+    def __init__(self, endpoint: Endpoint, pages: ASGIApp, turnstile: Turnstile | None = None) -> None:
+        self._endpoint, self._pages, self.turnstile = endpoint, pages, turnstile
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -154,11 +180,13 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     pin = Pin(settings.data, settings.server_key)
     upstream = Upstream(settings.server_url, transport, settings.server_ca, pin.check)
     forwarding = Forwarding(upstream, key, metrics)
-    rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics)
+    spent = Spent(settings.data) if settings.tokens.required else None
+    gate = settings.tokens.gate(spent.knows) if spent else settings.tokens.gate()
+    rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics, spent)
     _watch(metrics, rounds, settings.data)
-    pages = Pages(settings.data, public_hex(key), rounds, upstream, metrics)
+    pages = Pages(settings.data, public_hex(key), rounds, upstream, metrics, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
-    endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders)
+    endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders, gate if spent else None)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -168,11 +196,14 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
         finally:
             await rounds.stop()
             await upstream.close()
+            if spent:
+                spent.close()
             history.close()
 
     app = Starlette(
         routes=[
             Route("/experiments/{name}", pages.experiment),
+            Route("/experiments/{name}/token-keys", pages.token_keys),
             Route("/keys", pages.keys),
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
@@ -183,7 +214,11 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(endpoint, app)
+    return Shuffler(endpoint, app, _turnstile(gate, metrics, senders) if gate and spent else None)
+
+
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
+    return Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse, senders)
 
 
 def _watch(metrics: Metrics, rounds: Rounds, folder: Path) -> None:
@@ -211,12 +246,14 @@ def main() -> None:
 def _start() -> Service:
     settings = read_settings(os.environ)
     app = create_app(settings)
+    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
         Listener(
             Origins(PublicPages(app, _is_public), settings.origins),
             listen(settings.host, settings.port, "PRIVATEER_PORT"),
+            app.turnstile,
         ),
-        Listener(app, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 
 

@@ -6,7 +6,19 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from privateer.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
-from privateer.serving.openapi import ENVELOPE, REF, SCHEMAS, SENDER, UPLOAD_REFUSALS, VERSION, answers, refusals
+from privateer.serving.openapi import (
+    ENVELOPE,
+    REF,
+    SCHEMAS,
+    SENDER,
+    TOKEN,
+    TOKEN_REFUSALS,
+    UPLOAD_REFUSALS,
+    VERSION,
+    answers,
+    refusals,
+)
+from privateer.wire.token_keys import MEDIA_TYPE, Directory
 from privateer.wire.upload import UploadAnswer
 
 
@@ -39,6 +51,9 @@ _Answers = dict[int | str, dict[str, Any]]
 _METRICS: Final[_Answers] = {
     200: {"description": "Counts.", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
 }
+_KEYS: Final[_Answers] = {
+    200: {"description": "Its keys.", "content": {MEDIA_TYPE: {"schema": {"$ref": REF.format(name="Directory")}}}}
+}
 
 
 def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: Any) -> dict[str, Any]:
@@ -48,12 +63,14 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    _, schemas = msgspec.json.schema_components((UploadAnswer, Standing, SigningKey, Status), ref_template=REF)
+    _, schemas = msgspec.json.schema_components(
+        (UploadAnswer, Standing, SigningKey, Status, Directory), ref_template=REF
+    )
     named, alive = {"parameters": [_NAME]}, answers("Status", "It is so.")
-    reports = {"parameters": [_NAME, SENDER], "requestBody": ENVELOPE}
+    reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
     held, refused = (
         answers("UploadAnswer", "Some reports are held.", 202),
-        refusals(*UPLOAD_REFUSALS, *_UPSTREAM, SpecError),
+        refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS, *_UPSTREAM, SpecError),
     )
     shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, *_UPSTREAM, Unavailable)
     return {
@@ -69,6 +86,9 @@ def document() -> dict[str, Any]:
             },
             "/experiments/{name}": {
                 "get": _page("Show the open round of an experiment.", "experiment", shown, unknown, **named)
+            },
+            "/experiments/{name}/token-keys": {
+                "get": _page("Show the token keys of an experiment.", "token_keys", _KEYS, refusals(NotFound), **named)
             },
             "/keys": {
                 "get": _page("Show the key that signs batches.", "keys", answers("SigningKey", "The key."), refusals())

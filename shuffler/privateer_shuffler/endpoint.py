@@ -12,6 +12,7 @@ from privateer.serving.budget import Budget
 from privateer.serving.endpoint import Receipt as Answerable
 from privateer.serving.endpoint import UploadEndpoint
 from privateer.serving.timing import Answered
+from privateer.serving.tokens import TokenGate
 from privateer.wire.envelope import Envelope, split_sealed
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.upload import check_alone
@@ -31,31 +32,42 @@ class Endpoint(UploadEndpoint):
 
     route = "/experiments/{name}/reports"
 
-    def __init__(self, rounds: Rounds, metrics: Metrics, budget: Budget, body_limit: int, senders: TrustedKeys) -> None:
-        super().__init__(budget, body_limit, senders, metrics.refuse)
+    def __init__(
+        self,
+        rounds: Rounds,
+        metrics: Metrics,
+        budget: Budget,
+        body_limit: int,
+        senders: TrustedKeys,
+        gate: TokenGate | None = None,
+    ) -> None:
+        super().__init__(budget, body_limit, senders, metrics.refuse, gate)
         self._rounds, self._metrics = rounds, metrics
 
     def _tell(self, scope: Scope, answered: Answered) -> None:
         self._metrics.answer(scope[EXPERIMENT], answered)
 
+    def _named(self, scope: Scope) -> str:
+        return str(scope[EXPERIMENT])
+
     def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt] | None:
         _check_address(scope, envelope)
         followed = self._rounds.known(envelope.header)
-        return self._hold(envelope, followed, body.is_signed) if followed else None
+        return self._hold(envelope, followed, body) if followed else None
 
     async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
         _check_address(scope, envelope)
-        return await self._hold(envelope, await self._rounds.current(envelope.header), body.is_signed)
+        return await self._hold(envelope, await self._rounds.current(envelope.header), body)
 
-    def _hold(self, envelope: Envelope, followed: Followed, is_signed: bool) -> asyncio.Future[Receipt]:
+    def _hold(self, envelope: Envelope, followed: Followed, body: Body) -> asyncio.Future[Receipt]:
         try:
             pool = self._rounds.admit(envelope.header, followed)
         except PrivateerError as error:
             reports = len(envelope.sealed) // followed.round.report_size
             return _known(Receipt(0, {error.slug: max(1, reports)}, error))
-        if not is_signed:
+        if not body.is_signed:
             check_alone(envelope, followed.round)
-        return pool.hold(split_sealed(envelope, followed.round))
+        return pool.hold(split_sealed(envelope, followed.round), body.admission)
 
     def _told(self, receipt: Answerable) -> Answer:
         self._refuse(receipt.refused)

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from privateer.clock import Clock, SystemClock
 from privateer.errors import DuplicateReport, PrivateerError, Unavailable
+from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
 from privateer_shuffler.shuffle import Groups, RandomBelow
+from privateer_shuffler.spent import RoundTokens, Spent
 from privateer_shuffler.store import RoundStore
 
 _IDLE_SECONDS: Final = 0.1
@@ -34,6 +36,7 @@ class Receipt(NamedTuple):
 class _Waiting(NamedTuple):
     sealed: list[bytes]
     receipt: asyncio.Future[Receipt]
+    admission: Admission | None
 
 
 class Pool:
@@ -50,6 +53,8 @@ class Pool:
         Source of randomness of the permutation. Only tests pass one.
     clock
         Says when the round is due.
+    spent
+        The upload tokens that were spent; None: reports come without.
 
     Attributes
     ----------
@@ -62,10 +67,16 @@ class Pool:
     """
 
     def __init__(
-        self, store: RoundStore, below: Callable[[int], int] | None = None, clock: Clock | None = None
+        self,
+        store: RoundStore,
+        below: Callable[[int], int] | None = None,
+        clock: Clock | None = None,
+        spent: Spent | None = None,
     ) -> None:
         self._store = store
         self._below = below or RandomBelow()
+        self._spent = spent
+        self._tokens = RoundTokens(store, spent, self._below) if spent else None
         self._clock = clock or SystemClock()
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
@@ -121,8 +132,10 @@ class Pool:
             except TimeoutError:
                 self._wake()
 
-    def hold(self, sealed: list[bytes]) -> asyncio.Future[Receipt]:
+    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[Receipt]:
         """Take people's reports into the pool; the receipt comes when those accepted are durable.
+
+        With an ``admission`` it is one person's report, and its token is spent in the same transaction.
 
         Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Reports
         beyond the batch are refused for now: the server may ask for another batch. All messages of a person are held,
@@ -136,7 +149,7 @@ class Pool:
         if self._lost:
             raise _failure()
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(sealed, receipt))
+        self._waiting.append(_Waiting(sealed, receipt, admission))
         self._wake()
         return receipt
 
@@ -152,8 +165,8 @@ class Pool:
         sqlite3.Error, OSError
             If the disk is full or fails; call it again.
         """
-        await self._end(self._store.renew)
-        return type(self)(self._store, self._below, self._clock)
+        await self._end(lambda: self._leave(self._store.renew))
+        return type(self)(self._store, self._below, self._clock, self._spent)
 
     async def forget(self) -> None:
         """End this pool, and erase the reports in memory and on disk.
@@ -164,11 +177,17 @@ class Pool:
             If the disk is full or fails; call it again.
         """
         self._held.clear()
-        await self._end(self._store.erase)
+        await self._end(lambda: self._leave(self._store.erase))
 
     async def close(self) -> None:
         """End this pool: finish writing and close the database, which keeps the reports."""
         await self._end(self._store.close)
+
+    def _leave(self, last: Callable[[], None]) -> None:
+        """Do the last thing with the reports, once their tokens are kept elsewhere."""
+        if self._tokens:
+            self._tokens.keep()
+        last()
 
     async def _end(self, last: Callable[[], None]) -> None:
         """Take no reports any more, and do one last thing with the database."""
@@ -241,15 +260,19 @@ class Pool:
         """Store the reports of requests and return their receipts, or undo it and return None if the disk fails."""
         placed: list[tuple[bytes, int]] = []
         try:
-            receipts = [self._place(request.sealed, placed) for request in group]
+            receipts = [self._place(request, placed) for request in group]
             if placed:
                 self._store.write(placed)
+                if self._tokens:
+                    self._tokens.write()
                 await self._in_thread(self._store.commit)
         except sqlite3.Error:
             await self._take_back(placed)
             return None
         if placed:
             self.failed = False
+            if self._tokens:
+                self._tokens.written()
             self._plan_truncation()
         return receipts
 
@@ -259,21 +282,25 @@ class Pool:
         for message, place in placed:
             self._held.discard(self._store.fingerprint(message))
             self._places.give_back(place)
+        if self._tokens:
+            self._tokens.take_back()
         try:
             await self._in_thread(self._store.rollback)
         except sqlite3.Error:
             self._lost = True  # only a restart shows what the database holds
 
-    def _place(self, sealed: list[bytes], placed: list[tuple[bytes, int]]) -> Receipt:
+    def _place(self, request: _Waiting, placed: list[tuple[bytes, int]]) -> Receipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
         accepted, refusals = 0, list[PrivateerError]()
-        for report in sealed:
+        for report in request.sealed:
             messages = pieces(report, self.round.sealed_size)
             fingerprints = set(map(self._store.fingerprint, messages))
             if len(fingerprints) < len(messages) or self._knows(fingerprints):
                 refusals.append(DuplicateReport("the report was accepted already", remedy="nothing to do"))
             elif self.full:
                 refusals.append(waiting())
+            elif request.admission and self._tokens and not self._tokens.spend(request.admission):
+                refusals.append(request.admission.spent())
             else:
                 accepted += 1
                 self._held |= fingerprints

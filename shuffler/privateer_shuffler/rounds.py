@@ -17,6 +17,7 @@ from privateer_shuffler.history import History, Taken
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.pool import Pool, waiting
 from privateer_shuffler.requirements import Requirements
+from privateer_shuffler.spent import TOKEN_BYTES, Spent
 from privateer_shuffler.store import DATABASE, SUFFIX, Label, RoundStore
 from privateer_shuffler.upstream import Upstream
 
@@ -64,6 +65,8 @@ class Rounds:
         Where the rounds' databases are; those found there are taken up again.
     history
         The last publications that reports were taken for.
+    spent
+        The upload tokens that were spent; None: reports come without.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class Rounds:
         upstream: Upstream,
         forwarding: Forwarding,
         metrics: Metrics,
+        spent: Spent | None = None,
     ) -> None:
         self._folder = folder
+        self._spent = spent
         self._history = history
         self._requirements = requirements
         self._upstream = upstream
@@ -88,7 +93,7 @@ class Rounds:
         self._watched: set[str] = set()
         self._unclaimed: set[str] = set()
         self._taking = asyncio.Lock()
-        self._found = _load_pools(folder)
+        self._found = _load_pools(folder, spent)
 
     @property
     def held(self) -> int:
@@ -262,7 +267,10 @@ class Rounds:
             self._requirements.check(round_)
             await self._claim(round_.experiment)
             self._history.note(round_.experiment, Taken(round_.version, mark))
-            return await asyncio.to_thread(lambda: Pool(RoundStore.create(self._folder, Label(round_, mark))))
+            label, size = Label(round_, mark), TOKEN_BYTES if self._spent else 0
+            return await asyncio.to_thread(
+                lambda: Pool(RoundStore.create(self._folder, label, size), spent=self._spent)
+            )
         except SpecError as error:
             _log.warning("taking no reports for %s: %s", round_.experiment, error)
             return None
@@ -345,14 +353,14 @@ class Rounds:
         del self._deliveries[pool]
 
 
-def _load_pools(folder: Path) -> list[Pool]:
-    return [pool for path in sorted(folder.glob(f"*{SUFFIX}")) if (pool := _load_pool(path)) is not None]
+def _load_pools(folder: Path, spent: Spent | None) -> list[Pool]:
+    return [pool for path in sorted(folder.glob(f"*{SUFFIX}")) if (pool := _load_pool(path, spent)) is not None]
 
 
-def _load_pool(path: Path) -> Pool | None:
+def _load_pool(path: Path, spent: Spent | None) -> Pool | None:
     store = RoundStore.load(path)
     try:
-        return None if store is None else Pool(store)
+        return None if store is None else Pool(store, spent=spent)
     except sqlite3.Error as error:
         raise damaged(path, DATABASE) from error
 

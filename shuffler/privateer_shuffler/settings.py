@@ -1,13 +1,15 @@
 """The shuffler's settings, from environment variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from privateer.errors import SpecError
+from privateer.serving.hosts import host_names
 from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
+from privateer.serving.tokens import TokenSettings
 from privateer.wire.identity import read_keys
 
 
@@ -33,6 +35,8 @@ class Settings:
         Bytes that all bodies together may take in memory (``PRIVATEER_BODY_BUDGET``).
     admin_host, admin_port
         Address of the private listener, for operators (``PRIVATEER_ADMIN_HOST``, ``PRIVATEER_ADMIN_PORT``).
+    admin_names
+        Names by which they call it besides (``PRIVATEER_ADMIN_NAMES``).
     sender_keys
         Files, or directories of ``*.pub`` files, with the public keys of trusted senders, who may send several people's
         reports at once (``PRIVATEER_SENDER_KEYS``).
@@ -44,6 +48,8 @@ class Settings:
     server_key
         Public keys with which the server may sign its publications (``PRIVATEER_SERVER_KEY``: 64 hexadecimal digits,
         several separated by commas); empty: the first that the shuffler meets, from then on.
+    tokens
+        Whether reports come with upload tokens alone, and whose.
     """
 
     server_url: str
@@ -60,6 +66,8 @@ class Settings:
     server_ca: Path | None = None
     origins: tuple[str, ...] = ()
     server_key: frozenset[bytes] = frozenset()
+    tokens: TokenSettings = field(default_factory=TokenSettings)
+    admin_names: tuple[str, ...] = ()
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -73,21 +81,24 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     data = Path(environment.get("PRIVATEER_DATA") or "data/shuffler")
     body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
+    port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
     return Settings(
         server_url=url,
         data=data,
         public_key_file=Path(environment.get("PRIVATEER_PUBLIC_KEY_FILE") or data / "shuffler.pub"),
         min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
         host=environment.get("PRIVATEER_HOST") or Settings.host,
-        port=number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX),
+        port=port,
         body_limit=body_limit,
         body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
         admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        admin_names=host_names(environment),
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
         origins=origins(environment),
         server_key=read_keys(environment.get("PRIVATEER_SERVER_KEY") or "", "PRIVATEER_SERVER_KEY"),
+        tokens=TokenSettings.read(environment, f"127.0.0.1:{port}"),
     )
 
 

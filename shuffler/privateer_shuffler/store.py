@@ -44,6 +44,11 @@ _RESERVE: Final = """
     INSERT INTO place SELECT id, 0, zeroblob(?) FROM n
 """
 _DELIVERED: Final = "SELECT 1 FROM delivered WHERE fingerprint = ?"
+_TOKENS: Final = "CREATE TABLE token (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, token BLOB NOT NULL)"
+_RESERVE_TOKENS: Final = """
+    WITH RECURSIVE n(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id + 1 < ?)
+    INSERT INTO token SELECT id, 0, zeroblob(?) FROM n
+"""
 _WHOLE: Final = "SELECT count(*) FROM place WHERE typeof(sealed) = 'blob' AND length(sealed) = ?"
 """Counts the places that are as they were reserved."""
 _KEY_BYTES: Final = 32
@@ -74,11 +79,12 @@ class RoundStore:
         self._connection = connection
         self._key = key
         self._is_renewed = connection.execute("SELECT 1 FROM delivered LIMIT 1").fetchone() is not None
+        self._has_tokens = _has_tokens(connection)
         self.label = label
 
     @classmethod
-    def create(cls, folder: Path, label: Label) -> Self:
-        """Reserve all places of a round, in one transaction.
+    def create(cls, folder: Path, label: Label, token_size: int = 0) -> Self:
+        """Reserve all places of a round, in one transaction; and those of upload tokens, if they have bytes.
 
         Raises
         ------
@@ -89,7 +95,7 @@ class RoundStore:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         key = secrets.token_bytes(_KEY_BYTES)
         try:
-            return cls(path, _reserved(path, label, key), label, key)
+            return cls(path, _reserved(path, label, key, token_size), label, key)
         except (sqlite3.Error, OSError):
             _delete(path)
             raise
@@ -134,6 +140,24 @@ class RoundStore:
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany("UPDATE place SET taken = 1, sealed = ? WHERE id = ?", reports)
 
+    def reserve_tokens(self, size: int) -> None:
+        """Reserve a place for each person's upload token, once."""
+        if self._has_tokens:
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        _reserve_tokens(self._connection, self.label, size)
+        self._connection.execute("COMMIT")
+        self._has_tokens = True
+        self.truncate_log()
+
+    def tokens(self) -> Iterator[tuple[int, bytes | None]]:
+        """Yield every place for a token with the one in it, or None if it is free."""
+        return iter(self._connection.execute("SELECT id, iif(taken, token, NULL) FROM token ORDER BY id"))
+
+    def write_tokens(self, tokens: Iterable[tuple[bytes, int]]) -> None:
+        """Put tokens into places, in the transaction that `write` began."""
+        self._connection.executemany("UPDATE token SET taken = 1, token = ? WHERE id = ?", tokens)
+
     def commit(self) -> None:
         """Make what was written durable."""
         self._connection.execute("COMMIT")
@@ -158,6 +182,8 @@ class RoundStore:
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany("INSERT OR IGNORE INTO delivered VALUES (?)", ((one,) for one in fingerprints))
         self._connection.execute("UPDATE place SET taken = 0, sealed = zeroblob(?)", (self.label.round.sealed_size,))
+        if self._has_tokens:
+            self._connection.execute("UPDATE token SET taken = 0, token = zeroblob(length(token))")
         self._connection.execute("COMMIT")
         self._is_renewed = True
         self.truncate_log()
@@ -171,11 +197,13 @@ class RoundStore:
         self._connection.close()
 
 
-def _reserved(path: Path, label: Label, key: bytes) -> sqlite3.Connection:
+def _reserved(path: Path, label: Label, key: bytes, token_size: int) -> sqlite3.Connection:
     connection = connect(path, DATABASE)
     try:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_RESERVE, (label.round.batch * label.round.messages, label.round.sealed_size))
+        if token_size:
+            _reserve_tokens(connection, label, token_size)
         connection.execute("INSERT INTO label VALUES (?, ?)", (msgspec.msgpack.encode(label), key))
         connection.execute("COMMIT")
         _truncate_log(connection)
@@ -210,6 +238,15 @@ def _check(connection: sqlite3.Connection, round_: Round, key: object) -> None:
         raise sqlite3.DatabaseError
 
 
+def _reserve_tokens(connection: sqlite3.Connection, label: Label, size: int) -> None:
+    connection.execute(_TOKENS)
+    connection.execute(_RESERVE_TOKENS, (label.round.batch, size))
+
+
+def _has_tokens(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'token'").fetchone() is not None
+
+
 def _truncate_log(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -225,6 +262,8 @@ def _erase(path: Path, connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM label")  # once committed the round is forgotten, even if the rest is cut short
     connection.execute("DELETE FROM place")
     connection.execute("DELETE FROM delivered")
+    if _has_tokens(connection):
+        connection.execute("DELETE FROM token")
     connection.execute("COMMIT")
     _truncate_log(connection)
     connection.close()

@@ -14,8 +14,9 @@ from privateer_server.app import create_app
 from privateer_server.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore
-from privateer_server.store.journal import Journal
-from privateer_server.store.sqlite import DATABASE, SqliteStore
+from privateer_server.store.journal import JournalFile
+from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.tables import DATABASE
 from tests.support.asgi import serving
 from tests.support.changes import change, changed, lines, report
 from tests.support.crashes import snapshot_at
@@ -30,8 +31,8 @@ CENTRAL = {
 }
 NOT_THERE = [(SqliteStore, "plan", False)]
 BEFORE_THE_DRAW = [(SqliteStore, "plan", True), (RoundKeys, "make", False), (RoundKeys, "make", True)]
-AFTER_THE_DRAW = [(Journal, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
-MOMENTS = [*NOT_THERE, *BEFORE_THE_DRAW, (Journal, "write", False), *AFTER_THE_DRAW]
+AFTER_THE_DRAW = [(JournalFile, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
+MOMENTS = [*NOT_THERE, *BEFORE_THE_DRAW, (JournalFile, "write", False), *AFTER_THE_DRAW]
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("pause", {"seconds": 0}),
     ("stop", {"seconds": 0}),
@@ -102,7 +103,7 @@ async def test_a_change_is_carried_out_once(
         assert len(await lines(api)) == 2
 
 
-@pytest.mark.parametrize("moment", [(SqliteStore, "plan", True), (Journal, "write", True)])
+@pytest.mark.parametrize("moment", [(SqliteStore, "plan", True), (JournalFile, "write", True)])
 async def test_a_resumed_experiment_asks_again_after_the_death(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
@@ -123,7 +124,7 @@ async def test_a_resumed_experiment_asks_again_after_the_death(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", [(Journal, "bury"), (RoundKeys, "destroy"), (SqliteStore, "delete")])
+@pytest.mark.parametrize("method", [(JournalFile, "bury"), (RoundKeys, "destroy"), (SqliteStore, "delete")])
 async def test_a_deletion_is_finished_by_the_next_start(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
 ) -> None:
@@ -136,7 +137,7 @@ async def test_a_deletion_is_finished_by_the_next_start(
             assert (await api.client.delete("/experiments/test", headers=ADMIN)).json()["changed"]
         assert happened()
     async with served(copy) as api:
-        if (method, after) == ((Journal, "bury"), False):
+        if (method, after) == ((JournalFile, "bury"), False):
             assert (await api.facts())["received"] == 12
             return
         assert_problem(await api.client.get("/experiments/test/policy"), 410, "deleted")
@@ -157,7 +158,7 @@ async def test_a_full_disk_refuses_a_change_and_loses_nothing(
             broken.setattr(SqliteStore, "plan", full)
             assert_problem(await change(api, "pause"), 503, "unavailable")
         with monkeypatch.context() as broken:
-            broken.setattr(Journal, "bury", full)
+            broken.setattr(JournalFile, "bury", full)
             assert_problem(await api.client.delete("/experiments/test", headers=ADMIN), 503, "unavailable")
         assert (await api.facts())["status"] == "open"
         with monkeypatch.context() as broken:
@@ -178,7 +179,7 @@ async def test_a_journal_that_does_not_write_leaves_the_change_to_a_later_look(
     async with served(settings.data) as api:
         await api.create(CENTRAL)
         with monkeypatch.context() as broken:
-            broken.setattr(Journal, "write", full)
+            broken.setattr(JournalFile, "write", full)
             answer = await changed(api, "stop")
             assert [row["action"] for row in answer["waiting"]] == ["stop"]
         await reached(api, 2)

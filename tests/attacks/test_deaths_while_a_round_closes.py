@@ -10,7 +10,7 @@ import pytest
 from privateer_server.app import create_app
 from privateer_server.round_keys import RoundKeys
 from privateer_server.settings import Settings
-from privateer_server.store.journal import Journal
+from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
@@ -25,8 +25,8 @@ CENTRAL = {
     "experiment.round_size": PEOPLE,
     "experiment.horizon": 1000,
 }
-BEFORE_THE_DRAW = [(RoundKeys, "make", False), (RoundKeys, "make", True), (Journal, "write", False)]
-AFTER_THE_DRAW = [(Journal, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
+BEFORE_THE_DRAW = [(RoundKeys, "make", False), (RoundKeys, "make", True), (JournalFile, "write", False)]
+AFTER_THE_DRAW = [(JournalFile, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
 
 
 @asynccontextmanager
@@ -96,7 +96,7 @@ async def test_a_death_before_the_release_opens_the_round_under_another_key(
         assert not left & await open_keys(api)
 
 
-@pytest.mark.parametrize("method", [(RoundKeys, "make"), (Journal, "write"), (SqliteStore, "create")])
+@pytest.mark.parametrize("method", [(RoundKeys, "make"), (JournalFile, "write"), (SqliteStore, "create")])
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_death_while_an_experiment_is_created(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool

@@ -13,7 +13,7 @@ import pytest
 from privateer_server.app import create_app
 from privateer_server.round_keys import RoundKeys
 from privateer_server.settings import Settings
-from privateer_server.store.journal import Journal
+from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -22,7 +22,7 @@ from tests.unit.shuffler.helpers import until
 
 FULL = {
     RoundKeys: OSError(errno.ENOSPC, "No space left on device"),
-    Journal: sqlite3.OperationalError("database or disk is full"),
+    JournalFile: sqlite3.OperationalError("database or disk is full"),
     SqliteStore: sqlite3.OperationalError("database or disk is full"),
 }
 
@@ -76,7 +76,7 @@ async def closed(api: Api, version: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "calls_before"), [(RoundKeys, "make", 0), (Journal, "write", 0), (SqliteStore, "commit", 1)]
+    ("owner", "method", "calls_before"), [(RoundKeys, "make", 0), (JournalFile, "write", 0), (SqliteStore, "commit", 1)]
 )
 async def test_a_round_whose_closing_finds_the_disk_full_closes_when_there_is_room(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, calls_before: int
@@ -106,8 +106,13 @@ async def test_noise_on_record_outlives_a_full_disk(settings: Settings, monkeypa
         with monkeypatch.context() as patched:
             failures = fills(patched, SqliteStore, "commit", calls_before=1)
             entered: list[Any] = []
-            write = Journal.write
-            patched.setattr(Journal, "write", lambda journal, entry: (entered.append(entry), write(journal, entry))[1])
+            write = JournalFile.write
+
+            def noted(journal: JournalFile, *entries: Any) -> Any:
+                entered.append(entries[0])
+                return write(journal, *entries)
+
+            patched.setattr(JournalFile, "write", noted)
             await api.client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
             await until(lambda: len(failures) > 2)
         await closed(api, 2)

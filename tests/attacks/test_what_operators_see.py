@@ -171,15 +171,15 @@ def test_nothing_of_people_and_no_key_is_seen(
         assert all(set(line) <= KNOWN for line in lines)
 
 
-KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds"}
+KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds", "by"}
 PLANTS = """
 import base64, logging
 
 from privateer_server.accumulator import Accumulator
 take = Accumulator.take
-def telling_ids(self, envelope, opened=None):
+def telling_ids(self, envelope, opened=None, *more):
     logging.getLogger("privateer.server").error("took %s", [one[:16].hex() for one in opened or ()])
-    return take(self, envelope, opened)
+    return take(self, envelope, opened, *more)
 Accumulator.take = telling_ids
 
 from privateer.serving.endpoint import UploadEndpoint
@@ -203,9 +203,9 @@ made, begin, hold = [], Metrics.__init__, Pool.hold
 def noting(self):
     begin(self)
     made.append(self)
-def telling_reports(self, sealed):
+def telling_reports(self, sealed, admission=None):
     made[0].refuse({base64.b64encode(one).decode(): 10 for one in sealed})
-    return hold(self, sealed)
+    return hold(self, sealed, admission)
 Metrics.__init__, Pool.hold = noting, telling_reports
 """
 """Is run in the services' processes as they start: each plant leaks by one way."""

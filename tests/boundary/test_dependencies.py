@@ -16,7 +16,7 @@ def name_of(requirement: str) -> str:
 
 def test_every_direct_dependency_is_justified() -> None:
     direct = set()
-    for role in ("shared", "client", "shuffler", "server", "lab"):
+    for role in ("shared", "client", "shuffler", "issuer", "server", "lab"):
         project = tomllib.loads((ROOT / role / "pyproject.toml").read_text())["project"]
         extras = project.get("optional-dependencies", {}).values()
         direct |= {name_of(one) for group in (project["dependencies"], *extras) for one in group}
@@ -27,7 +27,7 @@ def test_every_direct_dependency_is_justified() -> None:
 
 
 def test_locks_have_hashes_and_no_addresses() -> None:
-    assert len(LOCKS) == 7
+    assert len(LOCKS) == 8
     for lock in LOCKS:
         text = lock.read_text()
         assert "://" not in text

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
 LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
 
 
@@ -24,8 +25,11 @@ def packages(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
-    names = imported_by("import privateer_shuffler.app")
+@pytest.mark.parametrize(
+    ("role", "other"), [("privateer_shuffler", "privateer_issuer"), ("privateer_issuer", "privateer_shuffler")]
+)
+def test_shuffler_and_issuer_have_nothing_that_reads_or_opens_a_report(role: str, other: str) -> None:
+    names = imported_by(f"import {role}.app")
     assert not packages(names) & {
         "numpy",
         "scipy",
@@ -34,6 +38,7 @@ def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
         "privateer_server",
         "privateer_client",
         "privateer_lab",
+        other,
     }
     core = {name for name in names if name.startswith("privateer.")}
     assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock", "serving"}
@@ -42,8 +47,8 @@ def test_the_shuffler_has_nothing_that_reads_or_opens_a_report() -> None:
 @pytest.mark.parametrize(
     ("role", "others"),
     [
-        ("privateer_server.app", {"privateer_client", "privateer_shuffler", "privateer_lab"}),
-        ("privateer_client", {"privateer_server", "privateer_shuffler", "privateer_lab"}),
+        ("privateer_server.app", {"privateer_client", "privateer_shuffler", "privateer_issuer", "privateer_lab"}),
+        ("privateer_client", {"privateer_server", "privateer_shuffler", "privateer_issuer", "privateer_lab"}),
     ],
 )
 def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
@@ -53,7 +58,12 @@ def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
 @pytest.mark.parametrize("name", ["privateer_lab.load.command", "privateer_lab.environments"])
 def test_the_load_driver_needs_no_service_and_nothing_of_the_workbench(name: str) -> None:
     workbench = {"joblib", "matplotlib", "pyarrow", "ray", "typer"}
-    assert not packages(imported_by(f"import {name}")) & {"privateer_server", "privateer_shuffler", *workbench}
+    assert not packages(imported_by(f"import {name}")) & {
+        "privateer_server",
+        "privateer_shuffler",
+        "privateer_issuer",
+        *workbench,
+    }
 
 
 def test_the_core_imports_nothing_by_itself() -> None:
@@ -61,10 +71,10 @@ def test_the_core_imports_nothing_by_itself() -> None:
 
 
 def test_the_contracts_catch_a_planted_import(tmp_path: Path) -> None:
-    for role in ("shared", "client", "shuffler", "server", "lab"):
+    for role in ROLES:
         shutil.copytree(ROOT / role, tmp_path / role, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    path = ":".join(str(tmp_path / role) for role in ("shared", "client", "shuffler", "server", "lab"))
+    path = ":".join(str(tmp_path / role) for role in ROLES)
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": path}, "capture_output": True, "text": True}
     assert subprocess.run(LINT, **run).returncode == 0  # type: ignore[call-overload]
     planted = tmp_path / "shuffler" / "privateer_shuffler" / "shuffle.py"

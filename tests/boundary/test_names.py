@@ -12,7 +12,7 @@ from privateer.algorithms import ALGORITHMS
 from privateer.trust import TRUST
 
 ROOT = Path(__file__).parents[2]
-ROLES = ("shared", "client", "shuffler", "server", "lab")
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
 REGISTRY = "shared/privateer/algorithms/__init__.py"
 TABLE = "shared/privateer/trust.py"
 DASHBOARD = ROOT / "server/privateer_server/dashboard"

@@ -12,9 +12,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from privateer.wire.token import Challenge, PendingToken
+from privateer.wire.token_keys import Directory
+from privateer_issuer.app import create_app as create_issuer
+from tests.support.asgi import serving
 from tests.support.pair import pair
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL
+from tests.support.tokens import issuer_settings
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
@@ -67,7 +72,16 @@ async def _pages(folder: Path) -> str:
             await services.upload(body, one)
         while "forwarded_total 100.0" not in (shuffler := (await services.shuffler.get("/metrics")).text):
             await asyncio.sleep(0.02)
-        return (await services.api.client.get("/metrics")).text + shuffler
+        return (await services.api.client.get("/metrics")).text + shuffler + await _issuers_page(folder)
+
+
+async def _issuers_page(folder: Path) -> str:
+    """After a request that was refused, and one that was not."""
+    async with serving(create_issuer(issuer_settings(folder))) as client:
+        key = Directory.decode((await client.get("/token-keys")).content).keys("test")[0]
+        for request in (b"", PendingToken.draw(Challenge("issuer", "shuffler", "test"), key).request):
+            await client.post("/experiments/test/tokens", content=request)
+        return (await client.get("/metrics")).text
 
 
 def expressions() -> Iterator[str]:

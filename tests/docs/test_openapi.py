@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,12 @@ from hypothesis import strategies as st
 from schemathesis.python.asgi import get_client, shutdown_lifespans
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
+from privateer.wire.attestation import HEADER, attest
 from privateer.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
+from privateer.wire.token import REQUEST_TYPE, Challenge, PendingToken
+from privateer.wire.token_keys import Directory
 from privateer.wire.upload import UPLOAD
+from privateer_issuer.app import create_app as create_issuer
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
@@ -27,10 +32,11 @@ from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY, TRUSTED
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN
 from tests.support.specs import tables
+from tests.support.tokens import SECRET, issuer_settings
 
 _MSGPACK = "application/msgpack"
 _EXAMPLES, _MANY = 4, 80
-_DOCUMENTS = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("server", "shuffler")}
+_DOCUMENTS = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("server", "shuffler", "issuer")}
 _OPERATIONS = [
     pytest.param(name, path, method, id=f"{name} {method} {path}")
     for name, document in _DOCUMENTS.items()
@@ -42,14 +48,14 @@ _DOOMED = st.sampled_from(["doomed", "nobody", "%2e%2e", "\N{SNOWMAN}"])
 _NAMES = st.sampled_from(["test", "shuffled"]) | _DOOMED
 
 
-@schemathesis.serializer(_MSGPACK)
+@schemathesis.serializer(_MSGPACK, REQUEST_TYPE)
 def _as_it_is(_: Any, value: Any) -> bytes:
     """What `_body` drew; schemathesis sends some bodies of its own, to see methods refused."""
     return value if isinstance(value, bytes) else msgspec.msgpack.encode(str(value))
 
 
 class Services:
-    """Both services with an experiment each, and the uploads that people have made for them."""
+    """All services, the first two with an experiment each, and the uploads that people have made for them."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "trusted").mkdir()
@@ -61,13 +67,20 @@ class Services:
             ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED), httpx.ASGITransport(server)
         )
         server.end_waits()  # streams end with their first message
-        apps: dict[str, Any] = {"server": server, "shuffler": shuffler}
+        issuing = issuer_settings(folder, experiments=("test", "shuffled"), attestation="hmac", tokens_per_device=2)
+        apps: dict[str, Any] = {"server": server, "shuffler": shuffler, "issuer": create_issuer(issuing)}
         self.clients = {name: get_client(app).__enter__() for name, app in apps.items()}
         self.schemas = {name: schemathesis.openapi.from_asgi("/openapi.json", app) for name, app in apps.items()}
         self.uploads = {
             "server": self._uploads("test", SMALL) + self._uploads("doomed", SMALL),
             "shuffler": self._uploads("shuffled", SHUFFLED),
+            "issuer": self._token_requests(),
         }
+
+    def _token_requests(self) -> list[bytes]:
+        directory = Directory.decode(self.clients["issuer"].get("/token-keys").content)
+        challenge = Challenge("issuer", "shuffler", "test")
+        return [PendingToken.draw(challenge, key).request for key in directory.keys("test") for _ in range(5)]
 
     def _uploads(self, name: str, changes: dict[str, Any]) -> list[bytes]:
         server = self.clients["server"]
@@ -131,7 +144,7 @@ def _explore(services: Services, name: str, path: str, method: str, examples: in
         headers = _headers(case, data, services.uploads[name])
         # What is refused for its meaning fits its schema; a token or body of ours is not what was drawn.
         without = [positive_data_acceptance, *([ignored_auth] if headers else [])]
-        without += [negative_data_rejection] if case.media_type == _MSGPACK else []
+        without += [negative_data_rejection] if case.media_type in (_MSGPACK, REQUEST_TYPE) else []
         case.call_and_validate(session=services.clients[name], headers=headers, excluded_checks=without)
 
     explore()
@@ -142,13 +155,16 @@ _UNLIKELY = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data
 
 def _headers(case: Any, data: st.DataObject, uploads: list[bytes]) -> dict[str, str]:
     """Draw a body of reports where one is asked for, and the credentials that go with the request, or none."""
-    if case.media_type == _MSGPACK:
+    if case.media_type in (_MSGPACK, REQUEST_TYPE):
         case.body = data.draw(_bodies(uploads))
     if not data.draw(st.booleans()):
         return {}
     path = case.operation.path
     if path.endswith("/reports"):
         return {UPLOAD.header: UPLOAD.sign(case.body, KEY)}
+    if path.endswith("/tokens"):
+        name, pseudonym = str(case.path_parameters["name"]), data.draw(st.sampled_from(["one", "two", "three"]))
+        return {HEADER: attest(SECRET, name, pseudonym, int(time.time()) + 60)}
     if path == "/batches":
         return {SIGNATURE_HEADER: BATCH.sign(case.body, _SHUFFLER)}
     if path.endswith("/shuffler") and case.method == "POST":

@@ -1,8 +1,20 @@
 """Write the documents that are made from the code; tests fail where the files differ."""
 
-from tests.documents import commands, endpoints, exports, families, logs, notebook, openapi, schemas, uploads, vectors
+from tests.documents import (
+    commands,
+    endpoints,
+    exports,
+    families,
+    logs,
+    notebook,
+    offline,
+    openapi,
+    schemas,
+    uploads,
+    vectors,
+)
 
-MADE = (openapi, vectors, uploads, exports, schemas, logs, commands, endpoints, families, notebook)
+MADE = (openapi, vectors, uploads, exports, offline, schemas, logs, commands, endpoints, families, notebook)
 
 for path, text in (page for one in MADE for page in one.documents().items()):
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ def exported(spec: Spec, publication: bytes) -> Export:
         spec=spec.model_dump(mode="json", exclude_none=True),
         policy=followed.policy.describe(spec),
         result=None,
-        record=make_record(spec, {"": [row]}),
+        record=make_record(spec, {followed.policy.cohort: [row] if terms.batch else []}),
         state=encode(step.state),
         publication=publication,
     )

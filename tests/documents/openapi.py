@@ -1,4 +1,4 @@
-"""The OpenAPI documents of both services, as they answer them."""
+"""The OpenAPI documents of all services, as they answer them."""
 
 import asyncio
 import json
@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 from starlette.types import ASGIApp
 
+from privateer_issuer.app import create_app as create_issuer
+from privateer_issuer.settings import Settings as IssuerSettings
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
@@ -23,7 +25,8 @@ def documents() -> dict[Path, str]:
         data = Path(folder)
         server = create_server(ServerSettings(data / "server", TOKEN, ()))
         settings = ShufflerSettings("http://server", data / "shuffler", data / "shuffler.pub", min_batch=2)
-        apps = {"server": server, "shuffler": create_shuffler(settings)}
+        issuing = IssuerSettings(data / "issuer", ("test",), "issuer", "open", public_keys_file=data / "issuer.json")
+        apps = {"server": server, "shuffler": create_shuffler(settings), "issuer": create_issuer(issuing)}
         return {FOLDER / f"{name}.json": asyncio.run(_document(app)) for name, app in apps.items()}
 
 

@@ -12,10 +12,11 @@ from privateer.mechanisms.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.app import create_app
 from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import restore
+from privateer_server.rounds import restore_lost, with_sums
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore as restore_backup
-from privateer_server.store.sqlite import DATABASE, SqliteStore
+from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.tables import DATABASE
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, sealed_reports
@@ -60,7 +61,8 @@ def noise_on_disk(folder: Path) -> np.ndarray:
     store = SqliteStore(folder)
     stored = store.experiments()[0].current
     store.close()
-    current = restore(stored, RoundKeys(folder / "keys").find)
+    blank = restore_lost(stored)
+    current = with_sums(blank, [stored.total], RoundKeys(folder / "keys").find(blank.round.public_key))
     assert current is not None
     assert isinstance(current.mechanism, RunningVectors)
     return np.asarray(current.total.noise)

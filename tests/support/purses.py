@@ -37,6 +37,10 @@ class Purse:
         self._choices: dict[str, Choice] = {}
         self._publications: dict[str, bytes] = {}
 
+    @property
+    def tokens(self) -> None:
+        return None
+
     def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         sealed = seal()
         self.paid.append(payment)

@@ -38,7 +38,7 @@ class _Stages:
 
     def __init__(self, data: Data, people: int) -> None:
         spec = bench_spec(_NAME, "server", people)
-        self._data, self._people, self._ids = data, people, set[bytes]()
+        self._data, self._people = data, people
         self._current = first_round(spec, data.keys.make())
         self._opener = data.keys.find(self._current.round.public_key)
         data.store.create(_NAME, self._current.schedule.encoded, record(self._current, self._opener))
@@ -60,13 +60,14 @@ class _Stages:
             sealed = pieces(envelope.sealed, facts.sealed_size)
             opened = opener.open(sealed, binding(envelope.header, facts.model))
         with self._timed("add"):
-            accumulator = Accumulator(self._current, self._ids, opener)
+            with self._data.store.locked([_NAME]) as locked:
+                seen = locked.seen(_NAME, opened)
+            accumulator = Accumulator(self._current, seen, opener)
             accumulator.examine(opened)
             accumulator.take(envelope, opened)
             self._current, change = accumulator.close()
         with self._timed("commit"):
             self._data.store.commit([change])
-        self._ids.update(change.report_ids)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -55,7 +55,7 @@ def _print(found: list["Finding"]) -> None:
         table.add_column(name, justify=justify, no_wrap=name != "attack")
     for row in found:
         claimed = "" if row.epsilon is None else f"{row.epsilon:g}" + (f", {row.delta:g}" if row.delta else "")
-        proved = "" if row.lower_bound is None else f"{row.lower_bound:.3f}"
+        proved = "" if row.lower_bound is None else f"{row.lower_bound:z.3f}"
         verdict = row.verdict if row.holds else row.verdict.upper()
         terms = "" if row.model == "any" else f"{row.model}, {row.calibration}: "
         table.add_row(row.mechanism, terms + row.attack, claimed, proved, readable(row.samples), verdict)

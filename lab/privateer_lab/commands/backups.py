@@ -44,7 +44,8 @@ def restore(
 ) -> None:
     """Make a data folder from a backup. When the server starts it gives up the rounds that were open."""
     from privateer_server.store.backup import restore as restored
-    from privateer_server.store.sqlite import DATABASE, FILE
+    from privateer_server.store.sqlite import FILE
+    from privateer_server.store.tables import DATABASE
 
     restored(folder / FILE, data, DATABASE)
     screen.print(

@@ -130,7 +130,7 @@ def export(
     document = ask("GET", f"{admin_url}/experiments/{name}/export", field="--admin-url", headers=bearer(token))
     files = {target.name: document} if target.suffix == ".json" else _parts(document)
     folder = target.parent if target.suffix == ".json" else target
-    open_folder(folder)
+    open_folder(folder, "DIR|FILE")
     if taken := next((path for path in files if (folder / path).exists()), None):
         raise SpecError(f"there is a {taken} already", field="DIR|FILE", remedy="name another place")
     for path, part in files.items():

@@ -18,6 +18,7 @@ class Service(StrEnum):
 
     server = "server"
     shuffler = "shuffler"
+    issuer = "issuer"
 
 
 def register(app: typer.Typer) -> None:

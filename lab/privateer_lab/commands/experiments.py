@@ -8,7 +8,8 @@ import typer
 
 from privateer.export import read_export
 from privateer.result import Contradiction
-from privateer_lab.bin_map import draw, people_in
+from privateer.spec import Spec
+from privateer_lab.bin_map import chosen_by, draw, people_in
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.documents import read_document
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
@@ -36,15 +37,44 @@ def create(
     warm_start: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Begin with what an exported experiment has learned.")
     ] = None,
+    is_check: Annotated[
+        bool, typer.Option("--check", help="Check the spec here, and create nothing: asks no server, needs no token.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Create an experiment from a spec."""
+    """Create an experiment from a spec; with ``--check`` find out whether a server would take it, and what is unwise.
+
+    The same spec again changes nothing.
+    """
     parsed = load_spec(spec, settings)
     start = None if warm_start is None else read_document(warm_start)
     if start is not None:
         read_export(start, "--warm-start")
-    answer = post(admin_url, parsed, token, start)
-    print_json(answer) if as_json else screen.print(f"created {parsed.name}")
+    if is_check:
+        _tell_checked(parsed.without_people(), start, as_json)
+        return
+    answer, is_new = post(admin_url, parsed, token, start)
+    if as_json:
+        print_json(answer)
+    elif is_new:
+        screen.print(f"created {parsed.name}")
+    else:
+        screen.print(f"{parsed.name} existed already, with this very spec: nothing changed")
+
+
+def _tell_checked(spec: Spec, start: Any, as_json: bool) -> None:
+    """Open the first round as a server does, and say what the spec's own concerns are."""
+    from privateer_server.exports import start_with
+    from privateer_server.schedule import Schedule
+
+    schedule, begun = Schedule(spec), None if start is None else start_with(start).begun
+    asked, concerns = schedule.open(0, 1, begun(schedule) if begun else None).batch, spec.concerns()
+    if as_json:
+        print_json({"experiment": spec.name, "first_round": asked, "warnings": concerns})
+        return
+    screen.print(f"{spec.name}: a server takes this spec; its first round asks {asked:,} people. Nothing was created")
+    for concern in concerns:
+        screen.print(f"warning: {concern}", soft_wrap=True, markup=False)
 
 
 def list_experiments(url: Url = URL, as_json: Json = False) -> None:
@@ -170,7 +200,7 @@ def _in_words(bins: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "people": people_in(row["where"]),
-            "arms": ", ".join(f"{arm} {share:.0%}" for arm, share in row["arms"].items()),
+            "arms": chosen_by(row["arms"]),
         }
         for row in bins
     ]

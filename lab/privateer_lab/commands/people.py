@@ -1,7 +1,7 @@
 """``simulate`` and ``load``: simulated people, in this process or over HTTP."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from privateer_lab.output import print_json, print_table, progress, screen
 from privateer_lab.simulation import simulate as runs_of
 from privateer_lab.specs import load_spec
 from privateer_lab.summary import summary
+
+_OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
+"""Keys of a promise that say nothing where reports are not shuffled in batches."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +51,9 @@ def simulate(
     if as_json:
         print_json(result)
     else:
-        shown = [(key, value) for key, value in result.items() if not isinstance(value, list | dict | None)]
+        idle = () if parsed.privacy.trust.batched else _OF_BATCHES
+        rows = [(key, value) for key, value in result.items() if key not in idle]
+        shown = [(key, value) for key, value in rows if not isinstance(value, list | dict | None)]
         print_table(parsed.name, [(key.replace("_", " "), value) for key, value in shown])
         for warning in result["warnings"]:
             screen.print(f"warning: {warning}")

@@ -67,7 +67,7 @@ def plan(
     parsed, promises = load_spec(spec, settings, users), _epsilons(epsilons)
     wanted = variants(parsed, _models(models), promises)
     if plot is not None:
-        open_folder(plot.parent)
+        open_folder(plot.parent, "--plot")
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
         report = _Report(parsed, wanted, seeds, as_json)
         report.follow(runs)

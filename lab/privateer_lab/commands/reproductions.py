@@ -46,7 +46,7 @@ def reproduce(
         raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
     if published and not Path(published).is_file():
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
-    open_folder(out)
+    open_folder(out, "--out")
     made, effort = REPRODUCTIONS[name], Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = Rows(row for row in found if row is not None), found[-1] is None

@@ -44,12 +44,10 @@ def review(
 
     if audit and no_audit:
         raise SpecError("cannot be given with --audit", field="--no-audit", remedy="give one of them")
-    open_folder(out)
     said, subject = read_facts(facts), subject_of(named, url)
-    evidence = None
-    if audit:
-        evidence = read_audit(audit, subject.spec, subject.record)
-    elif not no_audit:
+    evidence = read_audit(audit, subject.spec, subject.record) if audit else None
+    open_folder(out, "--out")  # before the audit, which takes minutes; and nothing is made for a wrong name
+    if not audit and not no_audit:
         evidence = run_audit(subject.spec, subject.record, samples)
     made = make_review(subject, evidence, said)
     for path in write(made, out):

@@ -1,4 +1,4 @@
-"""``server``, ``shuffler``, ``up``: services on this machine; ``demo`` and ``bench``: whole experiments with them."""
+"""``server``, ``shuffler``, ``issuer``, ``up``: services on this machine; ``demo``, ``bench``: whole experiments."""
 
 import os
 import signal
@@ -12,10 +12,11 @@ from typing import Annotated
 import httpx
 import typer
 
+from privateer.errors import SpecError
 from privateer_lab.commands.options import ADMIN_URL
 from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services import Issuing, Services, free_port, running
 
 Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
 Host = Annotated[str, typer.Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
@@ -25,7 +26,7 @@ DataOf = Annotated[Path, typer.Option(envvar="PRIVATEER_DATA", help="Folder for 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (server, shuffler, up, demo, bench):
+    for command in (server, shuffler, issuer, up, demo, bench):
         app.command()(command)
 
 
@@ -42,6 +43,25 @@ def shuffler(host: Host = "127.0.0.1", port: Port = 8001, data: DataOf = Path("d
     from privateer_shuffler.app import main
 
     _environment(host, port, data)
+    main()
+
+
+def issuer(
+    experiments: Annotated[
+        str, typer.Option(envvar="PRIVATEER_EXPERIMENTS", help="Names of experiments, separated by commas.")
+    ],
+    attestation: Annotated[
+        str, typer.Option(envvar="PRIVATEER_ATTESTATION", help="How it knows devices: hmac, open, or another plug.")
+    ],
+    host: Host = "127.0.0.1",
+    port: Port = 8004,
+    data: DataOf = Path("data/issuer"),
+) -> None:
+    """Run the issuer of upload tokens. Further settings come from the environment (docs/configuration.md)."""
+    from privateer_issuer.app import main
+
+    _environment(host, port, data)
+    os.environ.update(PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION=attestation)
     main()
 
 
@@ -72,12 +92,21 @@ def up(
     token: Annotated[
         str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
     ] = None,
+    tokens: Annotated[
+        str, typer.Option(help="Experiments whose reports need upload tokens: an issuer runs, too, at port 8004.")
+    ] = "",
 ) -> None:
     """Run a server and a shuffler here until you interrupt them."""
     private = (admin_port, shuffler_admin_port)
-    with _until_signalled(), running(data, server_port, shuffler_port, token, private) as services:
+    issuing = Issuing(tokens, 8004) if tokens else None
+    with (
+        _until_signalled(),
+        running(data, server_port, shuffler_port, token, private, issuing=issuing) as services,
+    ):
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
+        if services.issuer:
+            screen.print(f"issuer    {services.issuer}")
         screen.print(f"dashboard {services.server}/")
         with httpx.Client() as http:
             screen.print(f"its key   {Source(services.server, http).key().hex()}")
@@ -89,6 +118,7 @@ def up(
 
 
 def demo(
+    context: typer.Context,
     users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
     keep: Annotated[
         bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
@@ -106,6 +136,10 @@ def demo(
     from privateer_lab.web_demo import run_web_demo
 
     is_watched = sys.stdin.isatty() and sys.stdout.isatty()
+    if web:
+        _refuse_beside_web(context)
+    if out.is_dir():
+        raise SpecError(f"{out} is a folder", field="--out", remedy="name a file")
 
     with _until_signalled():
         if web:
@@ -119,6 +153,15 @@ def demo(
             if is_watched if keep is None else keep:
                 _stay(services, page, is_watched)
         screen.print("The services have stopped. To start services that stay: privateer up")
+
+
+def _refuse_beside_web(context: typer.Context) -> None:
+    """Refuse options that say nothing of a page of visitors."""
+    for name in ("users", "keep", "out"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            remedy = "leave it out: visitors of the page are the people, and it stays until Ctrl-C"
+            raise SpecError("does nothing with --web", field=f"--{name}", remedy=remedy)
 
 
 def _stay(services: Services, page: str, is_watched: bool) -> None:

@@ -26,7 +26,8 @@ _Key = Annotated[str, typer.Option("--server-key", help="The server's public key
 _State = Annotated[Path, typer.Option(help="File that remembers what was checked.")]
 _Evidence = Annotated[Path, typer.Option(help="File for evidence, if there is any.")]
 _Against = Annotated[
-    list[str], typer.Option(help="A head that others were shown: a file, or an address. May be repeated.")
+    list[str],
+    typer.Option(help="A head that others were shown: a file, an auditor's audit-log.json, or an address; repeatable."),
 ]
 
 
@@ -76,7 +77,7 @@ def audit_log(
     """Check all that is new in a server's public log; exit with 1, and write evidence, if something does not hold.
 
     Run it now and then. It keeps the last head, and demands that the log goes on from it. With --against it also checks
-    that others were shown the same log: devices export their heads (client.head).
+    that others were shown the same log: devices export their heads (client.head), and auditors keep theirs (--state).
     """
     keys, before = read_keys(server_key, "--server-key"), _read(state)
     if len(keys) > 1:
@@ -115,14 +116,25 @@ def _read(path: Path) -> State | None:
 
 
 def _head(other: str, http: httpx.Client) -> str:
-    """Return the head in a file, or that of the server at an address."""
+    """Return the head in a file, or in what another auditor's run keeps; or that of the server at an address."""
     if other.startswith(("http://", "https://")):
         return Source(other, http, "--against").shown()
     try:
         found = Path(other).read_text()
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"cannot read {other}", field="--against", remedy="name a file, or an address") from None
+    found = _of_an_auditor(found) or found
     if not Head.is_one(found):
-        remedy = "save what client.head says, or the server's page /log/head"
+        remedy = (
+            "give what client.head says, another auditor's audit-log.json, or a copy of the server's page /log/head"
+        )
         raise SpecError(f"{other} is not the head of a log", field="--against", remedy=remedy)
     return found
+
+
+def _of_an_auditor(text: str) -> str | None:
+    """Return the last head of another run of this command; None if the text is not what one keeps."""
+    try:
+        return msgspec.json.decode(text, type=State).head
+    except (msgspec.DecodeError, RecursionError):
+        return None

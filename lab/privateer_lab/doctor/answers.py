@@ -78,26 +78,31 @@ def get(url: str) -> httpx.Response | None:
 
 def listed_keys(url: str) -> list[str]:
     """Return the public keys that a service lists, hexadecimal; none if it does not answer so."""
-    answer = get(f"{url}/keys")
-    page = {} if answer is None else _object(answer)
-    rows = page.get("keys", [page])
+    listed = page(f"{url}/keys")
+    rows = listed.get("keys", [listed])
     return [str(row["public_key"]) for row in rows if isinstance(row, dict) and "public_key" in row]
+
+
+def page(url: str) -> dict[str, Any]:
+    """Return the JSON object at an address; empty if there is none."""
+    answer = get(url)
+    return {} if answer is None else _object(answer)
 
 
 def _problem(answer: httpx.Response | None) -> tuple[str, str]:
     """Return detail and remedy of a service's problem. What something else answers is not quoted."""
     if answer is None or slug_of(answer.content) == "unknown":
         return "it does not answer", "see the service's log"
-    page = _object(answer)
-    return str(page.get("detail")), str(page.get("remedy"))
+    problem = _object(answer)
+    return str(problem.get("detail")), str(problem.get("remedy"))
 
 
 def _object(answer: httpx.Response) -> dict[str, Any]:
     try:
-        page = msgspec.json.decode(answer.content)
+        found = msgspec.json.decode(answer.content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return page if isinstance(page, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _url(host: str, port: int) -> str:

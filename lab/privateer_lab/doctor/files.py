@@ -15,7 +15,8 @@ from privateer_lab.doctor.findings import Findings
 
 MIB: Final = 1 << 20
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_PUBLIC: Final = ".pub"
+_PUBLIC: Final = (".pub", ".json")
+"""Suffixes of files that others read: public keys of services, and of issuers."""
 _UNNAMED: Final = 32
 """Files whose names are as long are named by a key or a digest, and told by their kind alone."""
 _CLOCK_SECONDS: Final = 60
@@ -42,7 +43,7 @@ def check_folder(found: Findings, folder: Path, setting: str) -> bool:
 
 def _check_permissions(found: Findings, folder: Path) -> None:
     inside = list(_entries(folder))
-    exposed = [path for path in [folder, *inside] if path.suffix != _PUBLIC and _mode(path) & _OTHERS]
+    exposed = [path for path in [folder, *inside] if path.suffix not in _PUBLIC and _mode(path) & _OTHERS]
     if exposed:
         detail = f"other users may read or change {shown(exposed[0])}" + _and_more(len(exposed) - 1)
         found.fail("permissions", detail, f"chmod -R go= {folder}, and replace keys that others may have read")

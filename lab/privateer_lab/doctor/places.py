@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import Final
 
 from privateer.errors import SpecError
+from privateer_issuer.settings import read_settings as read_issuer
+from privateer_lab.doctor.answers import Listeners
 from privateer_lab.doctor.files import check_secret
 from privateer_lab.doctor.findings import Finding, Findings
+from privateer_lab.doctor.issuer import IssuerPlace, examine_issuer
 from privateer_lab.doctor.keys import check_public_half, signing_key
 from privateer_lab.doctor.server import examine_server
 from privateer_lab.doctor.shuffler import examine_shuffler
-from privateer_lab.services import environments
+from privateer_lab.services import Issuing, environments
 from privateer_server.settings import Settings as ServerSettings
 from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import Settings as ShufflerSettings
 from privateer_shuffler.settings import read_settings as read_shuffler
 
+_ISSUER_PORT: Final = 8004
 _NO_TOKEN: Final = {"PRIVATEER_ADMIN_TOKEN": "the doctor asks for nothing that needs one"}
 
 
@@ -26,8 +30,8 @@ class Places:
 
     Attributes
     ----------
-    server, shuffler
-        Settings of the services that are here.
+    server, shuffler, issuer
+        Those of the services that are here.
     sender
         The private key that signs uploads, and the file with its public half, if they are here.
     """
@@ -35,6 +39,7 @@ class Places:
     server: ServerSettings | None = None
     shuffler: ShufflerSettings | None = None
     sender: tuple[Path, Path] | None = None
+    issuer: IssuerPlace | None = None
 
     def examine(self) -> list[Finding]:
         """Look at all of it."""
@@ -44,6 +49,8 @@ class Places:
         if self.shuffler:
             trusted = self.server.shuffler_keys if self.server else None
             findings += examine_shuffler(self.shuffler, trusted).all
+        if self.issuer:
+            findings += examine_issuer(self.issuer).all
         if self.sender:
             findings += _examine_sender(*self.sender)
         return findings
@@ -66,6 +73,11 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
         If there is neither a server nor a shuffler.
     """
     given = environments(data, ports, "")
+    issuer = data / "issuer"
+    if issuer.exists():  # then both services take reports with tokens alone
+        issuing = Issuing("", _ISSUER_PORT)
+        for name, port in zip(("server", "shuffler"), ports, strict=False):
+            given[name] |= issuing.checks(data, f"http://127.0.0.1:{port}")
     server = read_server({**environment, **given["server"], **_NO_TOKEN}, [])
     shuffler = read_shuffler({**environment, **given["shuffler"]})
     if not (server.data.exists() or shuffler.data.exists()):
@@ -73,7 +85,8 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
         raise SpecError(f"there is neither a server nor a shuffler in {data}", field="--data", remedy=remedy)
     private, public = data / "sender.key", data / "senders" / "sender.pub"
     # Both are made together: where one is missing its disk may be, too.
-    return Places(server, shuffler, (private, public) if private.exists() else None)
+    place = IssuerPlace(issuer, data / "tokens" / "issuer.json") if issuer.exists() else None
+    return Places(server, shuffler, (private, public) if private.exists() else None, place)
 
 
 def of_environment(service: str, environment: Mapping[str, str], data: Path | None) -> Places:
@@ -86,4 +99,12 @@ def of_environment(service: str, environment: Mapping[str, str], data: Path | No
     """
     folder = str(data or environment.get("PRIVATEER_DATA") or Path("data") / service)
     given = {**_NO_TOKEN, **environment, "PRIVATEER_DATA": folder}
+    if service == "issuer":
+        return Places(issuer=_issuer(given))
     return Places(server=read_server(given, [])) if service == "server" else Places(shuffler=read_shuffler(given))
+
+
+def _issuer(given: Mapping[str, str]) -> IssuerPlace:
+    settings, secrets = read_issuer(given), given.get("PRIVATEER_ATTESTATION_SECRETS")
+    listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
+    return IssuerPlace(settings.data, settings.public_keys_file, listeners, Path(secrets) if secrets else None)

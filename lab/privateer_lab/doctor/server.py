@@ -16,16 +16,21 @@ from privateer_lab.doctor.answers import Listeners, listed_keys
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
 from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.identity import check_identity_key, check_signer
 from privateer_lab.doctor.keys import check_trusted
 from privateer_lab.doctor.stores import checked
+from privateer_lab.doctor.tokens import check_admin_tokens
+from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
 from privateer_server.mending import reason_to_give_up
 from privateer_server.opening import Opener
+from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.rounds import RoundFacts
 from privateer_server.settings import Settings
-from privateer_server.store import ExperimentRecord
-from privateer_server.store.journal import JOURNAL, Entry, Journal
-from privateer_server.store.sqlite import DATABASE, FILE, SqliteStore
+from privateer_server.store import Entry, ExperimentRecord
+from privateer_server.store.journal import JOURNAL, JournalFile
+from privateer_server.store.sqlite import FILE, SqliteStore
+from privateer_server.store.tables import DATABASE
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
@@ -51,6 +56,8 @@ class Contents:
         The journal's last publications by experiment, and the names of deleted ones.
     recorded
         The newest time on record, in seconds since 1970.
+    logged, forked
+        Publications in the log, and whether journal and database have two logs.
     """
 
     experiments: list[ExperimentRecord]
@@ -58,6 +65,8 @@ class Contents:
     entries: dict[str, Entry] = field(repr=False)
     buried: set[str]
     recorded: float
+    logged: int = 0
+    forked: bool = False
 
     @cached_property
     def open_rounds(self) -> dict[str, Round]:
@@ -85,6 +94,8 @@ class Contents:
 def examine_server(settings: Settings) -> Findings:
     """Look at a server's folder and listeners."""
     found = Findings("server")
+    if settings.database:
+        return _examine_shared(found, settings)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
         return found
     held = is_held(settings.data / FILE)
@@ -94,15 +105,49 @@ def examine_server(settings: Settings) -> Findings:
         return found
     trusted = check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
+    _check_operators(found, settings)
     contents = found.settled(lambda seen: _examine_files(seen, settings), once=held is False)
+    identity = settings.identity or settings.data / IDENTITY_FILE
+    public = check_identity_key(found, identity, settings.data, contents.logged if contents else 0)
     if contents:
         _check_claims(found, contents, trusted)
+    here = [name for name, facts in contents.open_rounds.items() if facts.endpoint == "server"] if contents else []
+    check_upload_tokens(found, settings.tokens, settings.host, sorted(here))
     check_clock(found, settings.data, contents.recorded if contents else 0.0)
     needed = _SPARE + _CLOSING * (contents.largest if contents else 0)
     check_disk(found, [settings.data, _journal(settings).parent], needed)
-    if listeners.check(found, held):
-        _check_identity(found, listeners, settings.data / KEYS_FOLDER)
+    answers = listeners.check(found, held)
+    if answers:
+        _check_rounds_of(found, listeners, settings.data / KEYS_FOLDER)
+    check_signer(found, public, listeners.public, answers=answers)
     return found
+
+
+def _examine_shared(found: Findings, settings: Settings) -> Findings:
+    """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
+    remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
+    found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
+    path = settings.store_key_file
+    if path is None or not path.is_file() or path.stat().st_size != _KEY_SIZE:
+        remedy = "put the file back that all servers have; without it no server starts"
+        found.fail("round keys", "PRIVATEER_STORE_KEY_FILE names no file of 32 bytes", remedy)
+    elif path.stat().st_mode & 0o077:
+        found.warn("round keys", "other users may read PRIVATEER_STORE_KEY_FILE", "chmod 600, or a secret mount")
+    else:
+        found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
+    check_trusted(found, "shufflers", settings.shuffler_keys)
+    check_trusted(found, "senders", settings.sender_keys)
+    _check_operators(found, settings)
+    check_upload_tokens(found, settings.tokens, settings.host, [])
+    listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
+    public = check_identity_key(found, settings.identity, None, 0) if settings.identity else None
+    check_signer(found, public, listeners.public, answers=listeners.check(found, None))
+    return found
+
+
+def _check_operators(found: Findings, settings: Settings) -> None:
+    if settings.admin_tokens:
+        check_admin_tokens(found, settings.admin_tokens)
 
 
 def _journal(settings: Settings) -> Path:
@@ -134,7 +179,7 @@ def _published(journal: Path) -> dict[str, bytes]:
     """Return the digests of what a journal says was published last; of one that is missing, none."""
     try:
         with closing(copy_of(journal) or sqlite3.connect(":memory:")) as copy:
-            return _digests(_entries(Journal(copy)))
+            return _digests(_entries(JournalFile(copy)))
     except (OSError, sqlite3.Error, PrivateerError, Unsettled):
         return {}
 
@@ -143,7 +188,7 @@ def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: Journal) -> dict[str, Entry]:
+def _entries(journal: JournalFile) -> dict[str, Entry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
@@ -154,7 +199,7 @@ def _read_once(found: Findings, settings: Settings) -> Contents | None:
         return None
     with closing(journal_copy), closing(database):
         try:
-            contents = _contents(database, SqliteStore(database), Journal(journal_copy))
+            contents = _contents(database, SqliteStore(database), JournalFile(journal_copy))
             open_rounds, _ = len(contents.open_rounds), contents.following_keys
         except (PrivateerError, sqlite3.Error, TypeError, ValueError):
             found.fail("database", "an experiment in it cannot be read", _RESTORE)
@@ -175,9 +220,18 @@ def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
     return empty
 
 
-def _contents(database: sqlite3.Connection, store: SqliteStore, journal: Journal) -> Contents:
-    recorded = max([0.0, *_times(database)])
-    return Contents(store.experiments(), set(store.deleted()), _entries(journal), set(journal.buried()), recorded)
+def _contents(database: sqlite3.Connection, store: SqliteStore, journal: JournalFile) -> Contents:
+    recorded, logged, here = max([0.0, *_times(database)]), journal.leaves(0), store.leaves(0)
+    common = min(len(logged), len(here))
+    return Contents(
+        store.experiments(),
+        set(store.deleted()),
+        _entries(journal),
+        set(journal.buried()),
+        recorded,
+        max(len(logged), len(here)),
+        forked=logged[:common] != here[:common],
+    )
 
 
 def _times(database: sqlite3.Connection) -> Iterator[float]:
@@ -202,7 +256,10 @@ def _check_journal(found: Findings, contents: Contents) -> None:
     if back := sorted(contents.buried & known):
         detail = f"{back[0]} was deleted, and an earlier copy has brought it back" + _others(back)
         found.warn("journal", detail, "start the server, which deletes it again")
-    if not (troubles or lost or back):
+    if contents.forked:
+        remedy = "start with the journal of this database, or with the database of this journal: no other way goes on"
+        found.fail("journal", "the log in the journal is not the one in the database", remedy)
+    if not (troubles or lost or back or contents.forked):
         found.ok("journal", "the journal and the database agree")
 
 
@@ -214,12 +271,8 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
     openers, broken = _openers(folder)
     wanted = contents.open_keys
     lost = sorted(name for name, key in wanted.items() if key not in openers and key.hex() not in before)
-    rounds = {one.name: one.current for one in contents.experiments}
-    unread = sorted(
-        name
-        for name, key in wanted.items()
-        if key in openers and openers[key].reveal(rounds[name].total, rounds[name].digest) is None
-    )
+    records = {one.name: one for one in contents.experiments}
+    unread = sorted(name for name, key in wanted.items() if key in openers and not _opens(openers[key], records[name]))
     known = set(wanted.values()) | contents.following_keys
     left = [key for key in openers if key not in known and key.hex() in before]
     if broken:
@@ -234,6 +287,12 @@ def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[s
         found.warn("round keys", detail, "start the server, which erases them; if it runs, see the disk and its log")
     if not (broken or lost or unread or left):
         found.ok("round keys", f"open rounds: {len(wanted):,}; each has its key, and there is no other")
+
+
+def _opens(opener: Opener, record: ExperimentRecord) -> bool:
+    """Whether all sums of the open round of an experiment open."""
+    digest = record.current.digest
+    return all(opener.reveal(sums, digest) is not None for sums in (record.current.total, *record.parts))
 
 
 _KEYS_REMEDY: Final = "put the file back if you moved it; else start the server, which gives the round up"
@@ -260,7 +319,7 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
 def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> None:
     """Check that every shuffler with a claim is trusted, and that there is one where one is needed."""
     asking = [one for one in contents.experiments if one.name in contents.open_rounds]
-    if strangers := [one.name for one in asking if one.shuffler not in trusted | {""}]:
+    if strangers := [one.name for one in asking if one.standing.shuffler not in trusted | {""}]:
         detail = f"{strangers[0]} is claimed by a shuffler that is not trusted" + _others(strangers)
         found.fail("shufflers", detail, "put its public key back, or release the claim (docs/operations.md)")
     shuffled = sorted(name for name, facts in contents.open_rounds.items() if facts.endpoint == "shuffler")
@@ -269,7 +328,7 @@ def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> Non
         found.fail("shufflers", detail, "put its public key where PRIVATEER_SHUFFLER_KEYS says")
 
 
-def _check_identity(found: Findings, listeners: Listeners, folder: Path) -> None:
+def _check_rounds_of(found: Findings, listeners: Listeners, folder: Path) -> None:
     """Check that the server that answers is the one with these keys; one of its rounds may just have closed."""
     for _ in range(_TRIES):
         listed = listed_keys(listeners.public)

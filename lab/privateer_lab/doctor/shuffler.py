@@ -15,6 +15,7 @@ from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folde
 from privateer_lab.doctor.findings import Findings
 from privateer_lab.doctor.keys import check_public_half, check_trusted, ids_of, signing_key
 from privateer_lab.doctor.stores import checked
+from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_shuffler.app import KEY_FILE
 from privateer_shuffler.history import DATABASE as HISTORY
 from privateer_shuffler.history import FILE
@@ -50,7 +51,8 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
         _check_trust(found, key, trusted)
     check_trusted(found, "senders", settings.sender_keys)
     held = is_held(settings.data / FILE)
-    found.settled(lambda seen: _check_rounds(seen, settings.data), once=held is False)
+    names = found.settled(lambda seen: _check_rounds(seen, settings.data), once=held is False)
+    check_upload_tokens(found, settings.tokens, settings.host, names)
     check_clock(found, settings.data)
     held_bytes = sum(path.stat().st_size for path in settings.data.glob(f"*{SUFFIX}") if path.exists())
     check_disk(found, [settings.data], _SPARE + _NEXT * held_bytes)
@@ -68,8 +70,8 @@ def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path
         found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
 
 
-def _check_rounds(found: Findings, folder: Path) -> None:
-    """Check the databases of rounds, and that the history knows what they are of."""
+def _check_rounds(found: Findings, folder: Path) -> list[str]:
+    """Check the databases of rounds, and that the history knows what they are of; return their experiments."""
     labels, broken = list[Label](), 0
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if not path.exists():  # a running shuffler has delivered it
@@ -84,6 +86,7 @@ def _check_rounds(found: Findings, folder: Path) -> None:
     if history := checked(found, "history", folder / FILE, HISTORY):
         with closing(history):
             _check_history(found, history, labels)
+    return sorted(label.round.experiment for label in labels)
 
 
 def _label(found: Findings, path: Path, copy: sqlite3.Connection) -> Label | None:

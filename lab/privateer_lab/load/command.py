@@ -51,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     batch = f"people in one upload; by default 1, as real devices send, or {_BATCH} with a sender's key"
     add("--batch", type=int, help=batch)
     add("--sender-key", type=Path, default=_sender_key(), help="key whose owner the services trust with a batch")
+    issuer = os.environ.get("PRIVATEER_ISSUER")
+    add("--issuer", default=issuer, help="address of the issuer of upload tokens; people then send one by one")
+    add("--attestation-secrets", type=Path, help="file with the secret that the issuer shares with the backend")
     population = "name of the environment, or a TOML file with a [population] section; by default one that fits"
     add("--population", help=population)
     add("--path", help="data file of the population")
@@ -97,6 +100,8 @@ def _checked(options: argparse.Namespace) -> argparse.Namespace:
             raise SpecError(f"must be {least} to {most}", field=f"--{name}", remedy="choose another number")
     if options.sender_key is not None and not options.sender_key.is_file():
         raise SpecError(f"there is no file {options.sender_key}", field="--sender-key", remedy="name the key's file")
+    if options.issuer:
+        options.sender_key = None  # tokens are for those whom no trusted sender vouches for
     if options.batch is None:
         options.batch = _BATCH if options.sender_key else 1
     if options.batch > 1 and options.sender_key is None:
@@ -124,7 +129,19 @@ def main(arguments: list[str] | None = None) -> None:
 def _load(options: argparse.Namespace) -> LoadResult:
     population = _population(options, _usual_population(options))
     how = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
-    return run_load(options.name, options.url, options.shuffler, population=population, **how)
+    tokens = {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
+    return run_load(options.name, options.url, options.shuffler, population=population, **how, **tokens)
+
+
+def _secret(path: Path | None) -> bytes | None:
+    """Return the first secret of a file, as the issuer reads it."""
+    if path is None:
+        return None
+    try:
+        return bytes.fromhex(path.read_text("ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        detail, remedy = f"{path.name} holds no secret", "name the file that the issuer was started with"
+        raise SpecError(detail, field="--attestation-secrets", remedy=remedy) from None
 
 
 def _usual_population(options: argparse.Namespace) -> dict[str, Any]:

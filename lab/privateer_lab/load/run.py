@@ -34,6 +34,8 @@ def run_load(
     seed: int = 0,
     cohort: str = "",
     sender_key: Path | None = None,
+    issuer: str | None = None,
+    attestation_secret: bytes | None = None,
     each: Callable[[LoadResult], None] = lambda _: None,
 ) -> LoadResult:
     """Drive simulated people through an experiment.
@@ -54,6 +56,8 @@ def run_load(
         The source to which these people belong; empty for the experiment's own people.
     sender_key
         File of a private key that the services trust with several people's reports at once.
+    issuer, attestation_secret
+        The issuer of upload tokens, if reports need some, and what the application's backend shares with it.
     each
         Is called with what is counted so far, whenever people have taken part.
 
@@ -70,7 +74,7 @@ def run_load(
 
     async def drive() -> tuple[LoadResult, bool]:
         started, whole = time.perf_counter(), True
-        async with Wire.open(name, server, shuffler, concurrency, sender) as wire:
+        async with Wire.open(name, server, shuffler, concurrency, sender, issuer, attestation_secret) as wire:
             driver = Driver(wire, population, seed, cohort)
 
             def advance(people: int) -> None:

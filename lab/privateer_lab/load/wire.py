@@ -13,10 +13,12 @@ from privateer.errors import Deleted, NotFound, SenderRefused, TermsRefused, Una
 from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer.wire.problem import slug_of
 from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from privateer.wire.token import authorization
 from privateer.wire.upload import UPLOAD
 from privateer_client.answers import Answer
 from privateer_lab.load.counts import Counts
 from privateer_lab.load.endpoint import Waiting, meet, no_url
+from privateer_lab.load.tokens import TokenSource
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
@@ -37,6 +39,8 @@ class Wire:
         Bytes of the bodies that were answered.
     is_paused
         Whether nobody was asked when the last publication was fetched.
+    tokens
+        Where people get upload tokens, if their reports need some.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Wire:
     sender: Ed25519PrivateKey | None = None
     sent: int = 0
     is_paused: bool = False
+    tokens: TokenSource | None = None
     _met: bool = False
     _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: dict[str, Waiting] = field(default_factory=dict)
@@ -53,13 +58,21 @@ class Wire:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, name: str, server: str, shuffler: str | None, concurrency: int, sender: Ed25519PrivateKey | None = None
+        cls,
+        name: str,
+        server: str,
+        shuffler: str | None,
+        concurrency: int,
+        sender: Ed25519PrivateKey | None = None,
+        issuer: str | None = None,
+        secret: bytes | None = None,
     ) -> AsyncIterator[Self]:
         """Connect to the services until the context is left."""
         timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
         connector = aiohttp.TCPConnector(limit=concurrency + 1)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            yield cls(name, server.rstrip("/"), shuffler, http, sender)
+            tokens = TokenSource(issuer.rstrip("/"), secret, http) if issuer else None
+            yield cls(name, server.rstrip("/"), shuffler, http, sender, tokens=tokens)
 
     async def send(self, header: Header, sealed: bytes, people: int, endpoint: str) -> tuple[int, dict[str, int]]:
         """Upload the reports of ``people`` until somebody answers; return how many were accepted, the others by reason.
@@ -73,12 +86,15 @@ class Wire:
         PrivateerError
             Before the first upload, if the address is not a shuffler's, or it does not take the experiment's reports.
         """
-        address = f"{self.server}/reports"
+        base, address = self.server, f"{self.server}/reports"
         if endpoint == "shuffler":
-            address = f"{await self._met_shuffler()}/experiments/{self.name}/reports"
+            base = await self._met_shuffler()
+            address = f"{base}/experiments/{self.name}/reports"
+        token = await self.tokens.token(self.name, base) if self.tokens else None
         waiting = self._waiting.setdefault(endpoint, Waiting(endpoint))
         with waiting.limited():
-            return await self._decided(address, encode_envelope(Envelope(header, sealed)), people, waiting)
+            body = encode_envelope(Envelope(header, sealed))
+            return await self._decided(address, body, people, waiting, self._headers(body, people, token))
 
     async def _met_shuffler(self) -> str:
         """Return the shuffler's address, once it is known to take the experiment's reports."""
@@ -91,11 +107,13 @@ class Wire:
             self._met = True
         return shuffler
 
-    async def _decided(self, address: str, body: bytes, people: int, waiting: Waiting) -> tuple[int, dict[str, int]]:
+    async def _decided(
+        self, address: str, body: bytes, people: int, waiting: Waiting, headers: dict[str, str]
+    ) -> tuple[int, dict[str, int]]:
         counts = Counts(people)
         for attempt in range(_TRIES):
             try:
-                async with self.http.post(address, data=body, headers=self._headers(body, people)) as response:
+                async with self.http.post(address, data=body, headers=headers) as response:
                     answer = await response.read()
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
@@ -112,8 +130,8 @@ class Wire:
             await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
         return counts.accepted, counts.refused
 
-    def _headers(self, body: bytes, people: int) -> dict[str, str]:
-        headers = {"Content-Type": MEDIA_TYPE}
+    def _headers(self, body: bytes, people: int, token: bytes | None) -> dict[str, str]:
+        headers = {"Content-Type": MEDIA_TYPE} | ({"Authorization": authorization(token)} if token else {})
         if self.sender is not None and people > 1:
             headers[UPLOAD.header] = UPLOAD.sign(body, self.sender)
         return headers

@@ -123,7 +123,8 @@ def evaluate(
         A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
         file. A row is a choice, of one person.
     policy
-        A policy of `policy` or `simulate`, whose features are columns of the frame; the name of an arm; or a function
+        A policy of `policy` or `simulate`, whose features are columns of the frame; the name of an arm, which
+        may be a whole number where the column of arms has numbers, and is never its place among them; or a function
         that takes a dictionary of the ``context`` columns as arrays, and returns a name for each row, or a dictionary
         of arms with a probability for each row.
     context

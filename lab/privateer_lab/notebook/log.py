@@ -17,8 +17,11 @@ from privateer_lab.notebook.columns import Array, Columns, columns_of, contexts_
 from privateer_lab.notebook.columns import column as column_of
 from privateer_lab.notebook.policies import Policy
 
-Decider: TypeAlias = Policy | str | Callable[[Columns], Any]
-"""A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms."""
+Decider: TypeAlias = Policy | str | int | Callable[[Columns], Any]
+"""A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms.
+
+A whole number is the name of an arm, too, where the column of arms has numbers; it is never a place among them.
+"""
 _FUNCTION: Final = "return a name for each row, or a dict of arms with a probability for each row"
 _DUST: Final = 1e-6
 
@@ -126,10 +129,23 @@ def known_arms(policy: Decider, arms: Sequence[str] | None, frame: Any, action: 
         return policy.arms
     if arms is None:
         arms = sorted(set(texts(columns_of(frame), action)))
-    if isinstance(policy, str) and policy not in arms:
-        detail = f"there is no arm of this name among {', '.join(arms)}"
-        raise SpecError(detail, field="policy", remedy="name one of them, or list all in arms")
-    return arms
+    name, names = arm_named(policy), ", ".join(arms)
+    if name is None or name in arms:
+        return arms
+    if isinstance(policy, str):
+        detail, remedy = f"there is no arm of this name among {names}", "name one of them, or list all in arms"
+    else:
+        detail = f"a number is the arm of that name, and there is none among {names}"
+        remedy = f"write the arm's name, as in {arms[0]!r}"
+    raise SpecError(detail, field="policy", remedy=remedy)
+
+
+def arm_named(policy: Any) -> str | None:
+    """Return the name of the arm that a policy is; None if it is no arm."""
+    if isinstance(policy, str):
+        return policy
+    whole = isinstance(policy, int | np.integer) and not isinstance(policy, bool)
+    return str(int(policy)) if whole else None
 
 
 def shares_of(policy: Decider, log: Log) -> Array:
@@ -140,8 +156,8 @@ def shares_of(policy: Decider, log: Log) -> Array:
     InputError, SpecError
         If the policy needs a column that is not there, or returns something else.
     """
-    if isinstance(policy, str):
-        return np.tile(np.array(log.arms) == policy, (len(log), 1)).astype(np.float64)
+    if (name := arm_named(policy)) is not None:
+        return np.tile(np.array(log.arms) == name, (len(log), 1)).astype(np.float64)
     if isinstance(policy, Policy):
         found = policy.at(scaled(contexts_of(log.columns, policy.spec), policy.spec))
         return _in_order(found, policy.arms, log.arms)

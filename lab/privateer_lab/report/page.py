@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from privateer_lab.bin_map import chosen_by, people_in
 from privateer_lab.effect_report import draw_over_time
 from privateer_lab.output import readable
 from privateer_lab.plots import panels
@@ -97,12 +98,19 @@ def _all(arms: list[str], rows: Sequence[dict[str, float]]) -> list[str]:
 
 def _tables(found: Findings) -> Iterator[Shown]:
     columns = [str(name) for name in found.policy.get("columns", [])]
-    title = "Estimates by bin, with intervals of about 95 %; features run from 0 to 1"
-    yield _shown(title, shapes.box_estimates(found.state, columns))
+    rows = shapes.box_estimates(found.state, columns)
+    yield _shown(_of_boxes(len(rows), len(shapes.boxes(found.policy))), rows)
     for table in msgspec.to_builtins(found.result.tables) if found.result else ():
         if not is_over_time(table):
             rows = rows_of(table)
             yield _shown(str(table["title"]), rows)
+
+
+def _of_boxes(rows: int, bins: int) -> str:
+    """Return the title of the estimates by bin; those of a bin may be about several of the policy's."""
+    title = "Estimates by bin, with intervals of about 95 %; features run from 0 to 1"
+    shared = f". Reports are about {rows:,} bins; the policy divides them further, into {bins:,}"
+    return title + (shared if 0 < rows < bins else "")
 
 
 def _document_tables(document: dict[str, Any]) -> Iterator[Shown]:
@@ -111,8 +119,20 @@ def _document_tables(document: dict[str, Any]) -> Iterator[Shown]:
         if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
             yield _shown(name, [{"name": key, **one} for key, one in value.items()])
         elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            kept = ("lower", "upper") if "where" in value[0] else ()
-            yield _shown(name, [{key: one for key, one in row.items() if key not in kept} for row in value])
+            yield _shown(name, _in_words(value))
+
+
+def _in_words(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows as they are; of bins, which people are in each and what they get, by the first feature."""
+    if not all(isinstance(row.get("where"), dict) for row in rows):
+        return rows
+    return [_bin_in_words(row) for row in sorted(rows, key=shapes.corner)]
+
+
+def _bin_in_words(row: dict[str, Any]) -> dict[str, Any]:
+    told = {key: one for key, one in row.items() if key not in ("lower", "upper", "where")}
+    arms = {"arms": chosen_by(row["arms"])} if shapes.is_shares(row.get("arms")) else {}
+    return {"people": people_in(row["where"]), **told, **arms}
 
 
 def _facts(document: dict[str, Any]) -> list[tuple[str, str]]:

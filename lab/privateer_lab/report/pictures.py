@@ -148,7 +148,7 @@ def of_coefficients(arms: dict[str, dict[str, float]]) -> Picture:
         for (column, row), value in np.ndenumerate(values):
             ink = "#fff" if abs(value) > 0.6 * reach else "#111"
             axes[0].text(
-                column, row, "" if np.isnan(value) else f"{value:.3g}", ha="center", va="center", color=ink, fontsize=8
+                column, row, "" if np.isnan(value) else f"{value:z.3g}", ha="center", va="center", color=ink, fontsize=8
             )
     alt = f"Coefficients of {len(names)} terms for {len(arms)} arms, as figures on colours from blue to red."
     return _picture(figure, alt, "What each term adds to the reward of each arm: red raises it, blue lowers it.")
@@ -167,7 +167,7 @@ def of_estimates(rows: Sequence[Estimated], confidence: str, *, differences: boo
         axes[0].axvline(0, color=COLOURS[5], linewidth=0.8)
     axes[0].set_yticks([-place for place in range(len(shown))], [_label(one.name) for one in shown])
     axes[0].set_xlabel("effect" if differences else "estimate")
-    told = "; ".join(f"{one.name} {one.value:.3g} ({one.low:.3g} to {one.high:.3g})" for one in shown[:8])
+    told = "; ".join(f"{one.name} {one.value:z.3g} ({one.low:z.3g} to {one.high:z.3g})" for one in shown[:8])
     more = "" if len(shown) == len(rows) else f" The first {len(shown)} of {len(rows):,}."
     zero = " Blue and red intervals exclude 0." if differences else ""
     return _picture(figure, f"Estimates: {told}.", f"Estimates with intervals of {confidence} confidence.{zero}{more}")

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from privateer_lab.bin_map import within
+
 Shares = dict[str, float]
 
 
@@ -77,20 +79,29 @@ def estimates(state: Mapping[str, Any]) -> list[Estimated]:
 
 
 def box_estimates(state: Mapping[str, Any], columns: list[str]) -> list[dict[str, str]]:
-    """Return the means of a state's boxes with intervals of about 95 %, a row for each box; empty if it has none."""
+    """Return the means of a state's boxes with intervals of about 95 %, a row for each box; empty if it has none.
+
+    Rows are in the order of the first feature, then of the second, as a picture of them is read from left to right.
+    """
     rows = state.get("bins")
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and isinstance(row.get("arms"), dict) for row in rows
     ):
         return []
     found = []
-    for row in rows:
-        corners = zip(columns, row.get("lower", []), row.get("upper", []), strict=False)
-        place = ", ".join(f"{name} {low:.4g} to {high:.4g}" for name, low, high in corners) or "everybody"
-        told = {one.name: f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})" for one in estimates(row)}
+    for row in sorted(rows, key=corner):
+        corners = zip(columns, corner(row), corner(row, "upper"), strict=False)
+        place = "; ".join(within(name, low, high) for name, low, high in corners) or "everybody"
+        told = {one.name: f"{one.value:z.3f} ({one.low:z.3f} to {one.high:z.3f})" for one in estimates(row)}
         if told:
             found.append({"bin": place, **told})
     return found
+
+
+def corner(row: Mapping[str, Any], name: str = "lower") -> list[float]:
+    """Return a corner of a box; empty if what a server told is none."""
+    told = row.get(name)
+    return told if isinstance(told, list) and all(map(_is_number, told)) else []
 
 
 def leading(arms: Shares) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from privateer_lab.output import percent
 from privateer_lab.review.evidence import Evidence
 from privateer_lab.review.facts import Facts
+from privateer_lab.review.mechanisms import mechanisms_of
 from privateer_lab.review.promises import Claim
 from privateer_lab.review.subject import Subject
 from privateer_lab.templates import exact, moment
@@ -41,7 +42,7 @@ def points(subject: Subject, claims: tuple[Claim, ...], evidence: Evidence | Non
     """Return all points about an experiment."""
     return (
         *_guarantee(subject, claims),
-        *_algorithms(claims, evidence, facts),
+        *_algorithms(subject, claims, evidence, facts),
         *_deployment(subject, facts),
     )
 
@@ -66,11 +67,13 @@ def _guarantee(subject: Subject, claims: tuple[Claim, ...]) -> Iterator[Point]:
     yield Point("budget over time", "How does the loss add up over releases and experiments?", limit, "docs/sdk.md")
 
 
-def _algorithms(claims: tuple[Claim, ...], evidence: Evidence | None, facts: Facts) -> Iterator[Point]:
+def _algorithms(
+    subject: Subject, claims: tuple[Claim, ...], evidence: Evidence | None, facts: Facts
+) -> Iterator[Point]:
+    named = mechanisms_of(subject.record, promises=subject.spec.privacy.trust.promises)
     proofs = "; ".join(dict.fromkeys(one.proof for one in claims))
-    yield Point(
-        "algorithms and correctness", "Which mechanisms, and why are they private?", f"Proofs: {proofs}.", "certificate"
-    )
+    answer, source = f"Mechanisms: {named}. Proofs: {proofs}.", "privacy record; certificate; docs/privacy.md"
+    yield Point("algorithms and correctness", "Which mechanisms, and why are they private?", answer, source)
     verified = all(one.holds for one in claims)
     words = "Every claim was recomputed from its event and holds." if verified else "A CLAIM DOES NOT HOLD."
     yield Point(

@@ -58,7 +58,7 @@ def html(review: Review) -> str:
                 one.mechanism,
                 "" if one.epsilon is None else exact(one.epsilon),
                 "" if one.delta is None else exact(one.delta),
-                "" if one.lower_bound is None else f"{one.lower_bound:.3f}",
+                "" if one.lower_bound is None else f"{one.lower_bound:z.3f}",
                 one.samples,
                 one.verdict,
             )
@@ -86,7 +86,7 @@ def html(review: Review) -> str:
 
 def write(review: Review, folder: Path) -> list[Path]:
     """Write a pack, and return its files."""
-    open_folder(folder)
+    open_folder(folder, "--out")
     texts = {
         "review.html": html(review),
         "review.json": _json(plain(review)),

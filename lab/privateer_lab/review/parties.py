@@ -1,6 +1,7 @@
 """States who sees what, by the row of the trust model; the sentences are those of docs/threat-model.md."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -46,12 +47,12 @@ class Exposure(msgspec.Struct, frozen=True):
     words: str
 
 
-def parties(row: Trust) -> tuple[Party, ...]:
-    """Return who sees what under a trust model."""
-    return tuple(_parties(row))
+def parties(row: Trust, with_tokens: bool = False) -> tuple[Party, ...]:
+    """Return who sees what under a trust model, and where reports come with upload tokens."""
+    return tuple(_parties(row, with_tokens))
 
 
-def _parties(row: Trust) -> Iterator[Party]:
+def _parties(row: Trust, with_tokens: bool) -> Iterator[Party]:
     keeps = "send a report that its ledger has not paid for, or randomize one twice"
     yield Party("the device", "context, arm, reward, its ledger", "the public policy", keeps)
     if row.shuffled:
@@ -62,7 +63,11 @@ def _parties(row: Trust) -> Iterator[Party]:
     changes = (
         "see anything that is not published; an export has the learner's state, which follows from what is released"
     )
-    yield Party("an operator with the admin token", "pause, stop, change, delete, export", "what is published", changes)
+    if with_tokens:
+        asks = "who asks for an experiment's tokens, and when; blinded tokens"
+        ties = "tell which token it signed for whom, or where it is spent"
+        yield Party("the issuer of upload tokens", "its private keys, hashes of who asked", asks, ties)
+    yield Party("an operator with an admin token", "pause, stop, change, delete, export", "what is published", changes)
     seen = "that a device fetched a policy, once or more, and sent one report of fixed size"
     yield Party("a reader of the network", "nothing", seen, "infer values from sizes")
     public = "the policy, the result, the numbers of reports, the privacy record"
@@ -78,12 +83,12 @@ def _kept_from(row: Trust) -> str:
     return f"{_IN_ITS_TURN}, or {_OUT}" if row.shuffled else f"see a report that is not randomized, or {_OUT}"
 
 
-def exposures(spec: Spec) -> tuple[Exposure, ...]:
+def exposures(spec: Spec, with_tokens: bool = False) -> tuple[Exposure, ...]:
     """Return what the promise of an experiment does not cover."""
-    return tuple(_exposures(spec, spec.privacy.trust))
+    return tuple(_exposures(spec, spec.privacy.trust, with_tokens))
 
 
-def _exposures(spec: Spec, row: Trust) -> Iterator[Exposure]:
+def _exposures(spec: Spec, row: Trust, with_tokens: bool) -> Iterator[Exposure]:
     taker = "the shuffler" if row.shuffled else "the server"
     proxy = "Use a proxy where participation itself is sensitive"
     yield Exposure("participation", f"The server sees who fetches the policy, and {taker} sees who reports. {proxy}.")
@@ -95,10 +100,13 @@ def _exposures(spec: Spec, row: Trust) -> Iterator[Exposure]:
             "the time of a report", f"The application decides it, and the promise does not cover it. {remedy}."
         )
     yield Exposure("the arm", _of_the_arm(spec, row))
+    yield from _of_tokens(taker) if with_tokens else ()
     if row.batched:
         share = f"{spec.privacy.honest_fraction:.12g}"
         words = f"The promise counts on a share of {share} honest reports in every batch, which no device can check."
-        yield Exposure("false people", words)
+        yield Exposure("false people", words + (_VOUCHED if with_tokens else ""))
+    elif with_tokens:
+        yield Exposure("false people", f"Strangers have no tokens, and send no reports.{_VOUCHED}")
     else:
         yield Exposure("false people", "Devices are not authenticated: many false reports bend the policy.")
     if row.curated:
@@ -109,6 +117,17 @@ def _exposures(spec: Spec, row: Trust) -> Iterator[Exposure]:
         "A person with several devices, or who deletes the ledger, may report more than once. Use one ledger a person"
     )
     yield Exposure("several devices", f"{lost}.")
+
+
+def _of_tokens(taker: str) -> Iterator[Exposure]:
+    words = (
+        f"The issuer and {taker} together know when tokens were issued and when they were spent, and each sees "
+        "addresses. Where few people come, the times tell who is who: have devices get tokens ahead."
+    )
+    yield Exposure("the times of tokens", words)
+
+
+_VOUCHED: Final = " Who runs the issuer, or the backend that vouches for devices, can still make people up."
 
 
 def _of_the_arm(spec: Spec, row: Trust) -> str:

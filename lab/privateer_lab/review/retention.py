@@ -33,9 +33,20 @@ class Kept(msgspec.Struct, frozen=True):
     decided: bool
 
 
-def retention(spec: Spec) -> tuple[Kept, ...]:
-    """Return what an experiment stores."""
-    return (*_of_devices(spec), *_of_the_shuffler(spec), *_of_the_server(spec), *_of_people())
+def retention(spec: Spec, with_tokens: bool = False) -> tuple[Kept, ...]:
+    """Return what an experiment stores, and what comes with upload tokens."""
+    tokens = _of_tokens(spec) if with_tokens else ()
+    return (*_of_devices(spec), *_of_the_shuffler(spec), *_of_the_server(spec), *tokens, *_of_people())
+
+
+def _of_tokens(spec: Spec) -> Iterator[Kept]:
+    taker = "shuffler" if spec.privacy.trust.shuffled else "server"
+    expired = "the issuer's key has expired"
+    yield Kept("device: upload tokens", "tokens that are not spent", "the report, or the key expires", _TOLD, True)
+    yield Kept(f"{taker}: spent tokens", "random numbers that nobody has seen before", expired, "deleted", True)
+    whose = "keyed hashes of who has had tokens, without a time"
+    yield Kept("issuer: shares", whose, "its operator deletes its folder", "the key of the hashes is beside", False)
+    yield Kept("issuer: keys", "private keys that sign tokens", "they expire", "overwritten", True)
 
 
 def _of_devices(spec: Spec) -> Iterator[Kept]:

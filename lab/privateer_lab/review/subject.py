@@ -13,7 +13,7 @@ from privateer.export import Status
 from privateer.record import Record, make_record
 from privateer.record_verification import read_certificates
 from privateer.spec import NAME, Spec
-from privateer_lab.rest import ask
+from privateer_lab.rest import RemoteError, ask
 from privateer_lab.specs import load_spec
 
 
@@ -52,6 +52,8 @@ class Subject(msgspec.Struct, frozen=True):
         The address or the file that it comes from.
     standing
         None for a spec that nobody has started.
+    with_tokens
+        Whether its server shows keys of upload tokens for it: its reports then come with tokens.
     """
 
     spec: Spec
@@ -59,6 +61,7 @@ class Subject(msgspec.Struct, frozen=True):
     certificates: dict[str, Certificate]
     origin: str
     standing: Standing | None
+    with_tokens: bool = False
 
 
 def subject_of(named: str, url: str) -> Subject:
@@ -90,12 +93,20 @@ def running(name: str, url: str) -> Subject:
     try:
         spec = parse_spec(facts["spec"])
         standing = msgspec.convert({key: facts[key] for key in Standing.__struct_fields__}, Standing)
-        return Subject(spec, msgspec.convert(record, Record), certificates, page, standing)
+        return Subject(spec, msgspec.convert(record, Record), certificates, page, standing, _with_tokens(page))
     except (KeyError, TypeError, SpecError, msgspec.ValidationError):
         remedy = "correct the address, or install the server's version of Privateer here"
         raise Unavailable(
             "the answer is not an experiment that this version knows", field="--url", remedy=remedy
         ) from None
+
+
+def _with_tokens(page: str) -> bool:
+    try:
+        ask("GET", f"{page}/token-keys")
+    except RemoteError:
+        return False
+    return True
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,5 @@
 // @ts-check
-/** The examples in JavaScript of docs/openfeature.md and of the README work as they stand there. */
+/** The examples in JavaScript of docs/openfeature.md, of docs/review.md and of the README work as they stand there. */
 
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -60,7 +60,18 @@ for (const [page, number, indirect] of /** @type {const} */ ([
     }));
 }
 
-test("the examples are these", () => {
-  assert.deepEqual([blocks("docs/openfeature.md").length, blocks("sdk/js/README.md").length], [2, 1]);
+const [exported] = JSON.parse(readFileSync(join(root, "docs/wire/exports.json"), "utf8")).exports;
 
+for (const [page, number, file] of /** @type {const} */ ([["docs/review.md", 0, "peaks-shuffle.json"], ["sdk/js/README.md", 1, "offers.json"]])) {
+  test(`${page}, an exported policy`, async () => {
+    const kept = join(mkdtempSync(join(tmpdir(), "exports-")), file);
+    writeFileSync(kept, JSON.stringify(exported.document));
+    const { arm } = await run(blocks(page)[number].replace(JSON.stringify(file), JSON.stringify(kept)), "https://nowhere.example");
+    assert.ok(["a", "b", "c"].includes(arm), String(arm));
+  });
+}
+
+test("the examples are these", () => {
+  const counts = ["docs/openfeature.md", "docs/review.md", "sdk/js/README.md"].map((page) => blocks(page).length);
+  assert.deepEqual(counts, [2, 1, 2]);
 });

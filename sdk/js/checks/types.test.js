@@ -40,7 +40,7 @@ function compiled(text) {
 }
 
 const PROGRAM = `
-  import { Client, MemoryLedger, type Session } from "@privateer/client";
+  import { Client, MemoryLedger, OfflinePolicy, type Session } from "@privateer/client";
   import { PrivateerWebProvider, PrivateerServerProvider } from "@privateer/client/openfeature";
   import type { Provider as Web } from "@openfeature/web-sdk";
   import type { Provider as Server } from "@openfeature/server-sdk";
@@ -50,7 +50,10 @@ const PROGRAM = `
   const outcome: "accepted" | "late" | "not-asked" | "refused" | "pending" = await session.report(1);
   export const web: Web = new PrivateerWebProvider(client, { experiments: ["offers"] });
   export const server: Server = new PrivateerServerProvider((key: string) => client);
-  console.log(arm, outcome);
+  const policy: OfflinePolicy = await OfflinePolicy.read("{}", { warn: () => {} });
+  const same: string = policy.choose({ age: 41 }, 7);
+  const point: number[] = policy.choose<number[]>();
+  console.log(arm, outcome, same, point, policy.features.length, policy.status);
 `;
 
 test("a program in TypeScript has types", () => {
@@ -61,6 +64,8 @@ for (const [right, wrong] of [
   ["session.report(1)", "session.report('good')"],
   ["epsilon: 2", "epsilon: 'two'"],
   ['experiments: ["offers"]', "outcomes: {}"],
+  ["policy.choose({ age: 41 }, 7)", "policy.choose({ age: 41 }, 'seven')"],
+  ["choose<number[]>()", "choose<boolean>()"],
 ]) {
   test(`a mistake is caught: ${wrong}`, () => {
     assert.match(compiled(PROGRAM.replace(right, wrong)), /error TS/);

@@ -24,6 +24,9 @@ export const refused = (detail, field) => new PrivateerError("terms-refused", de
 /** @param {string} detail @param {string} field */
 export const invalid = (detail, field) => new PrivateerError("input-invalid", detail, field);
 
+/** A file that nobody may decide by. @param {string} detail */
+export const unusable = (detail) => new PrivateerError("spec-invalid", detail, "export");
+
 /** @param {string} detail */
 export const unavailable = (detail) => new PrivateerError("unavailable", detail);
 

@@ -18,6 +18,9 @@ const NUMBER = { columns: 1, codes: [], flags: false };
 /** @type {Block} */
 const FLAG = { columns: 1, codes: [0, 1], flags: true };
 
+/** Features of an arm, at most. */
+const OF_ARMS_MAX = 1 << 14;
+
 /** @param {any} value */
 const isNumber = (value) => typeof value === "number" && !Number.isNaN(value);
 /** @param {any} value */
@@ -38,6 +41,19 @@ export function features(tables) {
       return [name, feature(table)];
     }),
   );
+}
+
+/**
+ * Numbers that every arm has, within the same bounds: "x1 of a", and so on.
+ * @param {{features: number | string[], low?: number, high?: number}} told the section `context` @param {string[]} arms
+ * @returns {Map<string, Feature>}
+ */
+export function ofArms({ features: told, low = -1, high = 1 }, arms) {
+  const names = Array.isArray(told) ? told : Array.from({ length: Math.min(told, OF_ARMS_MAX + 1) }, (_, i) => `x${i + 1}`);
+  const good = names.length >= 1 && names.length <= OF_ARMS_MAX && names.every((name) => typeof name === "string");
+  if (!good || !arms.length) throw malformed("not features that this client knows");
+  const number = feature({ low, high });
+  return new Map(arms.flatMap((arm) => names.map((name) => [`${name} of ${arm}`, number])));
 }
 
 /** @param {any} table @returns {Feature} */

@@ -1,6 +1,7 @@
 // @ts-check
 /** Taking part in one round: checked terms, decisions, and sealed reports. */
 
+import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
@@ -48,6 +49,7 @@ export class Participation {
     this.terms = policy?.terms;
     const Kind = ALGORITHMS.get(this.spec.algorithm);
     if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
+    if (!this.spec.arms.length) throw malformed("an experiment has two arms or more");
     if (!this.terms?.mechanism) throw malformed("not a policy");
     const serving = this.spec.trust.serves[Kind.QUESTION];
     this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
@@ -64,23 +66,15 @@ export class Participation {
 
   /** Refuse a publication whose parts disagree. @param {string} name */
   agree(name) {
-    const { round, spec, terms, policy, decider } = this;
+    const { round, policy } = this;
     const size = SEALING + (this.mechanism?.reportSize ?? 0) + (policy.tellsAge ? AGE_SIZE : 0);
-    const same = {
-      experiment: round.experiment === spec.name && spec.name === name,
-      version: round.version === policy.version && round.version === decider.version,
-      model: round.model === spec.privacy.model && round.model === terms.model,
-      batch: round.batch === terms.batch,
+    agree(this, name);
+    hold({
       messages: round.messages === 1,
       groups: round.groups === 1,
-      cohort: policy.cohort === "" || (spec.sources.includes(policy.cohort) && !this.drains),
-      drain: !this.drains || spec.window > 0,
       deadline: round.deadline === 0,
       sealed_size: round.batch === 0 || round.sealedSize === size,
-    };
-    for (const [field, agrees] of Object.entries(same)) {
-      if (!agrees) throw refused("round, spec and policy disagree", field);
-    }
+    });
   }
 
   /** Whether the round takes a report on what this person chooses now. */

@@ -2,7 +2,7 @@
 /** What a device reads in a spec. */
 
 import { malformed, refused } from "./errors.js";
-import { features } from "./features.js";
+import { features, ofArms } from "./features.js";
 import { TRUST, drawsOne, hidesArms } from "./trust.js";
 
 /** @typedef {{model: string, epsilon: number | null, delta: number, arms: string, min_batch: number, honest_fraction: number,
@@ -12,6 +12,8 @@ const GRAINS = 100;
 const PERIOD_MIN = 3600;
 const REPORTS_MAX = 1000;
 const EPSILON_MAX = 16;
+const ACTIONS_MAX = 20_000;
+const DIMENSION_MAX = 64;
 
 export class Spec {
   /** @param {Uint8Array<ArrayBuffer>} body JSON */
@@ -25,9 +27,12 @@ export class Spec {
     this.algorithm = /** @type {string} */ (algorithm.name);
     /** The section `[algorithm]`. @type {any} */
     this.table = algorithm;
-    this.arms = /** @type {string[]} */ (experiment.arms);
-    const named = Array.isArray(this.arms) && this.arms.length >= 2 && this.arms.every((arm) => typeof arm === "string");
-    if (!named) throw malformed("an experiment has two arms or more");
+    /** Names of the arms; none where people get points, or everybody the same actions. */
+    this.arms = /** @type {string[]} */ (experiment.arms ?? []);
+    const named = Array.isArray(this.arms) && this.arms.every((arm) => typeof arm === "string");
+    if (!named || (experiment.arms && this.arms.length < 2)) throw malformed("an experiment has two arms or more");
+    this.domain = told.domain ?? null;
+    this.options = this.arms.length ? this.arms : unnamed(told);
     const retired = new Set(experiment.retired);
     this.playable = this.arms.map((arm) => !retired.has(arm));
     this.reward = /** @type {{low: number, high: number, default?: number | null}} */ (reward);
@@ -37,7 +42,7 @@ export class Spec {
     this.trust = TRUST[privacy.model];
     this.checkPromise();
     this.tables = told.context?.features ?? {};
-    this.features = features(this.tables);
+    this.features = isTables(this.tables) ? features(this.tables) : ofArms(told.context, this.arms);
     this.columns = [...this.features.values()].reduce((sum, one) => sum + one.columns, 0);
     this.sources = /** @type {string[]} */ ((told.sources ?? []).map((/** @type {any} */ one) => one.name));
     this.segments = told.segments ?? null;
@@ -107,4 +112,15 @@ function parsed(body) {
   } catch {
     throw malformed("not a spec");
   }
+}
+
+/** Whether features are those of a person, each with a table of its own. @param {any} told */
+const isTables = (told) => typeof told === "object" && !Array.isArray(told);
+
+/** What can be chosen where there are no arms: rows of actions, or coordinates of points. @param {any} told @returns {string[]} */
+function unnamed({ actions, domain }) {
+  const rows = Number(actions?.vectors?.length ?? actions?.count ?? 0);
+  const coordinates = Number(domain?.dimension ?? 0);
+  if (!(rows <= ACTIONS_MAX && coordinates <= DIMENSION_MAX)) throw malformed("not a spec");
+  return actions ? Array.from({ length: rows }, (_, row) => String(row)) : Array.from({ length: coordinates }, (_, i) => `x${i + 1}`);
 }

@@ -6,7 +6,6 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { mix } from "../src/coins.js";
 import { PrivateerError } from "../src/errors.js";
 
 import { VectorSymbol } from "../src/mechanisms/index.js";
@@ -15,9 +14,9 @@ import { Participation } from "../src/participation.js";
 import { allot } from "../src/privacy/allotment.js";
 import { clonesDelta, normalCurve } from "../src/privacy/curves.js";
 import { LIMITS } from "../src/verification.js";
+import { share, value, word } from "./support/people.js";
 
 const MASK = (1n << 64n) - 1n;
-const GOLDEN = 0x9e3779b97f4a7c15n;
 const GRID = 2 ** 20;
 const [SLOT, OWN, REWARD, FACT, NOISE] = [100, 101, 102, 110, 120];
 
@@ -27,26 +26,6 @@ const vectors = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${
 const bytes = (text) => new Uint8Array(Buffer.from(text, "base64"));
 /** No number stands for infinity. @param {Record<string, any>} told */
 const limits = (told) => ({ ...LIMITS, ...told, epsilon: told.epsilon ?? Infinity });
-
-/** 64 bits of a person. @param {number} seed @param {number} person @param {number} stream */
-const word = (seed, person, stream) =>
-  mix(mix((BigInt(person + seed) * GOLDEN) & MASK) ^ mix((BigInt(stream + 1) * GOLDEN) & MASK));
-
-/** @param {bigint} bits */
-const share = (bits) => Number(bits >> 11n) * 2 ** -53;
-
-/** A value of a feature, sometimes none or one that the spec has no place for. @param {any} table @param {bigint} bits */
-function value(table, bits) {
-  const kind = Number(bits % 8n);
-  const place = (/** @type {number} */ count) => Number((bits >> 3n) % BigInt(count));
-  if (kind === 0) return null;
-  if (table.levels) return kind === 1 ? "elsewhere" : table.levels[place(table.levels.length)];
-  if (table.boolean) return place(2) === 1;
-  const [low, high] = table.quantiles ? [table.quantiles[0], table.quantiles.at(-1)] : [table.low, table.high];
-  if (kind <= 2) return kind === 1 ? low : high;
-  if (kind === 3 && table.quantiles) return table.quantiles[place(table.quantiles.length)];
-  return low + (high - low) * (share(bits) * 1.2 - 0.1);
-}
 
 /** @param {import("../src/spec.js").Spec} spec @param {number} seed @param {number} person */
 function outcome(spec, seed, person) {

@@ -15,6 +15,8 @@ export declare const malformed: (detail: string, field?: string | null) => Priva
 export declare const refused: (detail: string, field: string) => PrivateerError;
 /** @param {string} detail @param {string} field */
 export declare const invalid: (detail: string, field: string) => PrivateerError;
+/** A file that nobody may decide by. @param {string} detail */
+export declare const unusable: (detail: string) => PrivateerError;
 /** @param {string} detail */
 export declare const unavailable: (detail: string) => PrivateerError;
 /** The platform lacks something. @param {string} detail @param {string} field */

@@ -17,6 +17,16 @@ export type Feature = {
  * @returns {Map<string, Feature>}
  */
 export declare function features(tables: Record<string, any>): Map<string, Feature>;
+/**
+ * Numbers that every arm has, within the same bounds: "x1 of a", and so on.
+ * @param {{features: number | string[], low?: number, high?: number}} told the section `context` @param {string[]} arms
+ * @returns {Map<string, Feature>}
+ */
+export declare function ofArms({ features: told, low, high }: {
+    features: number | string[];
+    low?: number;
+    high?: number;
+}, arms: string[]): Map<string, Feature>;
 /** What spec has no place for, in words that name features and no values. @param {Map<string, Feature>} known @param {Record<string, any>} values */
 export declare const unfit: (known: Map<string, Feature>, values: Record<string, any>) => string[];
 /** One person's columns. @param {Map<string, Feature>} known @param {Record<string, any>} values */

@@ -4,6 +4,7 @@ export { PrivateerError } from "./errors.js";
 export { IndexedDbLedger } from "./ledgers/indexeddb.js";
 export { Ledger } from "./ledgers/ledger.js";
 export { MemoryLedger } from "./ledgers/memory.js";
+export { OfflinePolicy } from "./offline/policy.js";
 export { missing } from "./platform.js";
 export { Session } from "./session.js";
 export { LIMITS } from "./verification.js";

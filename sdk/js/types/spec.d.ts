@@ -13,7 +13,10 @@ export declare class Spec {
     algorithm: string;
     /** The section `[algorithm]`. @type {any} */
     table: any;
+    /** Names of the arms; none where people get points, or everybody the same actions. */
     arms: string[];
+    domain: any;
+    options: string[];
     playable: boolean[];
     reward: {
         low: number;

@@ -1,29 +1,44 @@
-"""The admin token lets its bearer do what only the operator may."""
+"""Admin tokens let their bearers do what only operators may."""
 
-import hmac
+from collections.abc import Callable
 from typing import Annotated, Final, TypeAlias
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from privateer.errors import Unauthorized
-from privateer_server.settings import token_digest
+from privateer.clock import Clock
+from privateer.serving.timing import WHO
+from privateer_server.admin_tokens import AdminTokens, Scope
 
-_NAME_BYTES: Final = 4
-_SCHEME: Final = HTTPBearer(scheme_name="admin", description="The operator's token", auto_error=False)
+_SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
 Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEME)]
 """The token that a request bears, if it bears one."""
 
 
-def authorize(token: HTTPAuthorizationCredentials | None, admitted: bytes) -> str:
-    """See that a request bears the admin token, whose digest is ``admitted``, and return the token's name for logs.
+class Admins:
+    """Who may do what at the private listener.
 
-    Raises
-    ------
-    Unauthorized
-        If it does not.
+    Parameters
+    ----------
+    tokens
+        What is compared.
+    clock
+        Says which tokens have expired.
     """
-    if token is None or not hmac.compare_digest(token_digest(token.credentials.strip()), admitted):
-        raise Unauthorized("the admin token is missing or wrong", remedy="send Authorization: Bearer TOKEN")
-    # So few bits of a digest name a token among an operator's, and help nobody to find it.
-    return f"admin {admitted[:_NAME_BYTES].hex()}"
+
+    def __init__(self, tokens: AdminTokens, clock: Clock) -> None:
+        self._tokens, self._clock = tokens, clock
+
+    def may(self, scope: Scope) -> Callable[..., str]:
+        """Return what a route depends on that needs a scope: it returns how logs name the token.
+
+        What it returns is also in the log line of the request.
+        """
+
+        def admitted(request: Request, token: Token = None) -> str:
+            given = token.credentials.strip() if token else ""
+            who = self._tokens.authorize(given, scope, self._clock.now())
+            request.scope[WHO] = who
+            return who
+
+        return admitted

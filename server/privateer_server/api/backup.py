@@ -1,30 +1,34 @@
 """The route for backups."""
 
-from typing import Any, Final
+import logging
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from privateer.errors import Unauthorized
-from privateer.serving.openapi import refusals
-from privateer_server.api.admin import Token, authorize
-from privateer_server.store.sqlite import SqliteStore
+from privateer.errors import Conflict
+from privateer.serving.openapi import ADMIN_REFUSALS, refusals
+from privateer_server.admin_tokens import Scope
+from privateer_server.api.admin import Admins
+from privateer_server.store.protocol import Store
 
 _MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
-    **refusals(Unauthorized),
+    **refusals(*ADMIN_REFUSALS, Conflict),
 }
+_log = logging.getLogger("privateer.admin")
 
 
-def backup_router(store: SqliteStore, token_digest: bytes) -> APIRouter:
+def backup_router(store: Store, admins: Admins) -> APIRouter:
     """Return the route, bound to what it copies."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/backup", response_class=Response, responses=_ANSWERS)
-    def backup(token: Token = None) -> Response:
+    def backup(who: Annotated[str, Depends(admins.may(Scope.BACKUP))]) -> Response:
         """Copy the database, for ``privateer restore``; open rounds end with the copy."""
-        authorize(token, token_digest)
-        return Response(store.backup(), media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
+        copy = store.backup()
+        _log.info("a backup was fetched with the token %s", who)
+        return Response(copy, media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
 
     return router

@@ -15,20 +15,20 @@ from privateer.errors import (
     ParameterInvalid,
     SpecError,
     TooLarge,
-    Unauthorized,
     Unavailable,
 )
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
-from privateer.serving.openapi import answers, refusals
+from privateer.serving.openapi import ADMIN_REFUSALS, answers, refusals
 from privateer.serving.peer import peer
+from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, views
-from privateer_server.api.admin import Token, authorize
+from privateer_server.api.admin import Admins
 from privateer_server.changes import Changes
 from privateer_server.experiments import Experiments
 from privateer_server.exports import exported, start_with
 from privateer_server.respec import renamed
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 PRIVATE_PAGES: Final = frozenset({"log", "export"})
 """Pages of an experiment that strangers do not read."""
@@ -55,10 +55,10 @@ class Stop(_Body):
     seconds: Seconds = 0.0
 
 
-_CHANGE: Final = refusals(Unauthorized, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable)
+_CHANGE: Final = refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable)
 _CREATION: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": models.Details, "description": "It was created before"},
-    **refusals(Unauthorized, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable),
+    **refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable),
 }
 _EXPORT: Final = answers("Export", "Policy, result, record and state.")
 _WAITING: Final = Ending()
@@ -92,15 +92,13 @@ class WarmStart(_Body):
 
 
 def changes_router(
-    changes: Changes, experiments: Experiments, store: SqliteStore, token_digest: bytes, budget: Budget
+    changes: Changes, experiments: Experiments, store: Store, admins: Admins, budget: Budget
 ) -> APIRouter:
     """Return the routes, bound to what they change."""
     router = APIRouter(prefix="/experiments/{name}", tags=["changes"])
-
-    def admin(token: Token = None) -> str:
-        return authorize(token, token_digest)
-
-    Who = Annotated[str, Depends(admin)]  # noqa: N806 - a type
+    Who = Annotated[str, Depends(admins.may(Scope.CHANGE))]  # noqa: N806 - types
+    Deleter = Annotated[str, Depends(admins.may(Scope.DELETE))]  # noqa: N806
+    Reader = Annotated[str, Depends(admins.may(Scope.READ))]  # noqa: N806
 
     def answer(name: str, is_new: bool) -> models.Changed:
         return views.changed(experiments.get(name), store.log(name), is_new)
@@ -154,20 +152,20 @@ def changes_router(
         response.status_code = 201 if is_new else 200
         return views.details(experiment)
 
-    @router.delete("", responses=refusals(Unauthorized, NotFound, Unavailable))
-    async def delete(name: str, who: Who) -> models.Deletion:
+    @router.delete("", responses=refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
+    async def delete(name: str, who: Deleter) -> models.Deletion:
         """Erase an experiment for good; its name stays taken."""
         return models.Deletion(experiment=name, changed=await changes.delete(name, who))
 
-    @router.get("/log", responses=refusals(Unauthorized, NotFound))
-    def log(name: str, _: Who) -> models.Log:
+    @router.get("/log", responses=refusals(*ADMIN_REFUSALS, NotFound))
+    def log(name: str, _: Reader) -> models.Log:
         """List what was changed, when and by whom; a deleted experiment keeps its log."""
         if not experiments.is_deleted(name):
             experiments.get(name)
         return views.log(name, store.log(name))
 
-    @router.get("/export", responses=_EXPORT | refusals(Unauthorized, NotFound, Deleted))
-    def export(name: str, _: Who) -> Response:
+    @router.get("/export", responses=_EXPORT | refusals(*ADMIN_REFUSALS, NotFound, Deleted))
+    def export(name: str, _: Reader) -> Response:
         """Export policy, result, record and state."""
         found = exported(experiments.get(name), store.rounds(name), store.closers(name))
         return Response(msgspec.json.encode(found), media_type="application/json")

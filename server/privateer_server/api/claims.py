@@ -1,15 +1,16 @@
 """Which shuffler brings the batches of an experiment: it claims that, and the operator releases the claim."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 
 from privateer.clock import SystemClock
-from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, Unauthorized, Unavailable, WrongEndpoint
-from privateer.serving.openapi import refusals
+from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, Unavailable, WrongEndpoint
+from privateer.serving.openapi import ADMIN_REFUSALS, refusals
 from privateer.wire.batch import SIGNATURE_HEADER, check_claim
 from privateer.wire.keys import TrustedKeys
-from privateer_server.api.admin import Token, authorize
+from privateer_server.admin_tokens import Scope
+from privateer_server.api.admin import Admins
 from privateer_server.api.description import CLAIM
 from privateer_server.experiments import Experiments
 from privateer_server.store import ShufflerKey
@@ -17,7 +18,7 @@ from privateer_server.store import ShufflerKey
 _CLAIMING: Final = refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
 
 
-def claims_router(experiments: Experiments, token_digest: bytes, shufflers: TrustedKeys) -> APIRouter:
+def claims_router(experiments: Experiments, admins: Admins, shufflers: TrustedKeys) -> APIRouter:
     """Return the routes, bound to what they change."""
     router = APIRouter(prefix="/experiments/{name}/shuffler", tags=["experiments"])
 
@@ -30,11 +31,10 @@ def claims_router(experiments: Experiments, token_digest: bytes, shufflers: Trus
         await experiments.claim(name, closer, claimed.signed_at)
         return {"shuffler": closer.shuffler}
 
-    @router.delete("", responses=refusals(Unauthorized, NotFound, Deleted, Unavailable))
-    async def release(name: str, token: Token = None) -> dict[str, str | None]:
+    @router.delete("", responses=refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
+    async def release(name: str, who: Annotated[str, Depends(admins.may(Scope.CHANGE))]) -> dict[str, str | None]:
         """Let another shuffler claim the experiment, since the one that did is gone."""
-        authorize(token, token_digest)
-        await experiments.release(name)
+        await experiments.release(name, who)
         return {"shuffler": None}
 
     return router

@@ -9,22 +9,34 @@ from privateer.errors import BatchRefused
 from privateer.export import Export
 from privateer.record import Record
 from privateer.risk import Risks
-from privateer.serving.openapi import ENVELOPE, REF, SCHEMAS, SENDER, UPLOAD_REFUSALS, answers, refusals, signature
+from privateer.serving.openapi import (
+    ENVELOPE,
+    REF,
+    SCHEMAS,
+    SENDER,
+    TOKEN,
+    TOKEN_REFUSALS,
+    UPLOAD_REFUSALS,
+    answers,
+    refusals,
+    signature,
+)
 from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer.wire.log import Proof
+from privateer.wire.token_keys import Directory
 from privateer.wire.upload import UploadAnswer
 from privateer_server.api.models import PublishedResult
 
-_STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof)
+_STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof, Directory)
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
 _BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
 _REPORTS: Final[dict[str, Any]] = {
     "tags": ["reports"],
     "summary": "Take sealed reports: one person's, or a trusted sender's.",
     "operationId": "reports",
-    "parameters": [SENDER],
+    "parameters": [SENDER, TOKEN],
     "requestBody": ENVELOPE,
-    "responses": answers("UploadAnswer", "Some reports count.", 202) | refusals(*UPLOAD_REFUSALS),
+    "responses": answers("UploadAnswer", "Some reports count.", 202) | refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS),
 }
 _BATCHES: Final[dict[str, Any]] = {
     "tags": ["reports"],

@@ -1,7 +1,7 @@
 """The endpoints for reports and batches."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from starlette.types import Scope
@@ -12,6 +12,7 @@ from privateer.serving.budget import Budget, Reservation
 from privateer.serving.endpoint import Endpoint, Incoming, UploadEndpoint
 from privateer.serving.logs import log_answer
 from privateer.serving.timing import Answered
+from privateer.serving.tokens import TokenGate
 from privateer.wire.batch import BATCH, decode_batch
 from privateer.wire.envelope import Envelope
 from privateer.wire.keys import TrustedKeys
@@ -30,32 +31,56 @@ class ReportsEndpoint(UploadEndpoint):
 
     route = "/reports"
 
-    def __init__(self, intake: Intake, metrics: Metrics, budget: Budget, bytes_max: int, keys: TrustedKeys) -> None:
-        super().__init__(budget, bytes_max, keys, metrics.refuse)
+    def __init__(
+        self,
+        intake: Intake,
+        metrics: Metrics,
+        budget: Budget,
+        bytes_max: int,
+        keys: TrustedKeys,
+        gate: TokenGate | None = None,
+    ) -> None:
+        super().__init__(budget, bytes_max, keys, metrics.refuse, gate)
         self._intake, self._metrics = intake, metrics
 
     def _tell(self, scope: Scope, answered: Answered) -> None:  # noqa: ARG002
         self._metrics.answer(answered)
 
     def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt]:  # noqa: ARG002
-        return self._intake.submit(envelope, body.sender, is_signed=body.is_signed)
+        signed, admission = body.is_signed, body.admission
+        return self._intake.submit(envelope, body.sender, is_signed=signed, admission=admission)
 
     async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
         return await self._take(scope, envelope, body)
 
 
 class BatchesEndpoint(Endpoint):
-    """``POST /batches``: batches that trusted shufflers signed; nothing else is read."""
+    """``POST /batches``: batches that trusted shufflers signed; nothing else is read.
+
+    Parameters
+    ----------
+    trace
+        Takes how long an answer took, for traces.
+    """
 
     route = "/batches"
 
-    def __init__(self, intake: Intake, metrics: Metrics, budget: Budget, bytes_max: int, keys: TrustedKeys) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        metrics: Metrics,
+        budget: Budget,
+        bytes_max: int,
+        keys: TrustedKeys,
+        trace: Callable[[Answered], None],
+    ) -> None:
         super().__init__(budget, bytes_max, keys, metrics.refuse)
-        self._intake, self._metrics = intake, metrics
+        self._intake, self._metrics, self._trace = intake, metrics, trace
 
     def _tell(self, scope: Scope, answered: Answered) -> None:  # noqa: ARG002
         self._metrics.answer(answered)
         log_answer(answered)
+        self._trace(answered)
 
     def _announced(self, incoming: Incoming) -> Body:
         signature = incoming.headers.get(_SIGNATURE, b"").decode("latin-1")

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -15,25 +15,25 @@ from privateer.errors import (
     ParameterInvalid,
     SpecError,
     TooLarge,
-    Unauthorized,
     Unavailable,
 )
 from privateer.risk import risks
 from privateer.sections import TOML_BYTES_MAX, toml_tables
 from privateer.serving.bodies import Body
 from privateer.serving.budget import Budget
-from privateer.serving.openapi import answers, refusals
+from privateer.serving.openapi import ADMIN_REFUSALS, answers, refusals
 from privateer.serving.peer import peer
 from privateer.serving.public import IS_PUBLIC
 from privateer.spec import Spec
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.identity import SIGNED_FORM, SIGNED_HEADER, Identity
 from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
+from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, promises, views
-from privateer_server.api.admin import Token, authorize
+from privateer_server.api.admin import Admins
 from privateer_server.api.polls import Polls
 from privateer_server.experiments import Experiments
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
@@ -64,7 +64,7 @@ _POLICY: Final = {
 }
 _CREATION: Final[dict[int | str, dict[str, Any]]] = {
     _OK: {"model": models.Details, "description": "It was created before"},
-    **refusals(Unauthorized, SpecError, Conflict, TooLarge, Unavailable),
+    **refusals(*ADMIN_REFUSALS, SpecError, Conflict, TooLarge, Unavailable),
 }
 _SPEC: Final = {
     "required": True,
@@ -77,15 +77,15 @@ _SPEC: Final = {
 
 
 def experiments_router(
-    experiments: Experiments, store: SqliteStore, identity: Identity, token_digest: bytes, budget: Budget
+    experiments: Experiments, store: Store, identity: Identity, admins: Admins, budget: Budget
 ) -> APIRouter:
     """Return the routes, bound to what they read."""
     router, polls = APIRouter(prefix="/experiments", tags=["experiments"]), Polls()
+    Who = Annotated[str, Depends(admins.may(Scope.CHANGE))]  # noqa: N806 - a type
 
     @router.post("", status_code=_CREATED, responses=_CREATION, openapi_extra={"requestBody": _SPEC})
-    async def create(request: Request, response: Response, token: Token = None) -> models.Details:
+    async def create(request: Request, response: Response, who: Who) -> models.Details:
         """Create an experiment from a spec, as TOML (application/toml) or JSON; the same again changes nothing."""
-        who = authorize(token, token_digest)
         is_toml = request.headers.get("content-type", "").partition(";")[0].strip() == "application/toml"
         most = TOML_BYTES_MAX if is_toml else _JSON_BYTES_MAX
         length = Body.unsigned(request.headers.get("content-length"), most, peer(request.scope))
@@ -104,7 +104,7 @@ def experiments_router(
     @router.get("/{name}", responses=_READING)
     async def show(name: str) -> models.Details:
         """Show one experiment: its progress, its refusals by reason, and its spec."""
-        return views.details(experiments.get(name))
+        return views.details(await experiments.find(name))
 
     @router.get("/{name}/policy", response_model=models.PublishedPolicy, responses=_POLICY)
     async def policy(
@@ -115,7 +115,7 @@ def experiments_router(
         if_none_match: Annotated[str, Header()] = "",
     ) -> Response:
         """Get the policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
-        experiment = experiments.get(name)
+        experiment = await experiments.find(name)
         if wait and _matches(if_none_match, experiment.current.digest):
             await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
             experiment = experiments.get(name)  # it may have been deleted

@@ -16,13 +16,16 @@ from privateer_server.experiment import Experiment
 
 BEAT_SECONDS: Final = 4.0
 """Equals the interval at which the dashboard asks where it has no stream."""
+KEPT_SECONDS: Final = 60.0
+"""For so long it is told that an experiment was deleted. Who comes later, and who is new, is told what there is."""
 
 
 class _Seen(NamedTuple):
-    """Where an experiment stood, and the number of the beat that brought that; None: it was deleted."""
+    """Where an experiment stood, and the number of the beat that brought that, with its time; None: it was deleted."""
 
     number: int
     standing: models.Standing | None
+    at: float
 
 
 class News:
@@ -36,10 +39,15 @@ class News:
         What is looked at.
     beat
         Seconds from a beat to the next one.
+    kept
+        Seconds for which a deletion is told.
     """
 
-    def __init__(self, experiments: Iterable[Experiment], beat: float = BEAT_SECONDS) -> None:
-        self._experiments, self._beat = experiments, beat
+    def __init__(
+        self, experiments: Iterable[Experiment], beat: float = BEAT_SECONDS, kept: float = KEPT_SECONDS
+    ) -> None:
+        self._experiments, self._beat, self._kept = experiments, beat, kept
+        self._forgotten = 0  # the number of the last deletion that is told no more
         self._epoch, self._number = secrets.token_hex(8), 0
         self._seen: dict[str, _Seen] = {}
         self._listeners = 0
@@ -100,16 +108,23 @@ class News:
             self._later()
 
     def _look(self) -> None:
-        number, there = self._number + 1, set[str]()
+        number, there, now = self._number + 1, set[str](), asyncio.get_running_loop().time()
         for experiment in self._experiments:
             there.add(experiment.name)
             standing = views.standing(experiment)
             before = self._seen.get(experiment.name)
             if before is None or before.standing != standing:
-                self._seen[experiment.name], self._number = _Seen(number, standing), number
+                self._seen[experiment.name], self._number = _Seen(number, standing, now), number
         for name, seen in self._seen.items():
             if name not in there and seen.standing is not None:
-                self._seen[name], self._number = _Seen(number, None), number
+                self._seen[name], self._number = _Seen(number, None, now), number
+        self._forget(now - self._kept)
+
+    def _forget(self, before: float) -> None:
+        for name, seen in list(self._seen.items()):
+            if seen.standing is None and seen.at < before:
+                self._forgotten = max(self._forgotten, seen.number)
+                del self._seen[name]
 
     def _read(self, since: str) -> int:
         """Return the number of a message; -1 if it is none of this process."""
@@ -118,7 +133,14 @@ class News:
         return int(number) if is_known and int(number) <= self._number else -1
 
     def _news(self, after: int, name: str | None) -> models.News | None:
-        wanted = {one: seen for one, seen in self._seen.items() if name in (None, one)}
+        if after < self._forgotten:
+            after = -1
+        # Who is told everything is not told what there was: only who asks for it by its name.
+        wanted = {
+            one: seen
+            for one, seen in self._seen.items()
+            if one == name or (name is None and (after >= 0 or seen.standing))
+        }
         found = [(one, seen.standing) for one, seen in wanted.items() if seen.number > after]
         if not found and after >= 0:
             return None

@@ -16,14 +16,14 @@ from privateer_server.experiments import Experiments
 from privateer_server.gauges import Gauges
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.protocol import Store
 
 _log = logging.getLogger("privateer.server")
 _RESTART: Final = "see the server's log"
 
 
 def operations_router(
-    intake: Intake, experiments: Experiments, store: SqliteStore, metrics: Metrics, gauges: Gauges
+    intake: Intake, experiments: Experiments, store: Store, metrics: Metrics, gauges: Gauges
 ) -> APIRouter:
     """Return the routes, bound to what they look at."""
     router = APIRouter(tags=["operations"])

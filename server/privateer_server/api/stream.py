@@ -91,7 +91,7 @@ def stream_router(experiments: Experiments, news: News) -> APIRouter:
     @router.get("/experiments/{name}/events", response_class=StreamingResponse, responses=_answers(NotFound, Deleted))
     async def events_of_one(name: str, request: Request, last_id: LastId = "") -> Stream:
         """Follow one experiment by server-sent events, until it is deleted."""
-        experiments.get(name)
+        await experiments.find(name)
         return stream(request, last_id, name)
 
     return router

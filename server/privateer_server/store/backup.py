@@ -10,20 +10,10 @@ from privateer.errors import SpecError
 from privateer.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
-_TABLES: Final = {
-    "experiments": 0,
-    "rounds": 1,
-    "answers": 0,
-    "refusals": 0,
-    "log": 0,
-    "deleted": 0,
-    "leaves": 0,
-    "closers": 0,
-}
-"""Tables that a backup has, and how many of their last columns stay empty.
-
-A round is copied without the sums of its reports: a server that finds no sums gives an open round up.
-"""
+_TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")
+"""Tables that a backup has."""
+_EMPTIED: Final = ("rounds", "total")
+"""A round is copied without the sums that it began with: a server that finds no sums gives an open round up."""
 
 
 def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
@@ -33,10 +23,13 @@ def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         make_tables(copy, kind)
-        for table, empty in _TABLES.items():
-            for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608 - our own names
-                values = (*row[: len(row) - empty], *(b"",) * empty)
-                copy.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", values)  # noqa: S608
+        for table in _TABLES:
+            rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our own names
+            columns = [column[0] for column in rows.description]
+            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+            for row in rows:
+                values = zip(columns, row, strict=True)
+                copy.execute(insert, [b"" if (table, name) == _EMPTIED else value for name, value in values])
         return copy.serialize()
 
 

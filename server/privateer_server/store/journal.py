@@ -3,14 +3,14 @@
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from privateer.codec import decode, encode
 from privateer.serving.database import Kind, open_database
-from privateer_server.store import Leaf, LogLine, RoundRecord
+from privateer_server.store import Entry, Leaf, LogLine
+from privateer_server.store.migrations import migrate
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
@@ -23,32 +23,19 @@ JOURNAL: Final = Kind(
     """,
     field="PRIVATEER_JOURNAL",
 )
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The last publication of an experiment.
-
-    Attributes
-    ----------
-    closed
-        Digest of the round that ended with it; empty at the experiment's first round.
-    received, taken
-        People who had reported in that round, and whether it was learned from.
-    following
-        The round that it opened. A curator's noise is in the state here: if the database does not have the round, since
-        the process died in between, this is the release that stands, and none is drawn again.
+MIGRATIONS: Final = {
+    3: """
+    CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
+    CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
     """
-
-    experiment: str
-    closed: bytes
-    received: int
-    taken: bool
-    following: RoundRecord
+}
+"""What makes a journal of the next version of one of this version; no head was signed for one of version 3."""
 
 
-class Journal:
-    """A file beside the database, or on another disk. It never goes back, so it shows when the database did.
+class JournalFile:
+    """The journal (`privateer_server.store.protocol.Journal`) of a server that is alone with its data.
+
+    A file beside the database, or on another disk. It never goes back, so it shows when the database did.
 
     Parameters
     ----------
@@ -63,7 +50,11 @@ class Journal:
 
     def __init__(self, path: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
+        if isinstance(path, sqlite3.Connection):
+            self._db = path
+        else:
+            migrate(path, JOURNAL, MIGRATIONS)
+            self._db = open_database(path, JOURNAL)
 
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one."""
@@ -76,16 +67,18 @@ class Journal:
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
 
-    def write(self, entry: Entry) -> None:
-        """Put a publication on record; durable when this returns.
+    def write(self, entry: Entry, after: Entry | None) -> Entry:
+        """Put a publication on record, which is ``after`` the last one; durable when this returns.
 
         Raises
         ------
         sqlite3.Error
             If the disk does not take it.
         """
+        del after  # nobody else writes
         with self._lock:
             self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
+        return entry
 
     def bury(self, experiment: str, line: LogLine) -> None:
         """Put on record that an experiment is deleted, and erase its publication; durable when this returns.
@@ -113,6 +106,10 @@ class Journal:
         with self._lock:
             rows = self._db.execute("SELECT experiment, line FROM deleted ORDER BY experiment").fetchall()
         return {name: decode(line, LogLine) for name, line in rows}
+
+    def signer(self, public_key: bytes) -> bytes:
+        """Return the key: no other server signs."""
+        return public_key
 
     def origin(self) -> str:
         """Return the name of the log of publications; empty: none has begun."""

@@ -1,95 +1,48 @@
 """The embedded store: one SQLite file, write-ahead log, fsynced at every commit."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 from privateer.codec import decode, encode
-from privateer.serving.database import Kind, open_database
+from privateer.serving.database import open_database
 from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import NO_PLAN, Change, ExperimentRecord, Leaf, LogLine, Plan, RoundRecord, ShufflerKey
+from privateer_server.store import (
+    NO_PLAN,
+    Before,
+    Behind,
+    Change,
+    ExperimentRecord,
+    Leaf,
+    LogLine,
+    Plan,
+    RoundRecord,
+    ShufflerKey,
+    Standing,
+)
 from privateer_server.store.backup import copied
+from privateer_server.store.migrations import migrate
+from privateer_server.store.tables import DATABASE, MIGRATIONS
 
 FILE: Final = "server.db"
-DATABASE: Final = Kind(
-    application=0x50525653,
-    version=4,
-    schema="""
-    CREATE TABLE experiments (
-        name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE rounds (
-        experiment TEXT NOT NULL REFERENCES experiments (name),
-        version INTEGER NOT NULL,
-        batch INTEGER NOT NULL,
-        seen INTEGER NOT NULL,
-        received INTEGER NOT NULL,
-        taken INTEGER NOT NULL,
-        digest BLOB NOT NULL,
-        facts BLOB NOT NULL,
-        publication BLOB NOT NULL,
-        state BLOB NOT NULL,
-        total BLOB NOT NULL,
-        UNIQUE (experiment, version)
-    );
-    CREATE TABLE report_ids (experiment TEXT NOT NULL, version INTEGER NOT NULL, ids BLOB NOT NULL);
-    CREATE INDEX report_ids_of_round ON report_ids (experiment, version);
-    CREATE TABLE answers (
-        experiment TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        digest BLOB NOT NULL,
-        answer BLOB NOT NULL,
-        PRIMARY KEY (experiment, version, digest)
-    ) WITHOUT ROWID;
-    CREATE TABLE refusals (
-        experiment TEXT NOT NULL, reason TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (experiment, reason)
-    ) WITHOUT ROWID;
-    CREATE TABLE log (
-        id INTEGER PRIMARY KEY,
-        experiment TEXT NOT NULL,
-        at REAL NOT NULL,
-        action TEXT NOT NULL,
-        detail TEXT NOT NULL,
-        who TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        since INTEGER
-    );
-    CREATE INDEX log_of_experiment ON log (experiment);
-    CREATE TABLE deleted (experiment TEXT PRIMARY KEY) WITHOUT ROWID;
-    CREATE TABLE leaves (
-        position INTEGER PRIMARY KEY,
-        experiment TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        digest BLOB NOT NULL,
-        UNIQUE (experiment, version)
-    );
-    CREATE TABLE closers (
-        experiment TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        shuffler TEXT NOT NULL,
-        organisation TEXT NOT NULL,
-        PRIMARY KEY (experiment, version)
-    ) WITHOUT ROWID;
-    CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
-    """,
-    field="PRIVATEER_DATA",
-)
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
-_LAST_ROUND: Final = f"""
-SELECT {_COLUMNS}, publication, state, total FROM rounds WHERE experiment = ? ORDER BY version DESC LIMIT 1
-"""  # noqa: S608 - our own
-_ALL_ROUNDS: Final = f"SELECT {_COLUMNS}, x'', x'', x'' FROM rounds WHERE experiment = ? ORDER BY version"  # noqa: S608
+_OF: Final = "FROM rounds WHERE experiment = ?"
+_LAST: Final = f"{_OF} ORDER BY version DESC LIMIT 1"
 _ADD_REFUSALS: Final = """
 INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT (experiment, reason) DO UPDATE SET count = count + excluded.count
+"""
+_ADD: Final = """
+UPDATE rounds SET received = received + ?, taken = taken OR ?, given_up = given_up OR ?
+WHERE experiment = ? AND version = ? AND (NOT ? OR NOT (taken OR given_up)) AND (NOT ? OR received + ? <= batch)
 """
 
 
 class SqliteStore:
-    """Durable state. Every writing method is one transaction, durable when it returns.
+    """The store (`privateer_server.store.protocol.Store`) of a server that is alone with its data.
 
     One connection holds the file's exclusive lock: a second server on the same data is refused.
 
@@ -106,8 +59,22 @@ class SqliteStore:
 
     def __init__(self, data: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        self._db = data if isinstance(data, sqlite3.Connection) else open_database(data / FILE, DATABASE)
+        if isinstance(data, sqlite3.Connection):
+            self._db = data
+        else:
+            migrate(data / FILE, DATABASE, MIGRATIONS)
+            self._db = open_database(data / FILE, DATABASE)
         self._written = True
+        self._ids: dict[str, tuple[int, set[bytes]]] = {}
+
+    def forget_tokens(self, now: float) -> None:
+        """Forget spent upload tokens whose key has expired."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM spent_tokens WHERE expires <= ?", (int(now),))
+
+    def spent(self, token: bytes) -> bytes | None:
+        """Return the hash of the report that a spent token came with, if it was spent."""
+        return self._blob("SELECT report FROM spent_tokens WHERE token = ?", token)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -125,14 +92,19 @@ class SqliteStore:
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
         """Add an experiment with its first round, and the first line of its log."""
         with self._transaction() as db:
-            db.execute("INSERT INTO experiments VALUES (?, ?, '', ?)", (name, spec, encode(NO_PLAN)))
+            if db.execute("SELECT 1 FROM experiments WHERE name = ?", (name,)).fetchone():
+                raise Behind("there is an experiment of this name")
+            db.execute("INSERT INTO experiments VALUES (?, ?, '', ?, 0)", (name, spec, encode(NO_PLAN)))
             _insert_round(db, name, first)
             if line:
                 _insert_line(db, name, line)
 
-    def plan(self, name: str, plan: Plan, line: LogLine) -> None:
+    def plan(self, name: str, before: Before, plan: Plan, line: LogLine) -> None:
         """Keep what an operator wants of an experiment, with its line in the log."""
         with self._transaction() as db:
+            now = _standing(db, name)
+            if now is None or Before(now.digest, now.plan) != before or now.taken or now.given_up:
+                raise Behind("the experiment has changed")
             db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (encode(plan), name))
             _insert_line(db, name, line)
 
@@ -147,9 +119,10 @@ class SqliteStore:
         with self._transaction() as db:
             if db.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (name,)).rowcount:
                 _insert_line(db, name, line)
-            for table in ("rounds", "report_ids", "answers", "refusals", "closers"):
+            for table in ("rounds", "parts", "report_ids", "answers", "refusals", "closers"):
                 db.execute(f"DELETE FROM {table} WHERE experiment = ?", (name,))  # noqa: S608 - our own names
             db.execute("DELETE FROM experiments WHERE name = ?", (name,))
+        self._ids.pop(name, None)
         self.tidy()
 
     def deleted(self) -> list[str]:
@@ -157,48 +130,106 @@ class SqliteStore:
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM deleted ORDER BY experiment")]
 
+    @contextmanager
+    def locked(self, names: Sequence[str]) -> Iterator["SqliteStore"]:
+        """Return itself: this process is the only one, and one thread of it counts."""
+        del names
+        yield self
+
+    @contextmanager
+    def lease(self, experiment: str) -> Iterator[bool]:
+        """Say that the caller has the lease: there is no other server."""
+        del experiment
+        yield True
+
+    def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
+        """Return all ids that are counted in the experiment's last round; they stay in memory."""
+        del opened
+        with self._lock:
+            version = self._db.execute(f"SELECT version {_LAST}", (experiment,)).fetchone()
+            known = self._ids.get(experiment)
+            if version and (known is None or known[0] != version[0]):
+                known = self._ids[experiment] = version[0], self._read_ids(experiment, version[0])
+        return known[1] if known else frozenset()
+
+    def _read_ids(self, experiment: str, version: int) -> set[bytes]:
+        select = "SELECT ids FROM report_ids WHERE experiment = ? AND version = ?"
+        chunks = [row[0] for row in self._db.execute(select, (experiment, version))]
+        return {chunk[at : at + REPORT_ID_SIZE] for chunk in chunks for at in range(0, len(chunk), REPORT_ID_SIZE)}
+
     def commit(self, changes: Sequence[Change]) -> None:
-        """Apply all changes or none."""
+        """Apply all changes or none; a round that is closed already stays as it is."""
         with self._transaction() as db:
             for change in changes:
                 _apply(db, change)
+        for change in changes:
+            known = self._ids.get(change.experiment)
+            if known and known[0] == change.version:
+                known[1].update(change.report_ids)
         if any(change.following for change in changes):
             self.tidy()
 
-    def claim(self, experiment: str, shuffler: str) -> None:
-        """Note which shuffler brings the batches of an experiment; empty: none has claimed it."""
+    def claim(self, experiment: str, shuffler: str, signed_at: float) -> bool:
+        """Note which shuffler brings the batches of an experiment; false if another has claimed it, or a release."""
+        update = "UPDATE experiments SET shuffler = ? WHERE name = ? AND shuffler IN ('', ?) AND released_at < ?"
         with self._transaction() as db:
-            db.execute("UPDATE experiments SET shuffler = ? WHERE name = ?", (shuffler, experiment))
+            return db.execute(update, (shuffler, experiment, shuffler, signed_at)).rowcount == 1
+
+    def release(self, experiment: str, line: LogLine) -> None:
+        """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
+        with self._transaction() as db:
+            db.execute("UPDATE experiments SET shuffler = '', released_at = ? WHERE name = ?", (line.at, experiment))
+            _insert_line(db, experiment, line)
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
         """Return the answer to a batch, if it was counted."""
         where = "FROM answers WHERE experiment = ? AND version = ? AND digest = ?"
         return self._blob(f"SELECT answer {where}", experiment, version, digest)
 
+    def standing(self, experiment: str) -> Standing | None:
+        """Return where an experiment stands; None if there is none of that name."""
+        with self._lock:
+            return _standing(self._db, experiment)
+
+    def standings(self) -> dict[str, Standing]:
+        """Return where all experiments stand, by name."""
+        with self._lock:
+            names = [row[0] for row in self._db.execute("SELECT name FROM experiments ORDER BY name")]
+            found = {name: _standing(self._db, name) for name in names}
+        if None in found.values():
+            raise ValueError("an experiment has no round")
+        return {name: standing for name, standing in found.items() if standing}
+
+    def experiment(self, name: str) -> ExperimentRecord | None:
+        """Return an experiment, if there is one of that name."""
+        with self._lock:
+            row = self._db.execute("SELECT spec FROM experiments WHERE name = ?", (name,)).fetchone()
+            standing = _standing(self._db, name)
+            if row is None or standing is None:
+                return None
+            stored = self._db.execute(f"SELECT {_COLUMNS}, publication, state, total, given_up {_LAST}", (name,))
+            current = _round(stored.fetchone())
+            accepted = self._db.execute(f"SELECT sum(received) {_OF}", (name,)).fetchone()[0]
+            parts = self._parts(name, current.version)
+        return ExperimentRecord(name, row[0], accepted, current, parts, standing)
+
     def experiments(self) -> list[ExperimentRecord]:
         """Return all experiments, by name."""
-        with self._lock:
-            rows = self._db.execute("SELECT name, spec, shuffler, plan FROM experiments ORDER BY name").fetchall()
-            return [self._experiment(*row) for row in rows]
+        return [record for name in self.standings() if (record := self.experiment(name))]
 
-    def _experiment(self, name: str, spec: bytes, shuffler: str, plan: bytes) -> ExperimentRecord:
-        current = self._db.execute(_LAST_ROUND, (name,)).fetchone()
-        accepted = self._db.execute("SELECT sum(received) FROM rounds WHERE experiment = ?", (name,)).fetchone()[0]
-        refused = self._db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (name,)).fetchall()
-        chunks = self._db.execute(
-            "SELECT ids FROM report_ids WHERE experiment = ? AND version = ?", (name, current[0])
-        ).fetchall()
-        ids = frozenset(
-            chunk[start : start + REPORT_ID_SIZE]
-            for (chunk,) in chunks
-            for start in range(0, len(chunk), REPORT_ID_SIZE)
-        )
-        wanted = decode(plan, Plan)
-        return ExperimentRecord(name, spec, shuffler, accepted, dict(refused), _round(current), ids, wanted)
+    def sums(self, experiment: str, version: int) -> list[bytes]:
+        """Return the sums that a round began with, and its parts."""
+        with self._lock:
+            begun = self._db.execute(f"SELECT total {_OF} AND version = ?", (experiment, version)).fetchone()
+            return [*(begun or ()), *self._parts(experiment, version)]
+
+    def _parts(self, experiment: str, version: int) -> tuple[bytes, ...]:
+        select = "SELECT total FROM parts WHERE experiment = ? AND version = ? ORDER BY part"
+        return tuple(row[0] for row in self._db.execute(select, (experiment, version)))
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
-        return self._blob("SELECT publication FROM rounds WHERE experiment = ? AND version = ?", experiment, version)
+        return self._blob(f"SELECT publication {_OF} AND version = ?", experiment, version)
 
     def _blob(self, select: str, *values: object) -> bytes | None:
         with self._lock:
@@ -207,8 +238,9 @@ class SqliteStore:
 
     def rounds(self, experiment: str) -> list[RoundRecord]:
         """Return all rounds by version, without publication, state and total."""
+        select = f"SELECT {_COLUMNS}, x'', x'', x'', given_up {_OF} ORDER BY version"
         with self._lock:
-            rows = self._db.execute(_ALL_ROUNDS, (experiment,)).fetchall()
+            rows = self._db.execute(select, (experiment,)).fetchall()
         return [_round(row) for row in rows]
 
     def closers(self, experiment: str) -> dict[int, ShufflerKey]:
@@ -259,14 +291,29 @@ class SqliteStore:
             self._db.close()
 
 
+def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
+    select = """
+    SELECT version, digest, received, taken, given_up, plan, shuffler, released_at
+    FROM experiments JOIN rounds ON experiment = name WHERE name = ? ORDER BY version DESC LIMIT 1
+    """
+    row = db.execute(select, (experiment,)).fetchone()
+    if row is None:
+        return None
+    version, digest, received, taken, given_up, plan, shuffler, released_at = row
+    refused = dict(db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (experiment,)))
+    wanted = decode(plan, Plan)
+    return Standing(version, digest, received, bool(taken), bool(given_up), wanted, shuffler, released_at, refused)
+
+
 def _round(row: tuple[Any, ...]) -> RoundRecord:
     stored = RoundRecord(*row)
-    return replace(stored, taken=bool(stored.taken))
+    return replace(stored, taken=bool(stored.taken), given_up=bool(stored.given_up))
 
 
 def _insert_round(db: sqlite3.Connection, experiment: str, new: RoundRecord) -> None:
-    values = (experiment, *(getattr(new, column.name) for column in fields(new)))
-    db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    columns = f"experiment, {_COLUMNS}, publication, state, total, given_up"
+    values = (experiment, *astuple(new))
+    db.execute(f"INSERT INTO rounds ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
     _insert_leaf(db, Leaf(experiment, new.version, new.digest))
 
 
@@ -280,30 +327,41 @@ def _insert_line(db: sqlite3.Connection, experiment: str, line: LogLine) -> None
     db.execute(f"INSERT INTO log ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", (experiment, *astuple(line)))  # noqa: S608
 
 
-def _carry_out(db: sqlite3.Connection, experiment: str, version: int) -> None:
-    """Note that what an operator wanted holds from this version on."""
-    (plan,) = db.execute("SELECT plan FROM experiments WHERE name = ?", (experiment,)).fetchone()
-    left = encode(decode(plan, Plan).carried_out)
-    db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (left, experiment))
-    db.execute("UPDATE log SET since = ? WHERE experiment = ? AND since IS NULL", (version, experiment))
-
-
 def _apply(db: sqlite3.Connection, change: Change) -> None:
-    where = (change.experiment, change.version)
-    db.execute(
-        "UPDATE rounds SET received = ?, taken = ?, total = coalesce(?, total) WHERE experiment = ? AND version = ?",
-        (change.received, change.taken, change.total, *where),
-    )
+    if change.following:
+        _publish(db, change, change.following)
+        return
+    where, counted = (change.experiment, change.version), change.counted
+    # Only a shuffler's batches may hold more people than the round asked for.
+    room = (counted and not change.answers, counted)
+    if not db.execute(_ADD, (counted, change.taken, change.given_up, *where, counted, *room)).rowcount:
+        raise Behind("the round takes no more reports")
+    if change.total is not None:
+        insert = "INSERT INTO parts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET total = excluded.total"
+        db.execute(insert, (*where, change.part, change.total))
     if change.report_ids:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
         db.execute("INSERT INTO report_ids VALUES (?, ?, ?)", (*where, b"".join(change.report_ids)))
+    db.executemany("INSERT INTO spent_tokens VALUES (?, ?, ?)", change.tokens)
     rows = [(*where, digest, answer) for digest, answer in change.answers.items()]
     db.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
     db.executemany(_ADD_REFUSALS, [(change.experiment, reason, count) for reason, count in change.refused.items()])
     if change.closer:
         db.execute("INSERT OR REPLACE INTO closers VALUES (?, ?, ?, ?)", (*where, *astuple(change.closer)))
-    if change.following:
-        db.execute("UPDATE rounds SET state = x'', total = x'' WHERE experiment = ? AND version = ?", where)
-        db.execute("DELETE FROM report_ids WHERE experiment = ? AND version = ?", where)
-        _insert_round(db, change.experiment, change.following)
-        _carry_out(db, change.experiment, change.following.version)
+
+
+def _publish(db: sqlite3.Connection, change: Change, following: RoundRecord) -> None:
+    """Close the round, open the next one, and note that what an operator wanted holds from then on."""
+    name, where = change.experiment, (change.experiment, change.version)
+    there = db.execute(f"SELECT digest {_OF} AND version = ?", (name, following.version)).fetchone()
+    if there == (following.digest,):
+        return
+    update = "UPDATE rounds SET taken = ?, given_up = ?, state = x'', total = x'' WHERE experiment = ? AND version = ?"
+    db.execute(update, (change.taken, not change.taken, *where))
+    for table in ("parts", "report_ids"):
+        db.execute(f"DELETE FROM {table} WHERE experiment = ? AND version = ?", where)  # noqa: S608 - our own names
+    _insert_round(db, name, following)
+    (plan,) = db.execute("SELECT plan FROM experiments WHERE name = ?", (name,)).fetchone()
+    left = encode(decode(plan, Plan).carried_out)
+    db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (left, name))
+    db.execute("UPDATE log SET since = ? WHERE experiment = ? AND since IS NULL", (following.version, name))

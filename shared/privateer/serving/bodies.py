@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 
 from privateer.errors import PrivateerError
 from privateer.serving.budget import too_large
+from privateer.serving.tokens import Admission
 from privateer.wire.signature import Announcement
 
 
@@ -20,15 +21,20 @@ class Body(NamedTuple):
         The id of the key that signed it, or the address that it comes from.
     digest, signed_at
         SHA-256 that it must have, if a trusted sender signed it, and when that was, in seconds since 1970.
+    admission
+        The upload token that it comes with, if it needs one.
     """
 
     length: int
     sender: str
     digest: bytes | None = None
     signed_at: float = 0.0
+    admission: Admission | None = None
 
     @classmethod
-    def unsigned(cls, content_length: str | bytes | None, most: int, sender: str) -> Self:
+    def unsigned(
+        cls, content_length: str | bytes | None, most: int, sender: str, admission: Admission | None = None
+    ) -> Self:
         """Return a body of the announced length, or of ``most`` bytes if none is announced.
 
         Raises
@@ -36,7 +42,8 @@ class Body(NamedTuple):
         TooLarge
             If more than ``most`` bytes are announced.
         """
-        return cls(_within(most if content_length is None else int(content_length), most), sender)
+        length = _within(most if content_length is None else int(content_length), most)
+        return cls(length, sender, admission=admission)
 
     @classmethod
     def signed(cls, announced: Announcement, most: int) -> Self:

@@ -21,12 +21,14 @@ from privateer.serving.budget import Budget, Reservation, too_large
 from privateer.serving.peer import peer
 from privateer.serving.problems import MethodNotAllowed, defect, problem_answer
 from privateer.serving.timing import Answered, known_method
+from privateer.serving.tokens import TokenGate
 from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.upload import UPLOAD, UploadAnswer
 
 _SIGNATURE: Final = UPLOAD.header.encode()
 """The name that an ASGI scope has for it: searching Starlette's headers takes as long as storing a report."""
+_TOKEN: Final = b"authorization"
 _ALLOW: Final = ((b"allow", b"POST"),)
 _ACCEPTED: Final = 202
 Reply = Callable[[Answer], object]
@@ -176,7 +178,23 @@ class UploadEndpoint(Endpoint):
 
     An upload that comes in one piece is taken ``at_once``, without a task of its own, which would cost as much as the
     rest. Others are read as they come, by ``__call__``.
+
+    Parameters
+    ----------
+    gate
+        Admits uploads that no trusted sender signed by their tokens; None: they need none.
     """
+
+    def __init__(
+        self,
+        budget: Budget,
+        bytes_max: int,
+        keys: TrustedKeys,
+        refuse: Callable[[Mapping[str, int]], None],
+        gate: TokenGate | None = None,
+    ) -> None:
+        super().__init__(budget, bytes_max, keys, refuse)
+        self._gate = gate
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Take an upload that is there as a whole, and have ``reply`` called once its reports are durable or refused.
@@ -240,9 +258,16 @@ class UploadEndpoint(Endpoint):
     def _announced(self, incoming: Incoming) -> Body:
         signature, length = incoming.headers.get(_SIGNATURE), incoming.headers.get(b"content-length")
         if signature is None:
-            return Body.unsigned(length, self._bytes_max, peer(incoming.scope))
+            admission = None
+            if self._gate is not None:
+                admission = self._gate.admit(incoming.headers.get(_TOKEN), self._named(incoming.scope))
+            return Body.unsigned(length, self._bytes_max, peer(incoming.scope), admission)
         announced = UPLOAD.check(signature.decode("latin-1"), self._keys.by_id(), self._clock.now())
         return Body.signed(announced, self._bytes_max)
+
+    def _named(self, scope: Scope) -> str:  # noqa: ARG002
+        """Return the experiment that the address names; empty if it names none."""
+        return ""
 
     async def _read(self, chunks: AsyncIterator[bytes], body: Body, room: Reservation) -> Envelope:
         if body.digest:

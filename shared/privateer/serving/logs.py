@@ -41,7 +41,7 @@ class Formatter(logging.Formatter):
 
 
 class JsonFormatter(Formatter):
-    """Writes one JSON object a line: time, level, logger, event, and of a request its template, status and seconds."""
+    """Writes one JSON object a line: time, level, logger, event; of a request what `Answered` has."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -60,6 +60,8 @@ class JsonFormatter(Formatter):
 def log_answer(answered: Answered) -> None:
     """Log an answer to an operator or another service. What devices ask leaves no line."""
     fields = answered._asdict() | {"seconds": round(answered.seconds, 4)}
+    if not answered.by:
+        del fields["by"]
     level = logging.WARNING if answered.status >= _FAULT else logging.INFO
     _REQUESTS.log(level, "request", extra={_FIELDS: fields})
 

@@ -4,6 +4,8 @@ from collections import defaultdict
 from typing import Any, Final
 
 from privateer.errors import (
+    AdminTokenExpired,
+    AttestationRefused,
     BadRequest,
     BatchRefused,
     Conflict,
@@ -18,9 +20,17 @@ from privateer.errors import (
     PrivateerError,
     RoundClosed,
     RoundUnknown,
+    ScopeMissing,
     SenderRefused,
     SignatureInvalid,
     SpecError,
+    TokenElsewhere,
+    TokenExpired,
+    TokenInvalid,
+    TokenMissing,
+    TokenRequestRefused,
+    TokensExhausted,
+    TokenSpent,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -30,7 +40,7 @@ from privateer.errors import (
     WrongKey,
     WrongSize,
 )
-from privateer.serving.problems import Internal
+from privateer.serving.problems import HostRefused, Internal
 from privateer.wire import problem
 from privateer.wire.envelope import MEDIA_TYPE
 from privateer.wire.publication import DIGEST_SIZE, KEY_ID_SIZE
@@ -39,24 +49,36 @@ from privateer.wire.upload import UPLOAD
 
 VERSION: Final = "0.1.0"
 REF: Final = "#/components/schemas/{name}"
-_EVERYWHERE: Final[tuple[type[PrivateerError], ...]] = (BadRequest, HeadersTooLarge, Internal)
-"""Any page may answer these: what is no HTTP, too long, or a defect."""
+_EVERYWHERE: Final[tuple[type[PrivateerError], ...]] = (BadRequest, HeadersTooLarge, HostRefused, Internal)
+"""Any page may answer these: what is no HTTP, too long, or a defect; at the private listener, a wrong name."""
 UPLOAD_REFUSALS: Final[tuple[type[PrivateerError], ...]] = (
     *(Malformed, WrongSize, Unopenable, OutOfRange, WrongEndpoint, SenderRefused, NotFound, Deleted, TooLarge),
     *(WrongKey, WrongDigest, RoundClosed, RoundUnknown, DuplicateReport, Unavailable),
 )
 """What an endpoint for reports may answer."""
+TOKEN_REFUSALS: Final[tuple[type[PrivateerError], ...]] = (
+    *(TokenMissing, TokenInvalid, TokenElsewhere, TokenExpired, TokenSpent),
+)
+"""What it may answer besides, if it takes reports with upload tokens alone."""
 _PROBLEMS: Final[tuple[type[PrivateerError], ...]] = (
     *_EVERYWHERE,
     *UPLOAD_REFUSALS,
+    *TOKEN_REFUSALS,
+    AdminTokenExpired,
+    AttestationRefused,
     BatchRefused,
     Conflict,
     ParameterInvalid,
+    ScopeMissing,
     SpecError,
+    TokenRequestRefused,
+    TokensExhausted,
     Unauthorized,
     SignatureInvalid,
     KeyChanged,
 )
+ADMIN_REFUSALS: Final[tuple[type[PrivateerError], ...]] = (Unauthorized, AdminTokenExpired, ScopeMissing)
+"""What a page answers whose bearer needs an admin token."""
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 _SEALED: Final = {"type": "string", "format": "binary", "description": "Sealed messages, one after another."}
 
@@ -118,6 +140,13 @@ def signature(header: str, what: str, *, required: bool) -> dict[str, Any]:
     return {"name": header, "in": "header", "required": required, "description": what, "schema": schema}
 
 
+TOKEN: Final = {
+    "name": "Authorization",
+    "in": "header",
+    "required": False,
+    "description": "An upload token (RFC 9577), where the service takes reports with tokens alone.",
+    "schema": {"type": "string"},
+}
 SENDER: Final = signature(
     UPLOAD.header, "A trusted sender's signature: needed for more than one person's reports.", required=False
 )
@@ -131,11 +160,18 @@ def refusals(*errors: type[PrivateerError]) -> dict[int | str, dict[str, Any]]:
     return {status: _refusal(status, slugs) for status, slugs in sorted(by_status.items())}
 
 
+_HEADERS: Final = {
+    Unauthorized.status: "WWW-Authenticate",
+    ScopeMissing.status: "WWW-Authenticate",
+    Unavailable.status: "Retry-After",
+}
+
+
 def _refusal(status: int, slugs: list[str]) -> dict[str, Any]:
     kinds = [{"$ref": REF.format(name=f"problem-{slug}")} for slug in slugs]
     schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     described = {"description": ", ".join(slugs), "content": {problem.MEDIA_TYPE: {"schema": schema}}}
-    header = {Unauthorized.status: "WWW-Authenticate", Unavailable.status: "Retry-After"}.get(status)
+    header = _HEADERS.get(status) if status != ScopeMissing.status or ScopeMissing.slug in slugs else None
     return described | ({"headers": {header: {"schema": {"type": "string"}}}} if header else {})
 
 

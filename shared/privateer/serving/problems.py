@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from privateer.errors import NotFound, PrivateerError, Unauthorized, Unavailable
+from privateer.errors import NotFound, PrivateerError, ScopeMissing, TokenRefused, Unauthorized, Unavailable
 from privateer.serving.answer import Answer, Headers, with_body
 from privateer.serving.logs import trace
 from privateer.wire.problem import MEDIA_TYPE, problem_body
@@ -25,6 +25,12 @@ class MethodNotAllowed(PrivateerError):
     """The page exists, but it does not take this HTTP method."""
 
     slug, title, status = "method-not-allowed", "Method not allowed", 405
+
+
+class HostRefused(PrivateerError):
+    """The private listener is called by a name that is not its own."""
+
+    slug, title, status = "host-refused", "Host refused", 421
 
 
 class Internal(PrivateerError):
@@ -48,6 +54,10 @@ def problem_response(error: PrivateerError, **extension: Any) -> Response:
 def _headers(error: PrivateerError) -> Headers:
     if isinstance(error, Unauthorized):
         return _UNAUTHORIZED
+    if isinstance(error, TokenRefused):
+        return ((b"www-authenticate", error.challenge.encode()),)
+    if isinstance(error, ScopeMissing):  # RFC 6750, section 3
+        return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{error.scope}"'.encode()),)
     return _UNAVAILABLE if isinstance(error, Unavailable) else ()
 
 

@@ -17,6 +17,7 @@ from privateer.serving.connections import Connections
 from privateer.serving.logs import log_to_stderr
 from privateer.serving.protocol import GuardedProtocol
 from privateer.serving.settings import check_log, logs_json
+from privateer.serving.turnstile import Turnstile
 
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
@@ -29,10 +30,11 @@ _OWNER_ONLY: Final = 0o077
 
 
 class Listener(NamedTuple):
-    """An ASGI application and the socket that it answers at."""
+    """An ASGI application, the socket that it answers at, and what turns uploads away before it."""
 
     app: Any
     socket: socket.socket
+    turnstile: Turnstile | None = None
 
 
 class Service(NamedTuple):
@@ -102,7 +104,7 @@ def listen(host: str, port: int, field: str) -> socket.socket:
 def _serve(service: Service) -> None:
     files = _open_files()
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
-    config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2))
+    config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
     beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
     _Process(config, beside, service).run(sockets=[service.public.socket])
 
@@ -116,13 +118,13 @@ def _open_files() -> int:
     return hard
 
 
-def _config(app: Any, lifespan: Any, connections: int) -> uvicorn.Config:
+def _config(app: Any, lifespan: Any, connections: int, turnstile: Turnstile | None = None) -> uvicorn.Config:
     # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
     # also warn about what strangers send.
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=cast(Any, partial(GuardedProtocol, Connections(connections))),
+        http=cast(Any, partial(GuardedProtocol, Connections(connections), turnstile)),
         ws="none",
         lifespan=lifespan,
         access_log=False,

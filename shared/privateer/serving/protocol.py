@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from privateer.errors import BadRequest, HeadersTooLarge, PrivateerError
 from privateer.serving.answer import WHOLE, Answer
 from privateer.serving.connections import Connections, Stage
+from privateer.serving.turnstile import Turnstile
 from privateer.wire.problem import MEDIA_TYPE, problem_body
 
 HEADER_BYTES_MAX: Final = 16 << 10
@@ -21,7 +22,12 @@ _BYTES_PER_SECOND: Final = 64 << 10
 """A body or an answer may take longer if it advances at this rate."""
 _LINGER_SECONDS: Final = 2.0
 """Time for the rest of a body that nobody reads, so that its sender gets to see the answer."""
+_LINGER_BYTES: Final = 64 << 10
+"""The same in bytes, of a body that is thrown away."""
 _PIPELINE_MAX: Final = 8
+_ONCE: Final = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"last-event-id", b"origin"})
+"""Headers that a request has once, as it has our own."""
+_OURS: Final = b"privateer-"
 _BODILESS: Final = frozenset({"GET", "HEAD"})
 
 
@@ -35,12 +41,15 @@ class GuardedProtocol(HttpToolsProtocol):
     ----------
     connections
         The table of the listener's connections.
+    turnstile
+        Turns uploads away by their headers; None: all become requests.
     how
         The arguments that uvicorn gives its protocols.
     """
 
-    def __init__(self, connections: Connections, **how: Any) -> None:
+    def __init__(self, connections: Connections, turnstile: Turnstile | None = None, **how: Any) -> None:
         super().__init__(**how)
+        self._turnstile, self._is_turned, self._goes_on = turnstile, False, True
         self.stage = Stage.WAITING
         self._connections = connections
         self._due = self._write_due = math.inf
@@ -108,14 +117,55 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINE_MAX:
             self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
             raise self._refusal
+        if len({name for name, _ in self.headers}) < len(self.headers):
+            self._join_headers()
+        if self._turnstile is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
+            refusal = self._turnstile.refusal(self.parser.get_method(), self.url, self.headers)
+            if refusal is not None:
+                self._turn_away(*refusal)
+                return
         self._in_headers = False
         self._unparsed, self._body_bytes, self._began = self._piece, 0, self.loop.time()
         super().on_headers_complete()
         self._due = self._began + _BODY_SECONDS
         self._connections.move(self, Stage.READING)
 
+    def _join_headers(self) -> None:
+        """Leave one line of each header, so that everybody reads the same one (RFC 9110, section 5.3)."""
+        joined = dict[bytes, bytes]()
+        for name, value in self.headers:
+            if name in joined and (name in _ONCE or name.startswith(_OURS)):
+                detail = f"the header {name.decode('latin-1')} comes twice"
+                self._refusal = BadRequest(detail, remedy="send it once")
+                raise self._refusal
+            joined[name] = b"%s, %s" % (joined[name], value) if name in joined else value
+        self.headers[:] = joined.items()
+
+    def _turn_away(self, answer: bytes, cost: int) -> None:
+        """Answer at once; the rest of the request is parsed and thrown away, and the next one has to wait."""
+        if self.flow.read_paused:
+            self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
+            raise self._refusal
+        self._is_turned, self._in_headers, self._body_bytes = True, False, 0
+        self._goes_on = self.parser.should_keep_alive()
+        self._due = self.loop.time() + _LINGER_SECONDS
+        self.transport.write(answer)
+        self.flow.pause_reading()
+        assert self._turnstile is not None
+        self._turnstile.hold(self, cost)
+
+    def read_on(self) -> None:
+        """Take the rest of a request that was turned away, and the next one."""
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
     def on_body(self, body: bytes) -> None:
         """Pass on a part of the body. Refuse it where nobody reads one, since it would fill memory."""
+        if self._is_turned:
+            self._body_bytes += len(body)
+            if self._body_bytes > _LINGER_BYTES:
+                self.drop()
+            return
         if self.scope["method"] in _BODILESS:
             self._refusal = BadRequest("a request with this method has no body", remedy="leave it out")
             raise self._refusal
@@ -125,6 +175,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Note that the request is complete: from now on the service takes the time."""
         self._in_headers, self._unparsed = True, 0
+        if self._is_turned:
+            self._is_turned, self._due = False, self.loop.time() + _HEADER_SECONDS
+            if not self._goes_on:
+                self.transport.close()
+            return
         super().on_message_complete()
         self._start_begun()
         if self.cycle.response_complete:

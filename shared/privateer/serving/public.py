@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer.errors import NotFound
 from privateer.serving.endpoint import Reply
@@ -29,12 +29,15 @@ class PublicPages:
 
     Parameters
     ----------
+    app
+        What finds the pages; it may answer some requests ``at_once``, without a task.
     is_public
         Whether strangers may use a method on a path.
     """
 
-    def __init__(self, app: Application, is_public: Callable[[str, str], bool]) -> None:
+    def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
         self._app, self._is_public = app, is_public
+        self._at_once: Callable[[Scope, bytearray, Reply], bool] = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that there is no such page."""
@@ -47,4 +50,4 @@ class PublicPages:
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Pass on a request that is there as a whole; False if ``__call__`` must answer it."""
-        return self._is_public(scope["method"], scope["path"]) and self._app.at_once(scope, body, reply)
+        return self._is_public(scope["method"], scope["path"]) and self._at_once(scope, body, reply)

@@ -10,6 +10,8 @@ OTHER: Final = "other"
 """Stands for whatever strangers make up: paths that no page has, and methods."""
 BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 """Upper bounds of the histograms of answers, in seconds."""
+WHO: Final = "privateer.who"
+"""The scope of a request has here how logs name the operator's token that it bears."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE"})
 _HUNDRED: Final = 100
 
@@ -25,12 +27,15 @@ class Answered(NamedTuple):
         Of the answer.
     seconds
         From the last byte of the request to the first of the answer: a sender's own pace does not count.
+    by
+        How logs name the operator's token that the request bears; empty: it needs none.
     """
 
     method: str
     route: str
     status: int
     seconds: float
+    by: str = ""
 
     @property
     def status_class(self) -> str:
@@ -74,7 +79,7 @@ class Timed:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 seconds, route = time.perf_counter() - began, self._route(scope) or OTHER
-                self._tell(Answered(known_method(scope), route, message["status"], seconds))
+                self._tell(Answered(known_method(scope), route, message["status"], seconds, scope.get(WHO, "")))
             await send(message)
 
         await self._app(scope, receiving, sending)

@@ -57,7 +57,7 @@ def own_key(path: Path, field: str) -> Ed25519PrivateKey:
         Naming ``field``, if the file cannot be read or holds no key.
     """
     if not path.exists():
-        _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
+        write_file(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
     return read_signing_key(path, field)
 
 
@@ -76,10 +76,11 @@ def write_public_key(key: bytes, path: Path, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = key.hex() + "\n"
     if not path.exists() or path.read_text() != text:
-        _write(path, text, mode)
+        write_file(path, text, mode)
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def write_file(path: Path, text: str, mode: int) -> None:
+    """Write a file that others read while a service runs, or one that nobody else may read."""
     draft = path.with_name(f".{path.name}.new")  # renamed when complete: nobody reads half a key
     draft.unlink(missing_ok=True)
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "w") as file:

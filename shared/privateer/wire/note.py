@@ -1,7 +1,6 @@
 """Signed notes: a text and who signed it, in the format of C2SP signed-note, with Ed25519."""
 
 import base64
-import binascii
 import hashlib
 from typing import Final, NamedTuple
 
@@ -68,7 +67,7 @@ def _stamp(line: str, name: str) -> bytes:
         return b""
     try:
         return base64.b64decode(line[len(before) :], validate=True)
-    except binascii.Error:
+    except ValueError:  # no base64, or no ASCII
         return b""
 
 

@@ -43,7 +43,8 @@ def test_only_a_verdict_on_the_report_is_final(answer: Answer | None, outcome: s
 def test_every_refusal_of_a_report_is_final_but_those_that_are_not_about_the_report() -> None:
     """A reason that is added to the errors has to be judged here, too."""
     waits = {slug for slug in slugs(ReportRefused) if outcome_of(slug) is Outcome.PENDING}
-    assert waits == {"round-unknown", "sender-refused"}
+    tokens = {f"token-{why}" for why in ("refused", "missing", "invalid", "elsewhere", "expired", "spent")}
+    assert waits == {"round-unknown", "sender-refused"} | tokens
     others = slugs(PrivateerError) - slugs(ReportRefused)
     assert {slug for slug in others if outcome_of(slug) is not Outcome.PENDING} == {
         "too-large",

@@ -108,6 +108,29 @@ def test_what_cannot_be_changed_is_one_line(
     assert says in out
 
 
+def test_the_same_spec_again_says_that_it_existed(spec: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "create", spec("twice")) == (0, "created twice\n")
+    says = "twice existed already, with this very spec: nothing changed\n"
+    assert run(capsys, "create", spec("twice")) == (0, says)
+    code, out = run(capsys, "create", spec("twice", **{"experiment.horizon": 9000}))
+    assert (code, "twice" in out or "name" in out, out.count("\n")) == (2, True, 1), out
+
+
+def test_a_spec_is_checked_without_a_server(
+    spec: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PRIVATEER_ADMIN_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("PRIVATEER_ADMIN_TOKEN")
+    code, out = run(capsys, "create", spec("only-checked"), "--check")
+    assert (code, out.startswith("only-checked: a server takes this spec; its first round asks ")) == (0, True), out
+    code, out = run(capsys, "create", spec("only-checked"), "--check", "--json")
+    assert json.loads(out).keys() == {"experiment", "first_round", "warnings"}
+    code, out = run(capsys, "create", spec("only-checked", **{"experiment.horizon": 0}), "--check")
+    assert (code, "experiment.horizon" in out, out.count("\n")) == (2, True, 1), out
+    code, out = run(capsys, "create", spec("only-checked"), "--check", "--warm-start", spec("only-checked"))
+    assert (code, "--warm-start: is not an export" in out) == (2, True)
+
+
 def test_an_export_is_a_folder_or_a_file_and_starts_another(
     spec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,8 +146,9 @@ def test_an_export_is_a_folder_or_a_file_and_starts_another(
     assert (code, "there is a one.json already" in out) == (2, True)
     started = ("--warm-start", str(tmp_path / "one.json"))
     assert run(capsys, "create", spec("begun"), *started) == (0, "created begun\n")
-    code, out = run(capsys, "create", spec("other", **{"experiment.arms": ["x", "y"]}), *started)
-    assert (code, "experiment.arms: differs from that of the experiment to begin with" in out) == (2, True)
+    for check in ((), ("--check",)):
+        code, out = run(capsys, "create", spec("other", **{"experiment.arms": ["x", "y"]}), *started, *check)
+        assert (code, "experiment.arms: differs from that of the experiment to begin with" in out) == (2, True)
     code, out = run(capsys, "create", spec("third"), "--warm-start", spec("third"))
     assert (code, "--warm-start: is not an export" in out) == (2, True)
     damaged = tmp_path / "damaged.json"

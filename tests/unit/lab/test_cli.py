@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import httpx
 import pytest
 
 from privateer_lab.cli import main
@@ -40,6 +41,15 @@ def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
         assert figures[key] > 0
 
 
+def test_simulate_shows_a_batch_only_where_the_promise_counts_on_one(capsys: pytest.CaptureFixture[str]) -> None:
+    shuffled = str(ROOT / "examples" / "peaks-shuffle.toml")
+    for spec, shows in ((SPEC, False), (shuffled, True)):
+        code, out, _ = run(capsys, "simulate", spec, "--users", "3000", "--jobs", "1")
+        assert (code, "epsilon" in out) == (0, True)
+        for key in ("min batch", "honest fraction", "local epsilon max"):
+            assert (key in out) == shows
+
+
 def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:
     runs = [run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1", "--json")[1] for _ in range(2)]
     assert json.loads(runs[0])["runs"] == json.loads(runs[1])["runs"]
@@ -57,6 +67,11 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["simulate", SPEC, "--set", "population.name=adult"], "population.path: "),
         (["simulate", SPEC, "--users", "0"], "--users"),
         (["list", "--url", "http://127.0.0.1:1"], "--url: no answer"),
+        (["demo", "--web", "--users", "3000"], "--users: does nothing with --web"),
+        (["demo", "--web", "--keep"], "--keep: does nothing with --web"),
+        (["demo", "--web", "--no-keep"], "--keep: does nothing with --web"),
+        (["demo", "--web", "--out", "x.html"], "--out: does nothing with --web"),
+        (["demo", "--out", "."], "--out: . is a folder"),
         (["create", SPEC, "--token", "x", "--admin-url", "http://127.0.0.1:1"], "--admin-url: no answer"),
         (["list", "--url", "127.0.0.1:8000"], "--url: not a URL"),
         (["list", "--url", "localhost:8000"], "--url: not a URL"),
@@ -103,7 +118,12 @@ def test_create_sends_no_simulated_people(
     )
     (tmp_path / "spec.toml").write_text(f"{Path(SPEC).read_text()}\n[[sources]]\n{source}\n")
     sent: list[dict[str, object]] = []
-    monkeypatch.setattr("privateer_lab.rest.ask", lambda *_, json, **__: sent.append(json) or {"name": "x"})
+
+    def answer(*_: object, json: dict[str, object], **__: object) -> httpx.Response:
+        sent.append(json)
+        return httpx.Response(201, json={"name": "x"})
+
+    monkeypatch.setattr("privateer_lab.rest.httpx.request", answer)
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
     assert sent[0]["sources"]
     assert "population" not in json.dumps(sent[0])

@@ -209,7 +209,11 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (code, "the log holds" in said) == (0, True)
     head.write_text(httpx.get(f"{at.server}/log/head").text)
     assert run(capsys, *asked, "--against", str(head), "--against", at.admin)[0] == 0
+    theirs = tmp_path / "audit-log.json"
+    assert run(capsys, "audit-log", at.server, "--state", str(theirs))[0] == 0
+    assert run(capsys, *asked, "--against", str(theirs))[0] == 0
     code, said = run(capsys, *asked, "--against", "README.md")
+    assert (code, "another auditor's audit-log.json" in said) == (2, True)
     assert (code, "--against: README.md is not the head of a log" in said) == (2, True)
     code, said = run(capsys, *asked, "--against", at.shuffler)
     assert (code, "--against: not the answer of a learning server" in said) == (2, True)
@@ -223,6 +227,8 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
     code, said = run(capsys, *asked, "--against", str(head))
     assert (code, str(evidence) in said) == (1, True)
     assert json.loads(evidence.read_text())["head"] == other.head().signed
+    theirs.write_text(json.dumps(json.loads(theirs.read_text()) | {"head": other.head().signed}))
+    assert run(capsys, *asked, "--against", str(theirs))[0] == 1
 
 
 @pytest.mark.parametrize(

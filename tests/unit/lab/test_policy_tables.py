@@ -109,5 +109,5 @@ def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypa
     described["bins"] = [described["bins"][0] | {"where": where} for where in parts]
     answers = {"policy": {"policy": described}, "test": {"spec": spec.model_dump(mode="json")}}
     rows = cells(shown(monkeypatch, capsys, "policy", lambda page: answers[page]))
-    assert [row[0] for row in rows[-3:]] == ["all", "country: DE, other; hours: 0 to 40", "hours: missing"]
+    assert [row[0] for row in rows[-3:]] == ["all", "country: DE, other; hours from 0 to 40", "hours: missing"]
     assert rows[-1][1] == "arm-0 33%, arm-1 33%, arm-2 33%"

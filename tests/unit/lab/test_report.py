@@ -85,6 +85,35 @@ def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
     assert sum(counted) == len(drawn) > 1
 
 
+def test_tables_write_bins_as_people_do_from_left_to_right() -> None:
+    found = found_of(make_spec({"experiment.horizon": 20_000}))
+    text = check(html(found, "http://127.0.0.1:8000")).text
+    assert re.search(r"x1 from 0 to 0\.\d+", text)
+    assert not re.search(r"x1 0, 0\.| -0(\.0+)?[ )]", text)
+    starts = [float(one) for one in re.findall(r"x1 from ([\d.]+) to", text[text.index("The policy as tables") :])]
+    assert len(starts) == len(found.policy["bins"]) > 1
+    assert starts == sorted(starts)
+
+
+def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
+    arm = {"a": {"mean": -0.0001, "standard_error": 0.0001}}
+    state = {"bins": [{"lower": [low], "upper": [low + 0.5], "arms": arm} for low in (0.5, 0.0)]}
+    bins = [{"lower": [i / 4], "upper": [(i + 1) / 4], "arms": {"a": 1.0}} for i in range(4)]
+    policy = {"columns": ["x1"], "bins": bins}
+    text = check(html(found_of(make_spec())._replace(policy=policy, state=state, result=None), "")).text
+    assert "Reports are about 2 bins; the policy divides them further, into 4" in text
+    assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000) x1 from 0.5 to 1 0.000" in " ".join(text.split())
+    many = [{"lower": [i / 90], "upper": [(i + 1) / 90], "where": {}, "arms": {"a": 1.0}} for i in range(90)]
+    text = check(html(found_of(make_spec())._replace(policy={"bins": many}, state={}, result=None), "")).text
+    assert "These are the first 60 rows; the raw data have 30 more." in text
+
+
+@pytest.mark.parametrize("lower", ["high", None, ["a"], [None], 3])
+def test_corners_that_are_none_are_no_reason_to_fail(lower: Any) -> None:
+    rows = [{"lower": lower, "upper": lower, "arms": {"a": {"mean": 1.0, "standard_error": 0.1}}}, {"arms": {}}]
+    assert shapes.box_estimates({"bins": rows}, ["x1"])[0]["bin"] == "everybody"
+
+
 @pytest.mark.parametrize(
     ("shares", "says"),
     [

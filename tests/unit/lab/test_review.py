@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from privateer.certificate import recompute
+from privateer.mechanisms import MECHANISMS
 from privateer.record import make_record
 from privateer.record_verification import read_certificates
 from privateer.risk import risks
@@ -20,6 +21,7 @@ from privateer_lab.output import percent
 from privateer_lab.review.document import Review, make_review
 from privateer_lab.review.evidence import read_audit, run_audit, wanted_of
 from privateer_lab.review.facts import MISSING, Facts, read_facts
+from privateer_lab.review.mechanisms import mechanisms_of
 from privateer_lab.review.page import html, write
 from privateer_lab.review.registry import as_yaml
 from privateer_lab.review.retention import retention
@@ -45,6 +47,20 @@ def review_of(name: str, rounds: int = 0, facts: Facts | None = None) -> Review:
 
 
 EVERY = pytest.mark.parametrize(("name", "rounds"), [(name, rounds) for name in SPECS for rounds in (0, 2)])
+
+
+@pytest.mark.parametrize("name", list(SPECS))
+def test_where_reports_come_with_tokens_the_pack_says_who_sees_them(name: str) -> None:
+    made = make_review(msgspec.structs.replace(subject_of(name), with_tokens=True), None, Facts())
+    without = review_of(name)
+    text, before = check(html(made)).text, check(html(without)).text
+    SCHEMA.validate(plain(made))
+    for words in ("the issuer of upload tokens", "the times of tokens", "spent tokens", "hashes of who has had tokens"):
+        assert words in text
+        assert words not in before
+    assert "Devices are not authenticated" not in text
+    taker = "shuffler" if SPECS[name].privacy.trust.shuffled else "server"
+    assert f"{taker}: spent tokens" in text
 
 
 def test_every_trust_model_is_reviewed() -> None:
@@ -129,6 +145,28 @@ def test_who_sees_what_is_as_the_threat_model_has_it() -> None:
             if one in by_name:
                 party = by_name[one]
                 assert all(text in table for text in (party.sees, party.cannot)), one
+
+
+@EVERY
+def test_the_mechanisms_are_named_and_in_words(name: str, rounds: int) -> None:
+    subject = subject_of(name, rounds)
+    parts = (subject.record, *subject.record.sources)
+    row = next(row for part in parts for row in (*part.rounds, part.planned) if row is not None)
+    [point] = [one for one in review_of(name, rounds).points if one.question.startswith("Which mechanisms")]
+    assert re.match(rf"Mechanisms: {row.mechanism['type']}: [A-Za-z]", point.answer), point.answer
+    assert "see docs/privacy.md" not in point.answer
+    assert "Proofs: " in point.answer
+    assert ("nothing is promised" in point.answer) == (subject.spec.privacy.model == "none")
+
+
+def test_every_mechanism_has_words() -> None:
+    planned = subject_of(next(iter(SPECS)), 2).record
+    for kind in MECHANISMS:
+        tag = str(kind.__struct_config__.tag)
+        rows = [msgspec.structs.replace(row, mechanism={"type": tag}) for row in planned.rounds]
+        told = mechanisms_of(msgspec.structs.replace(planned, rounds=tuple(rows)), promises=True)
+        assert told.startswith(f"{tag}: ")
+        assert "see docs" not in told
 
 
 def test_stored_things_follow_the_trust_model() -> None:
@@ -283,7 +321,11 @@ SPEC = str(ROOT / "examples" / "peaks-local.toml")
         ((SPEC, "--no-audit", "--facts", "sector.toml"), "--facts: sector: is no sector of the registry"),
         ((SPEC, "--no-audit", "--facts", "date.toml"), "--facts: publication_date: is no date"),
         ((SPEC, "--no-audit", "--facts", "kind.toml"), "--facts: Expected"),
-        ((SPEC, "--no-audit", "--out", "audit.json"), "audit.json: File exists (name another path)"),
+        (
+            (SPEC, "--no-audit", "--out", "audit.json"),
+            "--out: audit.json is a file, not a folder (name a folder,",
+        ),
+        ((SPEC, "--no-audit", "--out", "audit.json/in/it"), "--out: audit.json is a file, not a folder"),
     ],
 )
 def test_bad_input_is_one_sentence(
@@ -310,3 +352,4 @@ def test_bad_input_is_one_sentence(
     code, out = run(capsys, "review", *arguments)
     assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
     assert says in out
+    assert not any(path.is_dir() for path in tmp_path.iterdir())

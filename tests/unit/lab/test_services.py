@@ -10,6 +10,9 @@ import pytest
 
 from privateer.errors import SpecError, Unavailable
 from privateer_lab.cli import main
+from privateer_lab.demo import demo_spec
+from privateer_lab.load import run_load
+from privateer_lab.rest import create
 from privateer_lab.services import Processes, check_ports, free_port, running
 
 
@@ -32,6 +35,7 @@ def test_a_port_that_is_taken_is_one_line_before_anything_starts(
         other.kill()
     remedy = "stop the other services, or choose another port"
     assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {option}: {taken} is taken ({remedy})\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_port_for_two_listeners() -> None:
@@ -53,6 +57,21 @@ def test_a_service_that_dies_or_hangs_is_told(tmp_path: Path, monkeypatch: pytes
             services.processes.watch()
         with pytest.raises(Unavailable, match="the shuffler did not start"):
             services.processes.wait("shuffler")
+
+
+def test_a_shuffler_that_follows_experiments_starts_after_the_server(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first start an experiment is left that the shuffler follows; at the second it warned of a server away."""
+    ports = [free_port() for _ in range(4)]
+    with running(tmp_path, ports[0], ports[1], "a-token-of-the-operator", (ports[2], ports[3])) as services:
+        spec = demo_spec(4000)
+        create(services.admin, spec, services.token)
+        run_load(spec.name, services.server, services.shuffler, users=20, seed=1, sender_key=services.sender_key)
+    capfd.readouterr()
+    with running(tmp_path, ports[0], ports[1], "a-token-of-the-operator", (ports[2], ports[3])):
+        pass
+    assert "cannot follow" not in capfd.readouterr().err
 
 
 def test_what_another_process_answers_is_not_the_service(tmp_path: Path) -> None:

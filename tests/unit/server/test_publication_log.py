@@ -19,7 +19,7 @@ from privateer.wire.publication import decode_publication, digest
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore
-from privateer_server.store.sqlite import DATABASE
+from privateer_server.store.tables import DATABASE
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import Signing

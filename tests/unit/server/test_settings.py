@@ -80,7 +80,7 @@ def test_a_missing_setting_ends_in_one_line_and_code_2() -> None:
 
 def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
     """The exit code of a server that cannot start."""
-    monkeypatch.setattr("privateer_server.app.prepare_process", lambda: None)  # this process is the tests' own
+    monkeypatch.setattr("privateer_server.app.prepare_process", lambda *_: None)  # this process is the tests' own
     monkeypatch.setenv("PRIVATEER_DATA", str(data))
     monkeypatch.setenv("PRIVATEER_ADMIN_TOKEN", "a-secret-of-the-tests")
     with pytest.raises(SystemExit) as ended:

@@ -90,7 +90,7 @@ def test_a_form_of_logs_that_there_is_not_is_named() -> None:
         check_log({"PRIVATEER_LOG": "yaml"})
 
 
-@pytest.mark.parametrize("module", ["privateer_server.app", "privateer_shuffler.app"])
+@pytest.mark.parametrize("module", ["privateer_server.app", "privateer_shuffler.app", "privateer_issuer.app"])
 @pytest.mark.parametrize(("form", "says"), [("json", "PRIVATEER_PORT: "), ("yaml", "PRIVATEER_LOG: ")])
 def test_a_start_that_fails_is_told_in_the_form_of_the_log(module: str, form: str, says: str, tmp_path: Path) -> None:
     settings = {"PRIVATEER_DATA": str(tmp_path), "PRIVATEER_PORT": "many", "PRIVATEER_ADMIN_TOKEN": "x" * 16}

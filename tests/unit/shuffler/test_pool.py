@@ -309,7 +309,7 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
 
 
 async def test_the_default_source_is_the_operating_system(new_store):
-    assert Pool.__init__.__defaults__ == (None, None)
+    assert Pool.__init__.__defaults__ == (None, None, None)
     pool = Pool(new_store(5))
     assert isinstance(pool._below, RandomBelow)
     await pool.close()

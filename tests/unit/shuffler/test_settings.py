@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from privateer.errors import SpecError
+from privateer.serving.tokens import TokenSettings
 from privateer_shuffler.settings import Settings, read_settings
 
 
@@ -20,6 +21,7 @@ def test_everything_has_a_default():
         8003,
         (),
         None,
+        tokens=TokenSettings(origins=("127.0.0.1:8001",)),
     )
 
 
@@ -37,6 +39,9 @@ def test_everything_can_be_set():
         "PRIVATEER_ADMIN_PORT": "9003",
         "PRIVATEER_SENDER_KEYS": "keys:more/one.pub",
         "PRIVATEER_SERVER_CA": "/ca.pem",
+        "PRIVATEER_TOKENS": "required",
+        "PRIVATEER_TOKEN_KEYS": "/trusted",
+        "PRIVATEER_ORIGIN": "shuffle.example, other.example:8443",
         "PRIVATEER_ORIGINS": "https://shop.example",
     }
     expected = Settings(
@@ -53,6 +58,7 @@ def test_everything_can_be_set():
         (Path("keys"), Path("more/one.pub")),
         Path("/ca.pem"),
         ("https://shop.example",),
+        tokens=TokenSettings(True, "/trusted", ("shuffle.example", "other.example:8443")),
     )
     assert read_settings(environment) == expected
 

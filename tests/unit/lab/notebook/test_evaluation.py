@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import privateer_lab as lab
+from privateer.errors import SpecError
 from tests.support.logs import ARMS, World, world
 
 CONTEXT = ["hour", "plan"]
@@ -160,3 +161,17 @@ def test_people_who_can_never_get_an_arm_are_noticed() -> None:
     arm = np.where((x > 0.5) & (rng.random(3000) < 0.5), "b", "a")
     log = {"x": x, "arm": arm, "p": np.where(x > 0.5, 0.5, 1.0), "reward": rng.random(3000)}
     assert any("can never get" in one for one in lab.evaluate(log, "b", context=["x"]).warnings)
+
+
+@pytest.mark.parametrize("numbers", [[0, 1], [1, 2], [7, 3]])
+def test_a_number_is_the_arm_of_that_name_and_never_a_place(numbers: list[int]) -> None:
+    log = {"arm": np.array(numbers * 50), "p": [0.5] * 100, "reward": np.array([0.0, 1.0] * 50)}
+    for number, mean in zip(numbers, (0.0, 1.0), strict=True):
+        for policy in (number, np.int64(number), str(number)):
+            assert lab.evaluate(log, policy).snips.value == mean
+    with pytest.raises(SpecError, match=r"policy: a number is the arm of that name, .*write the arm's name, as in '"):
+        lab.evaluate(log, 9)
+    with pytest.raises(SpecError, match="a number is the arm of that name, and there is none among a, b"):
+        lab.evaluate(log | {"arm": ["a", "b"] * 50}, 1)
+    with pytest.raises(SpecError, match="is no policy"):
+        lab.evaluate(log, True)

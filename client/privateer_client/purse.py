@@ -1,0 +1,93 @@
+"""The upload tokens in a device's ledger: drawn, then signed, then tied to one report, and gone with it."""
+
+from collections.abc import Sequence
+
+from privateer.clock import Clock
+from privateer.wire.token import PendingToken
+from privateer_client.account import SealedReport
+from privateer_client.ledger_file import LedgerFile
+
+_ROW = "(experiment, endpoint) = (?, ?)"
+_REPORT = "(experiment, endpoint, body) = (?, ?, ?)"
+_DIGEST = "substr({}, 35, 32)"
+"""Where the input of a token has the digest of its challenge."""
+
+
+class TokenPurse:
+    """Tokens of type 0x0002, each for one endpoint of one experiment. Every method is one durable transaction.
+
+    A token that is drawn stays until the issuer has answered, so that a lost answer can be asked for again: the issuer
+    counts the same request once. A token that was tied to a report stays with it, so that the same report always comes
+    with the same token.
+    """
+
+    def __init__(self, file: LedgerFile, clock: Clock) -> None:
+        self._file, self._clock = file, clock
+
+    def begin(self, experiment: str, endpoint: str, drawn: Sequence[PendingToken], expires: int) -> None:
+        """Keep tokens that are about to be asked for, and when their key expires."""
+        rows = [(experiment, endpoint, one.input, one.request, one.inverse, b"", expires) for one in drawn]
+        with self._file.transaction() as database:
+            database.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def pending(self, experiment: str, endpoint: str) -> list[PendingToken]:
+        """Return the tokens that the issuer has not signed."""
+        with self._file.transaction() as database:
+            drawn = f"SELECT input, request, inverse FROM tokens WHERE {_ROW} AND token = x''"  # noqa: S608 - our own
+            return [PendingToken(*row) for row in database.execute(drawn, (experiment, endpoint))]
+
+    def finish(self, pending: PendingToken, token: bytes) -> None:
+        """Keep the signed token, and overwrite what could tie it to the request for it."""
+        with self._file.transaction() as database:
+            signed = "UPDATE tokens SET token = ?, request = x'', inverse = x'' WHERE input = ?"
+            database.execute(signed, (token, pending.input))
+
+    def drop(self, pending: PendingToken) -> None:
+        """Overwrite a token that nobody will sign."""
+        with self._file.transaction() as database:
+            database.execute("DELETE FROM tokens WHERE input = ?", (pending.input,))
+
+    def keep_only(self, experiment: str, endpoint: str, digest: bytes) -> None:
+        """Overwrite tokens for another challenge, and those that have expired."""
+        where = (experiment, endpoint, digest)
+        with self._file.transaction() as database:
+            others = f"{_ROW} AND {_DIGEST.format('input')} <> ?"
+            database.execute(f"DELETE FROM tokens WHERE {others}", where)  # noqa: S608 - our own
+            database.execute("DELETE FROM tokens WHERE expires <= ?", (int(self._clock.now()),))
+            tied = f"{_ROW} AND token <> x'' AND {_DIGEST.format('token')} <> ?"
+            database.execute(f"UPDATE outbox SET token = x'' WHERE {tied}", where)  # noqa: S608 - our own
+
+    def count(self, experiment: str, endpoint: str) -> int:
+        """Return how many signed tokens are left."""
+        with self._file.transaction() as database:
+            signed = f"SELECT count(*) FROM tokens WHERE {_ROW} AND token <> x'' AND expires > ?"  # noqa: S608 - our own
+            return int(database.execute(signed, (experiment, endpoint, int(self._clock.now()))).fetchone()[0])
+
+    def bare(self, experiment: str, endpoint: str) -> int:
+        """Return how many reports wait without a token."""
+        with self._file.transaction() as database:
+            waiting = f"SELECT count(*) FROM outbox WHERE {_ROW} AND token = x''"  # noqa: S608 - our own
+            return int(database.execute(waiting, (experiment, endpoint)).fetchone()[0])
+
+    def tie(self, report: SealedReport) -> bytes | None:
+        """Return the token that a waiting report comes with: the one of before, or one of those left; None: none is.
+
+        Which one that is tells nothing, since all are alike.
+        """
+        where = (report.experiment, report.endpoint)
+        with self._file.transaction() as database:
+            tied = database.execute(f"SELECT token FROM outbox WHERE {_REPORT}", report).fetchone()  # noqa: S608 - our own
+            if tied is None or tied[0]:
+                return tied[0] if tied else None
+            left = f"SELECT input, token FROM tokens WHERE {_ROW} AND token <> x'' AND expires > ? LIMIT 1"  # noqa: S608
+            row = database.execute(left, (*where, int(self._clock.now()))).fetchone()
+            if row is None:
+                return None
+            database.execute("DELETE FROM tokens WHERE input = ?", (row[0],))
+            database.execute(f"UPDATE outbox SET token = ? WHERE {_REPORT}", (row[1], *report))  # noqa: S608 - our own
+            return bytes(row[1])
+
+    def untie(self, report: SealedReport) -> None:
+        """Overwrite the token of a report, since no endpoint takes it any more."""
+        with self._file.transaction() as database:
+            database.execute(f"UPDATE outbox SET token = x'' WHERE {_REPORT}", report)  # noqa: S608 - our own

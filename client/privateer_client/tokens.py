@@ -1,0 +1,172 @@
+"""How a device gets upload tokens: ahead, apart from reports, with keys that are everybody's. Nothing here does I/O."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from privateer.clock import Clock
+from privateer.errors import (
+    AttestationRefused,
+    InputError,
+    Malformed,
+    PrivateerError,
+    TermsRefused,
+    TokensExhausted,
+    Unavailable,
+)
+from privateer.wire.attestation import HEADER
+from privateer.wire.problem import slug_of
+from privateer.wire.token import REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE, Challenge, PendingToken, server_name
+from privateer.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
+from privateer_client.account import Account
+from privateer_client.address import Address
+from privateer_client.answers import Answer
+from privateer_client.delivery import Ask, Steps
+from privateer_client.purse import TokenPurse
+
+Attest = Callable[[str], str]
+"""Returns what the application's backend signed for this device and an experiment."""
+_OK, _NOT_FOUND = 200, 404
+_REFUSALS: Final = {error.slug: error for error in (AttestationRefused, TokensExhausted)}
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """Who signs a device's tokens.
+
+    Attributes
+    ----------
+    url
+        The address.
+    attest
+        What to tell the issuer of this device; None: nothing.
+    """
+
+    url: str
+    attest: Attest | None = None
+
+
+class Tokens:
+    """Gets tokens for one experiment.
+
+    Parameters
+    ----------
+    address, issuer
+        The experiment, and who signs its tokens.
+    account
+        Where tokens are kept.
+
+    Raises
+    ------
+    InputError
+        If the account keeps no tokens.
+    """
+
+    def __init__(self, address: Address, issuer: Issuer, account: Account, clock: Clock) -> None:
+        purse = account.tokens
+        if purse is None:
+            raise InputError("keeps no upload tokens", field="ledger", remedy="use a Ledger, or name no issuer")
+        self._address, self._issuer, self._clock = address, issuer, clock
+        self._purse: TokenPurse = purse
+
+    def fill(self, endpoint: str, wanted: int, timeout: float) -> Steps[None]:
+        """Get tokens until so many are left for an endpoint; ask nobody if they are there already.
+
+        Raises
+        ------
+        TermsRefused
+            If keys are not those that everybody gets.
+        AttestationRefused, TokensExhausted
+            If the issuer gives this device none.
+        Unavailable
+            If somebody does not answer, or there are no keys now.
+        """
+        where = (self._address.identity, endpoint)
+        missing = wanted - self._purse.count(*where)
+        if missing <= 0:
+            return
+        base = self._address.base_of(endpoint)
+        challenge = Challenge(server_name(self._issuer.url), server_name(base), self._address.name)
+        keys = yield from self._keys(base, timeout)
+        self._purse.keep_only(*where, challenge.digest)
+        pending = self._still_valid(self._purse.pending(*where), keys)
+        drawn = [PendingToken.draw(challenge, keys[0]) for _ in range(missing - len(pending))]
+        self._purse.begin(*where, drawn, keys[0].not_after)
+        for one in [*pending, *drawn][:missing]:
+            yield from self._sign(one, keys, timeout)
+
+    def _still_valid(self, pending: list[PendingToken], keys: list[TokenKey]) -> list[PendingToken]:
+        """Return the tokens that were asked for before and may still be signed; forget the others."""
+        known = {key.id for key in keys}
+        for one in pending:
+            if one.key_id not in known:
+                self._purse.drop(one)
+        return [one for one in pending if one.key_id in known]
+
+    def _keys(self, base: str, timeout: float) -> Steps[list[TokenKey]]:
+        """Return the keys that the endpoint takes, the newest first, if the server shows the same.
+
+        Neither request says who asks. Keys that only one device gets would tell it from others when it spends a token.
+        """
+        shown = yield from self._shown(base, timeout)
+        if shown is None:
+            raise Unavailable("the endpoint shows no token keys", field="issuer", remedy="try again later")
+        if base != self._address.server:
+            checked = yield from self._shown(self._address.server, timeout)
+            if checked is not None and shown[0].id not in {key.id for key in checked}:
+                raise _strange("shuffler and server show different token keys")
+        return shown
+
+    def _shown(self, base: str, timeout: float) -> Steps[list[TokenKey] | None]:
+        url = f"{base}/experiments/{quote(self._address.name, safe='')}/token-keys"
+        answer = yield Ask("GET", url, {"Accept": MEDIA_TYPE}, timeout)
+        if answer is not None and answer.status == _NOT_FOUND:
+            return None
+        if answer is None or answer.status != _OK:
+            raise Unavailable("no answer about token keys", field="issuer", remedy="try again later")
+        try:
+            directory = Directory.decode(answer.body)
+            keys = [key for key in directory.keys(self._address.name) if key.is_valid(self._clock.now())]
+        except Malformed as error:
+            raise _strange("no token keys of type 2") from error
+        if directory.issuer != server_name(self._issuer.url):
+            raise _strange("the token keys are another issuer's than the application names")
+        if len(keys) > VALID_MAX:
+            raise _strange(f"more than {VALID_MAX} token keys are valid at a time")
+        return keys or None
+
+    def _sign(self, pending: PendingToken, keys: list[TokenKey], timeout: float) -> Steps[None]:
+        """Have a token signed, and keep it."""
+        key = next(key for key in keys if key.id == pending.key_id)
+        url = f"{self._issuer.url}/experiments/{quote(self._address.name, safe='')}/tokens"
+        headers = {"Content-Type": REQUEST_TYPE, "Accept": RESPONSE_TYPE}
+        if self._issuer.attest is not None:
+            headers[HEADER] = self._issuer.attest(self._address.name)
+        answer = yield Ask("POST", url, headers, timeout, pending.request, most=SIGNATURE_SIZE)
+        signed = self._answered(answer, pending)
+        try:
+            token = pending.finish(key, signed)
+        except Malformed as error:
+            raise _strange("the issuer signs with another key than everybody's") from error
+        self._purse.finish(pending, token)
+
+    def _answered(self, answer: Answer | None, pending: PendingToken) -> bytes:
+        if answer is not None and answer.status == _OK:
+            return answer.body
+        slug = "" if answer is None else slug_of(answer.body)
+        if slug == "token-request-refused":
+            self._purse.drop(pending)
+        if slug in _REFUSALS:
+            raise _REFUSALS[slug]("the issuer gives this device no token", field="issuer", remedy=_REMEDIES[slug])
+        raise Unavailable("the issuer has signed no token", field="issuer", remedy="try again later")
+
+
+_REMEDIES: Final = {
+    AttestationRefused.slug: "have the application's backend sign anew",
+    TokensExhausted.slug: "nothing to do: it has had its share",
+}
+
+
+def _strange(detail: str) -> PrivateerError:
+    return TermsRefused(detail, field="issuer", remedy="do not report there: such keys would tell devices apart")

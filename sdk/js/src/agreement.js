@@ -1,0 +1,29 @@
+// @ts-check
+/** Whether the parts of a publication are about the same round. */
+
+import { refused } from "./errors.js";
+
+/**
+ * Refuse a publication whose parts disagree.
+ * @param {{round: import("./publication.js").Round, spec: import("./spec.js").Spec, terms: any,
+ *   policy: {version: number, cohort: string}, decider: {version: number}}} parts `decider` is another policy while a round drains
+ * @param {string} name of the experiment that was asked for
+ */
+export function agree({ round, spec, terms, policy, decider }, name) {
+  const drains = decider !== policy;
+  hold({
+    experiment: round.experiment === spec.name && spec.name === name,
+    version: round.version === policy.version && round.version === decider.version,
+    model: round.model === spec.privacy.model && round.model === terms.model,
+    batch: round.batch === terms.batch,
+    cohort: policy.cohort === "" || (spec.sources.includes(policy.cohort) && !drains),
+    drain: !drains || spec.window > 0,
+  });
+}
+
+/** Refuse what does not hold, by its field. @param {Record<string, boolean>} same */
+export function hold(same) {
+  for (const [field, agrees] of Object.entries(same)) {
+    if (!agrees) throw refused("round, spec and policy disagree", field);
+  }
+}

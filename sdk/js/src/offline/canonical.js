@@ -1,0 +1,23 @@
+// @ts-check
+/** JSON as RFC 8785 has it: one text for one document, so that a digest of it means the same to everybody. */
+
+/**
+ * The canonical text of a value of JSON. Keys are in the order of their UTF-16 code units; numbers and text are written
+ * as the language itself writes them.
+ * @param {any} value @returns {string}
+ */
+export function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (value !== null && typeof value === "object") {
+    const rows = Object.keys(value).sort().map((key) => `${text(key)}:${canonical(value[key])}`);
+    return `{${rows.join(",")}}`;
+  }
+  if (typeof value === "number" && !Number.isFinite(value)) throw new RangeError("a number is not finite");
+  return text(value);
+}
+
+/** @param {string | number | boolean | null} value */
+function text(value) {
+  if (typeof value === "string" && /\p{Surrogate}/u.test(value)) throw new RangeError("a text has half a character");
+  return JSON.stringify(value);
+}

@@ -1,0 +1,65 @@
+// @ts-check
+/** Bandits on a convex set, for deciding alone: points around a public centre. */
+
+import { list, table } from "../arrays.js";
+import { Layout, UNIT } from "../coins.js";
+import { malformed } from "../errors.js";
+import { rounded } from "../numerics.js";
+import { lengthOf } from "../vectors.js";
+
+const ROUNDING = 1e-9;
+/** The shortest way from the centre to a point, in radii. */
+const SHORTEST = 1e-9;
+/** The bit of a hash that chooses a side. */
+const SIDE = 20n;
+
+export class ConvexDecider {
+  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(told, spec) {
+    this.version = told.version;
+    this.cohort = "";
+    this.domain = /** @type {{shape: "ball" | "box", dimension: number, radius: number}} */ (spec.domain);
+    this.centre = list(told.centre, "<f8");
+    this.axes = table(told.axes, "<f8").rows;
+    this.points = told.points;
+    this.published = told.terms.calibration === "published";
+    const count = this.axes.length;
+    const edges = Array.from({ length: Math.max(0, count - 1) }, (_, i) => rounded((UNIT * (i + 1)) / count));
+    this.layout = new Layout(BigInt(told.seed), [edges], count);
+    this.check(spec, told.terms.batch);
+  }
+
+  /** @param {import("../spec.js").Spec} spec @param {number} batch */
+  check(spec, batch) {
+    const { centre, axes, layout, domain } = this;
+    const shaped = [centre, axes, ...axes].every((one) => one.length === domain.dimension);
+    const ranged = layout.seed >= 0n && layout.seed < 1n << 63n && this.points === (spec.table.feedback === "two-point" ? 2 : 1);
+    const away = (/** @type {number[]} */ way) => {
+      const length = way.reduce((sum, one) => sum + Math.abs(one), 0);
+      return batch ? length >= SHORTEST * domain.radius : length === 0;
+    };
+    const inside = shaped && [1, -1].every((sign) => axes.every((way) => this.holds(this.moved(way, sign))));
+    if (!(ranged && inside && this.holds(centre) && axes.every(away))) throw malformed("not a policy on this set");
+  }
+
+  /** Whether a point is of the set. @param {number[]} point */
+  holds(point) {
+    const { shape, radius } = this.domain;
+    const size = shape === "ball" ? lengthOf(point) : Math.max(...point.map(Math.abs));
+    return size <= radius * (1 + ROUNDING);
+  }
+
+  /** @param {number[]} way @param {number} sign */
+  moved(way, sign) {
+    return this.centre.map((one, i) => one + sign * way[i]);
+  }
+
+  /** A point, or two by their names. @param {number[]} _columns @param {number} slot @returns {number[] | Record<string, number[]>} */
+  show(_columns, slot) {
+    const hash = this.layout.hash(slot, 0);
+    const axis = this.published ? 0 : this.layout.group(hash, 0);
+    const sign = this.published || (hash >> SIDE) & 1n ? 1 : -1;
+    const first = this.moved(this.axes[axis], sign);
+    return this.points === 1 ? first : { first, second: this.moved(this.axes[axis], -sign) };
+  }
+}

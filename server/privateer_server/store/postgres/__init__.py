@@ -1,0 +1,37 @@
+"""The data of servers that share them: two PostgreSQL databases, of which one is never copied nor put back."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from privateer_server.publication_log import PublicationLog, read_identity
+from privateer_server.settings import Settings
+from privateer_server.store.postgres import schema
+from privateer_server.store.postgres.bell import PostgresBell
+from privateer_server.store.postgres.journal import PostgresJournal
+from privateer_server.store.postgres.keys import PostgresKeys, read_store_key
+from privateer_server.store.postgres.pool import Pool
+from privateer_server.store.postgres.store import PostgresStore
+
+Databases = tuple[PostgresStore, PostgresJournal, PostgresKeys, PublicationLog, Mapping[str, Path], PostgresBell]
+
+
+def open_databases(settings: Settings) -> Databases:
+    """Connect to both databases, and bring them to this version.
+
+    Raises
+    ------
+    SpecError
+        If a database cannot be used or is of a newer version, or a key file is missing or another one.
+    """
+    store_key = read_store_key(settings.store_key_file)
+    with ExitStack() as stack:
+        shared = Pool(settings.database, schema.STORE, "PRIVATEER_DATABASE")
+        stack.callback(shared.close)
+        unshared = Pool(settings.journal_database, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
+        stack.callback(unshared.close)
+        store, journal, keys = PostgresStore(shared), PostgresJournal(unshared), PostgresKeys(unshared, store_key)
+        identity = read_identity(settings.data, settings.identity)
+        log = PublicationLog(store, journal, identity, "PRIVATEER_JOURNAL_DATABASE")
+        stack.pop_all()
+    return store, journal, keys, log, {}, PostgresBell(settings.database)

@@ -1,0 +1,133 @@
+"""The journal that servers share, in a database of its own."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from privateer.codec import decode, encode
+from privateer_server.store import Behind, Entry, Leaf, LogLine
+from privateer_server.store.postgres.pool import Connection, Pool, row, rows, run
+
+_log = logging.getLogger("privateer.server")
+_ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(1, hashtext(%s))"
+_ONE_EXTENDS: Final = "SELECT pg_advisory_xact_lock(2, 0)"
+
+
+class PostgresJournal:
+    """The journal (`privateer_server.store.protocol.Journal`) of servers that share their data.
+
+    It knows which copy of its database it is. If it has become another one, it may have gone back: what it has counts
+    for versions only then, so that every open round is given up at the start.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        with pool.transaction() as db:
+            run(db, "INSERT INTO origin VALUES (1, %s) ON CONFLICT DO NOTHING", pool.identity)
+            if row(db, "SELECT identity FROM origin FOR UPDATE") != (pool.identity,):
+                run(db, "UPDATE origin SET identity = %s", pool.identity)
+                run(db, "UPDATE publications SET digest = ''")
+                _log.warning(
+                    "the journal's database was put back or moved: it may have gone back, so rounds are given up"
+                )
+
+    def last(self, experiment: str) -> Entry | None:
+        """Return the last publication of an experiment, if there is one; one that may have gone back has no digests."""
+        with self._pool.connection() as db:
+            return _last(db, experiment)
+
+    def experiments(self) -> list[str]:
+        """Return the names of all experiments that were ever published, in alphabetical order."""
+        with self._pool.connection() as db:
+            return [name for (name,) in rows(db, "SELECT experiment FROM publications ORDER BY experiment")]
+
+    def write(self, entry: Entry, after: Entry | None) -> Entry:
+        """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
+
+        Raises
+        ------
+        Behind
+            If the experiment is deleted.
+        """
+        name, values = entry.experiment, (entry.following.digest, encode(entry))
+        with self._pool.transaction() as db:
+            run(db, _ONE_AT_A_TIME, name)
+            if not row(db, "SELECT 1 FROM deleted WHERE experiment = %s", name):
+                if after is None:
+                    run(db, "INSERT INTO publications VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", name, *values)
+                else:
+                    update = "UPDATE publications SET digest = %s, entry = %s WHERE experiment = %s AND digest = %s"
+                    run(db, update, *values, name, after.following.digest)
+            stands = _last(db, name)
+        if stands is None:
+            raise Behind("the experiment was deleted")
+        return stands
+
+    def bury(self, experiment: str, line: LogLine) -> None:
+        """Put on record that an experiment is deleted, and erase its publication; durable when this returns."""
+        with self._pool.transaction() as db:
+            run(db, _ONE_AT_A_TIME, experiment)
+            run(db, "INSERT INTO deleted VALUES (%s, %s) ON CONFLICT DO NOTHING", experiment, encode(line))
+            run(db, "DELETE FROM publications WHERE experiment = %s", experiment)
+
+    def buried(self) -> dict[str, LogLine]:
+        """Return the deleted experiments, with the lines of their deletion."""
+        with self._pool.connection() as db:
+            found = rows(db, "SELECT experiment, line FROM deleted ORDER BY experiment")
+        return {name: decode(line, LogLine) for name, line in found}
+
+    def signer(self, public_key: bytes) -> bytes:
+        """Put the key that signs publications on record, unless there is one; return the one that is on record then."""
+        with self._pool.transaction() as db:
+            run(db, "INSERT INTO signer VALUES (1, %s) ON CONFLICT DO NOTHING", public_key)
+            found = row(db, "SELECT public_key FROM signer")
+        assert found is not None, "it has just been put there"
+        return bytes(found[0])
+
+    def origin(self) -> str:
+        """Return the name of the log of publications; empty: none has begun."""
+        with self._pool.connection() as db:
+            found = row(db, "SELECT origin FROM log")
+        return str(found[0]) if found else ""
+
+    def leaves(self, start: int, most: int = -1) -> list[Leaf]:
+        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
+        with self._pool.connection() as db:
+            return _leaves(db, start, most)
+
+    def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
+        """Put leaves on record before a head is signed for them, and the name of the log, if it has none yet.
+
+        Raises
+        ------
+        Behind
+            If the log on record goes on otherwise, or does not go as far as ``start``.
+        """
+        places = range(start + 1, start + len(leaves) + 1)
+        with self._pool.transaction() as db:
+            run(db, _ONE_EXTENDS)
+            run(db, "INSERT INTO log VALUES (1, %s) ON CONFLICT DO NOTHING", origin)
+            insert = "INSERT INTO leaves SELECT * FROM unnest(%s::bigint[], %b::bytea[]) ON CONFLICT DO NOTHING"
+            run(db, insert, list(places), [encode(leaf) for leaf in leaves])
+            reaches = not start or row(db, "SELECT 1 FROM leaves WHERE position = %s", start)
+            if not reaches or _leaves(db, start, len(leaves)) != list(leaves):
+                raise Behind("the log in the journal's database is not the one that goes on here")
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._pool.close()
+
+
+def _last(db: Connection, experiment: str) -> Entry | None:
+    found = row(db, "SELECT digest, entry FROM publications WHERE experiment = %s", experiment)
+    if found is None:
+        return None
+    digest, encoded = found
+    entry = decode(encoded, Entry)
+    return entry if digest else replace(entry, closed=b"", following=replace(entry.following, digest=b""))
+
+
+def _leaves(db: Connection, start: int, most: int) -> list[Leaf]:
+    select = "SELECT leaf FROM leaves WHERE position > %s ORDER BY position LIMIT %s"
+    return [decode(leaf, Leaf) for (leaf,) in rows(db, select, start, None if most < 0 else most)]

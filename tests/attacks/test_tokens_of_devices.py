@@ -1,0 +1,333 @@
+"""What issuer, shuffler and server can do to a device by its tokens, and what a device can do to an issuer."""
+
+import sqlite3
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from starlette.responses import Response
+
+from privateer.errors import Malformed, TermsRefused, TokensExhausted, TokenWarning
+from privateer.wire.attestation import HEADER, attest
+from privateer.wire.token import Challenge, PendingToken, read_authorization
+from privateer.wire.token_keys import Directory, TokenKey
+from privateer_client import AsyncClient
+from privateer_client.answers import Outcome
+from privateer_client.ledger import Ledger
+from privateer_issuer.signing import Signer
+from privateer_lab.load.driver import LIMITS
+from tests.support.sealing import body_of, sealed_reports
+from tests.support.servers import SHUFFLED, SMALL, assert_problem
+from tests.support.tokens import SECRET, Trio, now, trio
+
+CONTEXT = {"x1": 0.5, "x2": 0.5}
+
+
+def device(services: Trio, name: str = "one", **more: Any) -> AsyncClient:
+    """A device with a ledger of its own, which sends each report once."""
+    return AsyncClient(
+        "http://server",
+        shuffler="http://shuffler",
+        issuer="http://issuer",
+        limits=LIMITS,
+        ledger=Ledger(services.folder / f"{name}.db"),
+        patience=0,
+        transport=services.ways,
+        **more,
+    )
+
+
+async def report(client: AsyncClient) -> Outcome:
+    session = await client.join("test")
+    session.choose(CONTEXT)
+    return await session.report(1.0)
+
+
+def answering(page: str, body: bytes, instead_of: Any) -> Any:
+    """A service that answers one page with these bytes."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (Response(body) if scope["path"].endswith(page) else instead_of)(scope, receive, send)
+
+    return app
+
+
+def signing(key: Signer, instead_of: Any) -> Any:
+    """An issuer that signs with a key of its own choice."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        await Response(key.sign(b"\0" + message["body"][4:]))(scope, receive, send)
+
+    async def either(scope: Any, receive: Any, send: Any) -> None:
+        await (app if scope["path"].endswith("/tokens") else instead_of)(scope, receive, send)
+
+    return either
+
+
+@pytest.fixture
+def strange() -> tuple[TokenKey, Signer]:
+    """A key that one device alone would get."""
+    private = generate_private_key(65537, 2048)
+    return TokenKey.of(private.public_key(), 0, 2**40), Signer.of(private)
+
+
+async def test_an_issuer_that_signs_with_a_key_of_this_devices_own(
+    tmp_path: Path, strange: tuple[TokenKey, Signer]
+) -> None:
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        services.ways.hosts["issuer"] = signing(strange[1], services.ways.hosts["issuer"])
+        async with device(services) as client:
+            with pytest.raises(TermsRefused, match="another key than everybody's"):
+                await client.fetch_tokens("test")
+            with pytest.warns(TokenWarning, match="another key"):
+                assert await report(client) is Outcome.PENDING
+        assert "authorization" not in services.ways.to("shuffler", "/reports")[0].headers
+
+
+async def test_issuer_and_shuffler_show_a_key_of_this_devices_own(
+    tmp_path: Path, strange: tuple[TokenKey, Signer]
+) -> None:
+    """The server, which does not collude with the shuffler, shows another one."""
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        page = Directory.of("issuer:80", {"test": [strange[0]]}).encode()
+        services.ways.hosts["shuffler"] = answering("/token-keys", page, services.ways.hosts["shuffler"])
+        services.ways.hosts["issuer"] = signing(strange[1], services.ways.hosts["issuer"])
+        async with device(services) as client:
+            with pytest.raises(TermsRefused, match="different token keys"):
+                await client.fetch_tokens("test")
+        assert not services.ways.to("issuer", "/tokens")
+
+
+async def test_more_keys_than_a_rotation_has(tmp_path: Path, strange: tuple[TokenKey, Signer]) -> None:
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        keys = [await services.key(), strange[0], TokenKey(strange[0].encoded, 1, 2**41)]
+        page = Directory.of("issuer:80", {"test": keys}).encode()
+        for host in ("shuffler", "server"):
+            services.ways.hosts[host] = answering("/token-keys", page, services.ways.hosts[host])
+        async with device(services) as client:
+            with pytest.raises(TermsRefused, match="more than 2 token keys"):
+                await client.fetch_tokens("test")
+
+
+@pytest.mark.parametrize(
+    "page", [b"", b"{}", Directory.of("other:80", {"test": []}).encode(), b"[" * 60_000], ids=["", "{}", "other", "["]
+)
+async def test_strange_pages_of_keys(tmp_path: Path, page: bytes) -> None:
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        services.ways.hosts["shuffler"] = answering("/token-keys", page, services.ways.hosts["shuffler"])
+        async with device(services) as client:
+            with pytest.raises(TermsRefused):
+                await client.fetch_tokens("test")
+
+
+async def test_nothing_that_the_issuer_sees_is_seen_again(tmp_path: Path) -> None:
+    """No piece of 8 bytes of what the issuer gets or gives is in an upload, and no upload goes to it."""
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        for number in range(3):
+            async with device(services, str(number)) as client:
+                assert await report(client) is Outcome.ACCEPTED
+        issued = b"".join(one.content for one in services.ways.to("issuer", "/tokens"))
+        for upload in services.ways.to("shuffler", "/reports"):
+            token = read_authorization(upload.headers["authorization"].encode())
+            spent = token.nonce + token.authenticator
+            assert not any(spent[at : at + 8] in issued for at in range(len(spent) - 8))
+            assert HEADER not in upload.headers
+
+
+async def test_the_request_for_a_token_names_the_device_and_no_other_one_does(tmp_path: Path) -> None:
+    def signed(name: str) -> str:
+        return attest(SECRET, name, "somebody", now() + 600)
+
+    async with trio(tmp_path, attestation="hmac") as services:
+        await services.create(SHUFFLED)
+        async with device(services, attest=signed) as client:
+            assert await report(client) is Outcome.ACCEPTED
+        named = [
+            one.url.path for one in services.ways.asked if any("somebody" in text for text in one.headers.values())
+        ]
+        assert named == ["/experiments/test/tokens"]
+
+
+async def test_a_lost_answer_of_the_issuer_costs_no_token(tmp_path: Path) -> None:
+    """The device asks for the same token again, and the issuer counts it once."""
+
+    def signed(name: str) -> str:
+        return attest(SECRET, name, "somebody", now() + 600)
+
+    async with trio(tmp_path, attestation="hmac", tokens_per_device=1) as services:
+        await services.create(SHUFFLED)
+        services.ways.lost.append("issuer")
+        async with device(services, attest=signed) as client:
+            with pytest.warns(TokenWarning, match="signed no token"):
+                await client.join("test")
+        async with device(services, attest=signed) as client:  # after a restart
+            assert await report(client) is Outcome.ACCEPTED
+        first, second = services.ways.to("issuer", "/tokens")
+        assert first.content == second.content
+
+
+async def test_a_lost_answer_of_the_shuffler_spends_the_same_token(tmp_path: Path) -> None:
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        async with device(services) as client:
+            session = await client.join("test")
+            session.choose(CONTEXT)
+            services.ways.lost.append("shuffler")
+            assert await session.report(1.0) is Outcome.PENDING
+        async with device(services) as client:
+            assert await client.resend() == {"test": Outcome.ACCEPTED}
+        first, second = services.ways.to("shuffler", "/reports")
+        assert first.headers["authorization"] == second.headers["authorization"]
+        assert first.content == second.content
+        assert len(services.ways.to("issuer", "/tokens")) == 1
+
+
+@pytest.mark.parametrize(("changes", "host"), [(SMALL, "server"), (SHUFFLED, "shuffler")])
+async def test_a_spent_token_admits_no_other_report(tmp_path: Path, changes: dict[str, Any], host: str) -> None:
+    async with trio(tmp_path) as services:
+        publication = await services.create(changes)
+        first, second, third = (body_of(publication, [sealed]) for sealed in sealed_reports(publication, 3))
+        token, at = await services.token(origin=host), "server" if host == "server" else ""
+        assert (await services.upload(first, token, host=at)).status_code == 202
+        assert_problem(await services.upload(second, token, host=at), 401, "token-spent")
+        assert_problem(await services.upload(first, token, host=at), 409, "duplicate-report")
+        assert_problem(await services.upload(second, None, host=at), 401, "token-missing")
+        elsewhere = await services.token("other", origin=host)
+        assert_problem(await services.upload(second, elsewhere, host=at), 401, "token-elsewhere")
+        forged = token[:2] + bytes(32) + token[34:]
+        assert_problem(await services.upload(second, forged, host=at), 401, "token-invalid")
+        assert (await services.upload(third, await services.token(origin=host), host=at)).status_code == 202
+
+
+async def test_a_token_stays_spent_when_the_server_starts_again(tmp_path: Path) -> None:
+    async with trio(tmp_path) as services:
+        publication = await services.create(SMALL)
+        bodies = [body_of(publication, [sealed]) for sealed in sealed_reports(publication, 2)]
+        token = await services.token(origin="server")
+        assert (await services.upload(bodies[0], token, host="server")).status_code == 202
+    async with trio(tmp_path) as services:
+        assert_problem(await services.upload(bodies[1], token, host="server"), 401, "token-spent")
+        assert_problem(await services.upload(bodies[0], token, host="server"), 409, "duplicate-report")
+
+
+async def test_a_refused_report_spends_no_token(tmp_path: Path) -> None:
+    """What does not open at the server brings nobody in, so its token may bring another report."""
+    async with trio(tmp_path) as services:
+        publication = await services.create(SMALL)
+        (sealed,) = sealed_reports(publication, 1)
+        token = await services.token(origin="server")
+        junk = body_of(publication, [bytes(len(sealed))])
+        assert_problem(await services.upload(junk, token, host="server"), 400, "unopenable")
+        assert (await services.upload(body_of(publication, [sealed]), token, host="server")).status_code == 202
+
+
+async def test_a_token_is_not_for_the_other_endpoint(tmp_path: Path) -> None:
+    async with trio(tmp_path) as services:
+        publication = await services.create(SHUFFLED)
+        body = body_of(publication, sealed_reports(publication, 1))
+        assert_problem(await services.upload(body, await services.token(origin="server")), 401, "token-elsewhere")
+
+
+async def test_a_blinded_request_that_is_replayed_makes_no_second_token(tmp_path: Path) -> None:
+    """Whoever replays somebody's request gets the same answer, and without the blinding it is no token."""
+    async with trio(tmp_path, attestation="hmac") as services:
+        await services.create(SHUFFLED)
+        key = await services.key()
+        theirs = PendingToken.draw(Challenge("issuer:80", "shuffler:80", "test"), key)
+        own = PendingToken.draw(Challenge("issuer:80", "shuffler:80", "test"), key)
+        first = await services.request(theirs.request, "victim")
+        replayed = await services.request(theirs.request, "thief")
+        assert replayed.content == first.content
+        with pytest.raises(Malformed):
+            own.finish(key, replayed.content)
+        assert theirs.finish(key, replayed.content) == theirs.finish(key, first.content)  # one token, spent once
+        assert_problem(await services.request(own.request, "thief"), 403, "tokens-exhausted")  # their share is used up
+
+
+async def test_a_device_that_asks_for_more_than_its_share(tmp_path: Path) -> None:
+    """A device that throws its ledger away gets nothing again, and its report waits."""
+
+    def signed(name: str) -> str:
+        return attest(SECRET, name, "greedy", now() + 600)
+
+    async with trio(tmp_path, attestation="hmac", tokens_per_device=2) as services:
+        await services.create(SHUFFLED)
+        for number in range(2):
+            async with device(services, str(number), attest=signed) as client:
+                assert await report(client) is Outcome.ACCEPTED
+        async with device(services, "third", attest=signed) as client:
+            with pytest.raises(TokensExhausted):
+                await client.fetch_tokens("test")
+            with pytest.warns(TokenWarning, match="had its share"):
+                assert await report(client) is Outcome.PENDING
+        assert len([one for one in services.ways.to("shuffler", "/reports") if "authorization" in one.headers]) == 2
+
+
+async def test_a_report_that_waits_gets_its_token_apart_from_its_upload(tmp_path: Path) -> None:
+    """Who was away when the person joined is asked at the next chance, and the report is sent at the one after."""
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        issuer = services.ways.hosts["issuer"]
+        services.ways.hosts["issuer"] = answering("", b"", issuer)
+        async with device(services) as client:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TokenWarning)
+                assert await report(client) is Outcome.PENDING
+            services.ways.hosts["issuer"] = issuer
+            assert await client.resend() == {"test": Outcome.PENDING}
+            assert services.ways.asked[-1].url.host == "issuer"
+            assert await client.resend() == {"test": Outcome.ACCEPTED}
+
+
+async def test_a_token_of_a_stolen_kind_is_replaced(tmp_path: Path) -> None:
+    """If somebody else has spent it (a copy of the ledger), the report comes with another one."""
+    async with trio(tmp_path) as services:
+        publication = await services.create(SHUFFLED)
+        async with device(services) as client:
+            await client.join("test")
+            with sqlite3.connect(services.folder / "one.db") as ledger:
+                (token,) = ledger.execute("SELECT token FROM tokens").fetchone()
+            ledger.close()
+            body = body_of(publication, sealed_reports(publication, 1))
+            assert (await services.upload(body, token)).status_code == 202
+            session = await client.join("test")
+            session.choose(CONTEXT)
+            assert await session.report(1.0) is Outcome.PENDING
+            assert await client.resend() == {"test": Outcome.PENDING}  # without a token; then it gets one
+            assert await client.resend() == {"test": Outcome.ACCEPTED}
+
+
+async def test_what_a_device_erases(tmp_path: Path) -> None:
+    """Once a token is signed the ledger has nothing that ties it to the request, and once it is spent no token."""
+    async with trio(tmp_path) as services:
+        await services.create(SHUFFLED)
+        async with device(services) as client:
+            session = await client.join("test")
+            (request,) = services.ways.to("issuer", "/tokens")
+            ledger = services.folder / "one.db"
+            assert request.content[3:] not in ledger.read_bytes()
+            session.choose(CONTEXT)
+            await session.report(1.0)
+            (upload,) = services.ways.to("shuffler", "/reports")
+            token = read_authorization(upload.headers["authorization"].encode())
+            assert token.nonce not in ledger.read_bytes()
+            assert token.authenticator not in ledger.read_bytes()
+            payments = Ledger(ledger).payments()
+        assert len(payments) == 1
+
+
+async def test_a_device_without_an_issuer_learns_what_is_asked(tmp_path: Path) -> None:
+    async with trio(tmp_path) as services:
+        publication = await services.create(SHUFFLED)
+        answer = await services.upload(body_of(publication, sealed_reports(publication, 1)), None)
+        problem = assert_problem(answer, 401, "token-missing")
+        assert "issuer" in problem["remedy"]
+        assert answer.headers["www-authenticate"].startswith('PrivateToken challenge="AAI')

@@ -1,0 +1,152 @@
+"""10,000 choices by exported policies of every algorithm: open, draining, for a source's people, and finished.
+
+Contexts and coins come from the counter of `tests.documents.families`; of each choice 4 bytes are written down, of the
+SHA-256 of its canonical JSON, so that arms, plays and points are compared alike.
+"""
+
+import base64
+import hashlib
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from privateer.ages import message_size
+from privateer.algorithms import algorithm
+from privateer.canonical import canonical
+from privateer.codec import encode
+from privateer.policy import Policy
+from privateer.spec import Spec
+from privateer.wire.publication import Drain, Publication, Round, encode_publication
+from privateer_client import OfflinePolicy
+from privateer_server.schedule import Schedule
+from tests.documents import exports, families, vectors
+
+FILE = vectors.FOLDER / "offline.json"
+PEOPLE = 500
+VERSION = 4
+_KEY = X25519PrivateKey.from_private_bytes(bytes(range(32))).public_key().public_bytes_raw()
+_UNIT = {"low": 0.0, "high": 1.0}
+_PLAIN = {"x1": _UNIT, "x2": _UNIT}
+_SLOT = 100
+_ELSEWHERE = {"sources": [{"name": "clinic", "people": 5000, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]}
+_TABLE = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000, "conversion_window": 3600.0}
+Grown = Callable[[Any, Spec], Any]
+
+
+def documents() -> dict[Path, str]:
+    """The text of the file."""
+    found = [_told(seed, *case) for seed, case in enumerate(cases())]
+    return {FILE: json.dumps(found, indent=1) + "\n"}
+
+
+def cases() -> list[tuple[str, Spec, bytes]]:
+    """Twenty experiments, and a publication of each."""
+    partition, bandit, trial, linear = "partition", "bandit", "trial", "linear"
+    features, asked = vectors._FEATURES, {"segments": vectors._HALVES, "algorithm": vectors._ASKED}
+    armed: dict[str, tuple[Spec, Grown | None]] = {
+        "partition, open": (vectors._spec(partition, vectors._LOCAL, features), vectors._partition),
+        "partition under shuffle": (vectors._spec(partition, vectors._SHUFFLE, _PLAIN), vectors._partition),
+        "partition, in a source's turn": (vectors._spec(partition, vectors._LOCAL, _PLAIN, **_ELSEWHERE), None),
+        "bandit": (vectors._spec(bandit, vectors._SHUFFLE, None), None),
+        "trial with questions": (vectors._spec(trial, vectors._LOCAL, _PLAIN, **asked), None),
+        "trial with crossed segments": (vectors._spec(trial, vectors._SHUFFLE, features, **vectors._CROSSED), None),
+        "linear": (vectors._spec(linear, vectors._LOCAL, features), families._linear),
+        "linear under shuffle": (vectors._spec(linear, vectors._SHUFFLE, _PLAIN), families._linear),
+    }
+    made = [(name, spec, _published(spec, grown)) for name, (spec, grown) in armed.items()]
+    made += [(name, spec, _published(spec, grown)) for name, (spec, grown) in _others().items()]
+    late = vectors._spec(partition, vectors._LOCAL, features, experiment=_TABLE)
+    made.append(("partition, draining", late, _published(late, vectors._partition, drain=_last(late, _decided))))
+    over = {partition: _decided, trial: None, linear: families._linear}
+    for kind, grown in over.items():
+        spec = vectors._spec(kind, vectors._LOCAL, _PLAIN)
+        made.append((f"{kind}, finished", spec, _published(spec, None, _last(spec, grown))))
+    return made
+
+
+def _others() -> dict[str, tuple[Spec, Grown | None]]:
+    """Experiments of algorithms in whose rounds the client in JavaScript takes no part."""
+    sparse, phased, convex = (algorithm(name).spec.instances() for name in ("sparse", "phased", "convex"))
+    return {
+        "sparse, exploring": (sparse["local"], None),
+        "sparse under central": (sparse["central"], _sparse),
+        "sparse under shuffle": (sparse["shuffle"], _sparse),
+        "phased": (phased["local"], None),
+        "phased under shuffle": (phased["shuffle"], None),
+        "convex, two points": (convex["central"], _convex),
+        "convex, one point": (convex["local-ellipsoid"], _convex),
+        "convex, arms hidden": (convex["shuffle-hidden"], None),
+    }
+
+
+def _sparse(policy: Any, _spec: Spec) -> Any:
+    found = {"places": np.array([0, 2]), "coefficients": np.array([0.31, -0.27]), "explores": False}
+    return replace(policy, **found, intercepts=np.array([0.02, -0.11, 0.07]))
+
+
+def _convex(policy: Any, _spec: Spec) -> Any:
+    rng = np.random.default_rng(4)
+    return replace(policy, centre=rng.normal(0, 0.1, policy.centre.shape), axes=policy.axes * 0.37)
+
+
+def _last(spec: Spec, grown: Grown | None = None) -> Policy:
+    schedule = Schedule(spec)
+    policy = schedule.follow(schedule.open(7, VERSION).state, VERSION, 7, asks=False).policy
+    return grown(policy, spec) if grown else policy
+
+
+def _decided(policy: Any, _spec: Spec) -> Any:
+    """Four bins of which each has another arm than the next."""
+    active = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], np.bool_)
+    return replace(policy, depths=np.array([1, 2, 3, 3]), paths=np.array([0, 2, 6, 7]), active=active)
+
+
+def _published(spec: Spec, grown: Grown | None, over: Policy | None = None, drain: Policy | None = None) -> bytes:
+    """The publication of a first round, of a policy ``grown`` from its own; of an experiment that is ``over``."""
+    step = Schedule(spec).open(7, VERSION)
+    policy = over or (grown(step.policy, spec) if grown else step.policy)
+    terms = policy.terms
+    timed = {} if over else {"least": step.least, "deadline": int(1000 + step.seconds) if step.seconds else 0}
+    round_ = Round(
+        *(spec.name, VERSION, spec.privacy.model, terms.batch, 64 + message_size(policy), _KEY, terms.messages),
+        groups=terms.mechanism.groups,
+        **timed,
+    )
+    late = None if drain is None else Drain(2_000_000_000, encode(drain))
+    return encode_publication(Publication(round_, spec.model_dump_json().encode(), encode(policy), drain=late))
+
+
+def _told(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
+    document = exports.plain(exports.exported(spec, body))
+    policy = OfflinePolicy.read(msgspec.json.encode(document))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        chosen = [chosen_by(policy, spec, seed, person) for person in range(PEOPLE)]
+    digests = b"".join(hashlib.sha256(canonical(_keyed(one))).digest()[:4] for one in chosen)
+    return {
+        "name": name,
+        "document": document,
+        "seed": seed,
+        "people": PEOPLE,
+        "first": _keyed(chosen[0]),
+        "digests": base64.b64encode(digests).decode(),
+    }
+
+
+def chosen_by(policy: OfflinePolicy, spec: Spec, seed: int, person: int) -> Any:
+    """What is chosen for a person."""
+    word = families.word
+    context = {name: families.value(one, word(seed, person, i)) for i, (name, one) in enumerate(spec.features.items())}
+    return policy.choose(context, coins=word(seed, person, _SLOT) >> 32)
+
+
+def _keyed(chosen: Any) -> Any:
+    """A choice as JSON: its keys are text."""
+    return {str(key): value for key, value in chosen.items()} if isinstance(chosen, dict) else chosen

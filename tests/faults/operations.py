@@ -1,0 +1,303 @@
+"""Operations of a simulation, and how a list of them is run."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+from tests.faults.points import Death
+from tests.faults.world import BATCHES, MIXED, PLAIN, SPECS, World, world
+
+_SECONDS = 60
+_DRAIN_SECONDS = 60
+_FILLS = 150
+_OVER = 20
+
+
+class Operation(Protocol):
+    """Something that happens."""
+
+    async def do(self, at: World) -> None: ...
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Time passes."""
+
+    seconds: float = 0.0
+
+    async def do(self, at: World) -> None:
+        at.clock.time += self.seconds
+        await asyncio.sleep(0)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """People report, each with a token, or all at once through a trusted sender; or their reports come later."""
+
+    experiment: str
+    people: int
+    tokens: bool = False
+    late: bool = False
+
+    async def do(self, at: World) -> None:
+        publication = await at.publication(self.experiment)
+        if publication is None:
+            return
+        people = self.people * BATCHES[self.experiment] // 10
+        bodies = [at.maker.body(publication, 1, at.token(self.experiment)) for _ in range(self.people * self.tokens)]
+        if not self.tokens:
+            bodies = [at.maker.body(publication, people)]
+        made = [body for body in bodies if body]
+        if self.late:
+            at.late += made
+        else:
+            await asyncio.gather(*map(at.send, made))
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """What was on its way comes, in another order."""
+
+    seed: int
+
+    async def do(self, at: World) -> None:
+        bodies, at.late = at.late, []
+        Random(self.seed).shuffle(bodies)
+        for body in bodies:
+            await at.send(body)
+
+
+@dataclass(frozen=True)
+class Again:
+    """Somebody sends an earlier body again, once or at once several times."""
+
+    which: int
+    times: int = 1
+
+    async def do(self, at: World) -> None:
+        if at.sent:
+            body = at.sent[self.which % len(at.sent)]
+            await asyncio.gather(*(at.send(body) for _ in range(self.times)))
+
+
+@dataclass(frozen=True)
+class Spend:
+    """Somebody spends a token again, for another report."""
+
+    which: int
+
+    async def do(self, at: World) -> None:
+        tokens = [body for body in at.sent if body.token]
+        if not tokens:
+            return
+        before = tokens[self.which % len(tokens)]
+        publication = await at.publication(before.experiment)
+        body = at.maker.body(publication, 1, before.token) if publication else None
+        if body:
+            await at.send(body)
+            assert not (before.acknowledged and body.accepted and not at.restores), "a token was spent twice"
+
+
+@dataclass(frozen=True)
+class Junk:
+    """A trusted sender sends what nothing opens, so that the server asks for another batch."""
+
+    tenths: int
+
+    async def do(self, at: World) -> None:
+        publication = await at.publication(MIXED)
+        if publication:
+            await at.send(at.maker.junk(publication, self.tenths * BATCHES[MIXED] // 10))
+
+
+@dataclass(frozen=True)
+class Lose:
+    """The next answers are lost on their way: to people, or of batches to the shuffler."""
+
+    whose: str
+    answers: int = 1
+
+    async def do(self, at: World) -> None:
+        if self.whose == "batch":
+            at.batch_losses += self.answers
+        else:
+            slot = at.shuffler if self.whose == "shuffler" else at.servers[0]
+            slot.lost += self.answers
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A process will die before or after something that it writes."""
+
+    role: str
+    point: int
+    after: bool
+    skip: int = 0
+    down: int = 0
+
+    async def do(self, at: World) -> None:
+        at.faults.deaths.append(Death(self.role, self.point, self.after, self.skip))
+        for slot in at.slots:
+            if slot.role == self.role:
+                slot.down = self.down
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A process dies between two operations, or while people report."""
+
+    which: int
+    down: int = 0
+
+    async def do(self, at: World) -> None:
+        slot = at.slots[self.which % len(at.slots)]
+        slot.kill()
+        slot.down = self.down
+
+
+@dataclass(frozen=True)
+class Restart:
+    """An operator stops a process and starts it again."""
+
+    which: int
+
+    async def do(self, at: World) -> None:
+        await at.slots[self.which % len(at.slots)].stop()
+
+
+@dataclass(frozen=True)
+class Full:
+    """So many writes find the disk full."""
+
+    role: str
+    writes: int
+
+    async def do(self, at: World) -> None:
+        at.faults.full[self.role] = self.writes
+
+
+@dataclass(frozen=True)
+class Away:
+    """The database goes, or comes back."""
+
+    away: bool
+
+    async def do(self, at: World) -> None:
+        await (at.away() if self.away else at.back())
+
+
+@dataclass(frozen=True)
+class Step:
+    """Somebody sets the clock."""
+
+    seconds: float
+
+    async def do(self, at: World) -> None:
+        at.clock.step(self.seconds)
+
+
+@dataclass(frozen=True)
+class BackUp:
+    """An operator takes a backup."""
+
+    async def do(self, at: World) -> None:
+        await at.back_up()
+
+
+@dataclass(frozen=True)
+class PutBack:
+    """An operator puts it back, in one of several ways."""
+
+    how: int
+
+    async def do(self, at: World) -> None:
+        await at.put_back(self.how)
+
+
+@dataclass(frozen=True)
+class Race:
+    """Many people report at once, some of them twice, while a process dies."""
+
+    people: int
+    kills: bool = False
+
+    async def do(self, at: World) -> None:
+        publications = {name: await at.publication(name) for name in SPECS}
+        made = [
+            body
+            for name, publication in publications.items()
+            if publication
+            for _ in range(self.people)
+            if (body := at.maker.body(publication, BATCHES[name] // 10))
+        ]
+        sending = [asyncio.create_task(at.send(body)) for body in [*made, *made[::2]]]
+        await asyncio.sleep(0.002 * self.people)
+        if self.kills:
+            at.slots[self.people % len(at.slots)].kill()
+        await asyncio.gather(*sending)
+
+
+async def run(operations: Sequence[Operation], folder: Path, kind: Callable[..., World] = World) -> dict[str, Any]:
+    """Run operations one after another, wait for what is on its way, and check what was promised.
+
+    Returns
+    -------
+    Figures of the run.
+    """
+    async with world(folder, kind) as at:
+        for operation in operations:
+            async with asyncio.timeout(_SECONDS):
+                await operation.do(at)
+                await at.revive()
+                await at.look()
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            await drain(at)
+        at.witness.check(at.sent, at.maker, BATCHES, at.restores)
+        return {
+            "deaths": len(at.faults.happened),
+            "rounds": len(at.witness.releases()),
+            "reports": sum(release.received for release in at.witness.releases().values()),
+            "lives": sum(slot._life for slot in at.slots),
+        }
+
+
+async def drain(at: World) -> None:
+    """Let nothing go wrong any more; see that everything sent is answered, and every round with reports closes."""
+    at.faults.clear()
+    await at.back()
+    at.batch_losses = 0
+    for slot in at.slots:
+        slot.lost = slot.down = 0
+    at.sent += [body for body in at.late if body not in at.sent]
+    for body in list(at.sent):
+        await at.settle(body)
+    for name in SPECS:
+        await _close(at, name)
+    await at.look()
+
+
+async def _close(at: World, name: str) -> None:
+    """Fill the open round with people as long as somebody's acknowledged report waits in it."""
+    over = 0
+    for _ in range(_FILLS):
+        publication = await at.publication(name)
+        await at.wait()
+        await at.look()
+        if publication is None:
+            continue
+        releases = at.witness.releases()
+        waiting = {body.version for body in at.sent if body.experiment == name and body.acknowledged}
+        version = max(version for one, version in at.witness.published if one == name)
+        if not any(each == version and (name, each) not in releases for each in waiting):
+            return
+        body = at.maker.body(publication, 1 if name == PLAIN else BATCHES[name] // 5)
+        if body:
+            await at.send(body)
+            over += "round-closed" in body.answers[-1]
+        if name == MIXED and at.restores and over >= _OVER:
+            return  # the shuffler has delivered what the copy does not have: docs/operations.md says what to do
+    last = [f"{body.version} {body.answers[-1:]}" for body in at.sent[-3:]]
+    raise AssertionError(f"the round of {name} does not close: {last}")

@@ -1,0 +1,215 @@
+"""Moments at which a process dies or its disk fails: before and after every call that changes what is stored."""
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from privateer_server.round_keys import RoundKeys
+from privateer_server.store.journal import JournalFile
+from privateer_server.store.postgres import store as postgres_store
+from privateer_server.store.postgres.journal import PostgresJournal
+from privateer_server.store.postgres.keys import PostgresKeys
+from privateer_server.store.postgres.pool import Pool, Unreachable
+from privateer_server.store.postgres.store import PostgresStore
+from privateer_server.store.sqlite import SqliteStore
+from privateer_shuffler.history import History
+from privateer_shuffler.spent import Spent
+from privateer_shuffler.store import RoundStore
+
+EMBEDDED = (
+    (SqliteStore, "commit"),
+    (JournalFile, "write"),
+    (JournalFile, "extend"),
+    (RoundKeys, "make"),
+    (RoundKeys, "destroy"),
+    (SqliteStore, "claim"),
+    (SqliteStore, "tidy"),
+)
+SHARED = (
+    (postgres_store._Locked, "commit"),
+    (PostgresStore, "commit"),
+    (PostgresJournal, "write"),
+    (PostgresJournal, "extend"),
+    (PostgresKeys, "make"),
+    (PostgresKeys, "destroy"),
+    (PostgresStore, "claim"),
+)
+MIXING = (
+    (RoundStore, "commit"),
+    (RoundStore, "write"),
+    (RoundStore, "truncate_log"),
+    (RoundStore, "renew"),
+    (RoundStore, "erase"),
+    (History, "note"),
+    (History, "end"),
+    (Spent, "keep"),
+)
+_QUIET = ((SqliteStore, "check"), (SqliteStore, "forget_tokens"), (SqliteStore, "recall"), (RoundKeys, "retry"))
+"""Nothing dies there, but no copy is made meanwhile either."""
+_DISKS = {RoundKeys: OSError(errno.ENOSPC, "No space left on device")}
+POINTS = {"server": EMBEDDED, "shuffler": MIXING}
+"""Points by role; servers on PostgreSQL have as many, one for each of the embedded store's."""
+
+
+class Mortal(Protocol):
+    """A process that a point may kill.
+
+    Attributes
+    ----------
+    role
+        ``server`` or ``shuffler``.
+    is_alive
+        False from its death on.
+    disk
+        Held while something is written, so that a copy of the files is one that a death leaves.
+    """
+
+    role: str
+    is_alive: bool
+    disk: Any
+
+    def die(self) -> None: ...
+
+
+@dataclass
+class Death:
+    """A process of this role dies when its point is reached once more after ``skip`` times."""
+
+    role: str
+    point: int
+    after: bool
+    skip: int
+
+
+class Faults:
+    """What is to go wrong from now on.
+
+    Attributes
+    ----------
+    deaths
+        Deaths that have not happened yet.
+    full
+        How many further writes of a role find the disk full.
+    happened
+        How often which point killed a process.
+    """
+
+    def __init__(self) -> None:
+        self.deaths: list[Death] = []
+        self.full: dict[str, int] = {}
+        self.happened: list[str] = []
+        self.starting: Mortal | None = None
+        self._owners: dict[int, tuple[Any, Mortal]] = {}
+        self._folders: dict[Path, Mortal] = {}
+        self._here, self._lock = threading.local(), threading.Lock()
+
+    def clear(self) -> None:
+        """Let nothing go wrong any more."""
+        self.deaths, self.full = [], {}
+
+    def own(self, folder: Path, process: Mortal) -> None:
+        """Note whose rounds are in a folder."""
+        self._folders[folder] = process
+
+    def _process(self, owner: Any) -> Mortal | None:
+        if isinstance(owner, RoundStore):
+            return self._folders.get(owner._path.parent)
+        known = self._owners.get(id(owner))
+        return known[1] if known else getattr(self._here, "process", None)
+
+    def _is_full(self, role: str) -> bool:
+        with self._lock:
+            left = self.full.get(role, 0)
+            self.full[role] = max(0, left - 1)
+        return left > 0
+
+    def _due(self, role: str, point: int) -> Death | None:
+        with self._lock:
+            for death in self.deaths:
+                if (death.role, death.point) == (role, point):
+                    if death.skip == 0:
+                        self.deaths.remove(death)
+                        return death
+                    death.skip -= 1
+        return None
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Watch all points."""
+        with pytest.MonkeyPatch.context() as patched:
+            for kind in (SqliteStore, JournalFile, RoundKeys, PostgresStore, PostgresJournal, PostgresKeys, Pool):
+                self._note(patched, kind)
+            for kind in (History, Spent):
+                self._note(patched, kind)
+            for points in (EMBEDDED, SHARED, MIXING):
+                for number, (owner, method) in enumerate(points):
+                    self._guard(patched, owner, method, number)
+            for owner, method in _QUIET:
+                self._guard(patched, owner, method, -1)
+            self._watch(patched)
+            yield
+
+    def _note(self, patched: pytest.MonkeyPatch, kind: type) -> None:
+        """Know whose a store is: the process that is just starting makes it."""
+        honest: Callable[..., None] = kind.__init__
+
+        def noted(one: Any, *arguments: Any, **options: Any) -> None:
+            if self.starting:
+                self._owners[id(one)] = one, self.starting
+            honest(one, *arguments, **options)
+
+        patched.setattr(kind, "__init__", noted)
+
+    def _guard(self, patched: pytest.MonkeyPatch, owner: Any, method: str, point: int) -> None:
+        honest: Callable[..., Any] = getattr(owner, method)
+
+        def guarded(*arguments: Any, **options: Any) -> Any:
+            process = self._process(arguments[0])
+            if process is None or not process.is_alive:
+                return honest(*arguments, **options)
+            with process.disk:
+                if point >= 0 and self._is_full(process.role):
+                    raise _refusal(owner)
+                return self._passed(process, owner, method, point, lambda: honest(*arguments, **options))
+
+        patched.setattr(owner, method, guarded)
+
+    def _passed(self, process: Mortal, owner: Any, method: str, point: int, call: Callable[[], Any]) -> Any:
+        death = self._due(process.role, point)
+        if death is None:
+            return call()
+        self.happened.append(f"{'after' if death.after else 'before'} {owner.__name__}.{method}")
+        result = call() if death.after else None
+        process.die()
+        return result if death.after else call()
+
+    def _watch(self, patched: pytest.MonkeyPatch) -> None:
+        """A dead server reaches no database."""
+        honest = Pool.connection
+
+        @contextmanager
+        def connection(pool: Pool) -> Iterator[Any]:
+            process = self._process(pool)
+            if process and not process.is_alive:
+                raise Unreachable("the process is dead")
+            before, self._here.process = getattr(self._here, "process", None), process
+            try:
+                with honest(pool) as db:
+                    yield db
+            finally:
+                self._here.process = before
+
+        patched.setattr(Pool, "connection", connection)
+
+
+def _refusal(owner: Any) -> Exception:
+    if owner in (one for one, _ in SHARED):
+        return Unreachable("could not extend file: No space left on device")
+    return _DISKS.get(owner) or sqlite3.OperationalError("database or disk is full")

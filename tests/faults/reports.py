@@ -1,0 +1,134 @@
+"""Reports that a sum tells apart, and what became of them."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from privateer.algorithms import algorithm, parse_spec
+from privateer.codec import decode
+from privateer.mechanisms.central_sums import REPORT, UNIT, CentralSums
+from privateer.wire.batch import decode_batch
+from privateer.wire.envelope import pieces
+from privateer.wire.publication import decode_publication
+from tests.support.sealing import body_of, plain_reports, seal
+
+_DIGIT = 4
+_DIGITS = 8
+"""Powers of 4 that fit into a value: a digit tells how often the report was counted, up to 3 times."""
+
+
+@dataclass(eq=False)
+class Body:
+    """What a sender sends, the same bytes each time.
+
+    Attributes
+    ----------
+    marks
+        What tells its reports in a sum; sealed bytes, if they go through the shuffler.
+    accepted
+        Over all answers, how many reports were accepted.
+    acknowledged
+        The most reports that an answer said were taken, then or before.
+    is_settled
+        Whether a last answer has come.
+    restores
+        How often a backup had been put back when the last acknowledgement came.
+    """
+
+    experiment: str
+    version: int
+    content: bytes
+    marks: list[Any]
+    token: bytes | None = None
+    is_junk: bool = False
+    accepted: int = 0
+    acknowledged: int = 0
+    is_settled: bool = False
+    restores: int = 0
+    answers: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.experiment, self.version
+
+
+def policy_of(publication: bytes) -> Any:
+    """The policy in a publication."""
+    published = decode_publication(publication)
+    spec = parse_spec(msgspec.json.decode(published.spec))
+    return decode(published.policy, algorithm(spec.algorithm.name).policy)
+
+
+class Maker:
+    """Makes bodies; no two reports are the same."""
+
+    def __init__(self) -> None:
+        self._used: Counter[tuple[str, int]] = Counter()
+        self.plain: dict[bytes, bytes] = {}
+        self._seed = 0
+
+    def body(self, publication: bytes, people: int, token: bytes | None = None) -> Body | None:
+        """A body with the reports of so many people, or fewer if a sum could not tell more; None: it could not."""
+        facts = decode_publication(publication).round
+        key = facts.experiment, facts.version
+        if facts.endpoint == "shuffler":
+            sealed = self._mixed(publication, people)
+            return Body(*key, body_of(publication, sealed), list(sealed), token)
+        layout = policy_of(publication).terms.mechanism.layout
+        first = self._used[key]
+        marks = range(first, min(first + people, layout.keys * _DIGITS))
+        self._used[key] += len(marks)
+        sealed = [seal(publication, os.urandom(16) + _row(mark, layout.keys)) for mark in marks]
+        return Body(*key, body_of(publication, sealed), list(marks), token) if sealed else None
+
+    def junk(self, publication: bytes, people: int) -> Body:
+        """A body that nothing opens."""
+        facts = decode_publication(publication).round
+        sealed = [os.urandom(facts.report_size) for _ in range(people)]
+        return Body(facts.experiment, facts.version, body_of(publication, sealed), list(sealed), is_junk=True)
+
+    def rows(self, sealed: list[bytes]) -> list[bytes]:
+        """What sealed reports hold, as far as they open."""
+        return [self.plain[one] for one in sealed if one in self.plain]
+
+    def _mixed(self, publication: bytes, people: int) -> list[bytes]:
+        self._seed += 1
+        rows = plain_reports(publication, people, self._seed)
+        sealed = [seal(publication, os.urandom(16) + row) for row in rows]
+        self.plain.update(zip(sealed, rows, strict=True))
+        return sealed
+
+
+def _row(mark: int, keys: int) -> bytes:
+    digit, key = divmod(mark, keys)
+    row = np.zeros(1, REPORT)
+    row["slot"], row["key"], row["value"] = int.from_bytes(os.urandom(4)), key, _DIGIT**digit
+    return row.tobytes()
+
+
+def counted(mechanism: CentralSums, total: Any) -> Counter[int]:
+    """How often each mark is in a sum."""
+    found: Counter[int] = Counter()
+    for key, (sums, hits) in enumerate(zip(total.sums.sum(axis=1).tolist(), total.hits.tolist(), strict=True)):
+        left, odd = divmod(sums + UNIT * hits, 2)
+        assert odd == 0, "it is a sum of scores"
+        for digit in range(_DIGITS + 1):
+            left, times = divmod(left, _DIGIT)
+            found[digit * mechanism.layout.keys + key] += times
+        assert left == 0, "it is a sum of marks"
+    return +found
+
+
+def tally(policy: Any, rows: list[bytes]) -> Any:
+    """The exact sums of reports."""
+    return policy.analyzer(policy).tally(policy.terms.mechanism, b"".join(rows))
+
+
+def messages(batch: bytes, size: int) -> list[bytes]:
+    """The sealed reports of a batch's body."""
+    return pieces(decode_batch(batch).sealed, size)
+

@@ -1,0 +1,58 @@
+"""Runs of many lists, and what is said of the first one that fails."""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.faults.lists import drawn, shortened
+from tests.faults.operations import Operation, run
+from tests.faults.world import World
+
+_SHORTENING = 40
+"""Runs that may be spent on a shorter list."""
+_MEMORY = Path("/dev/shm")
+Kind = Callable[..., World]
+
+
+def once(operations: Sequence[Operation], kind: Kind = World) -> dict[str, Any]:
+    """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power."""
+    folder = Path(tempfile.mkdtemp(prefix="privateer-faults-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    try:
+        return asyncio.run(run(operations, folder, kind))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENING) -> Counter[str]:
+    """Run the lists of seeds; the sum of their figures.
+
+    Raises
+    ------
+    AssertionError
+        With the seed, a short list that fails, and why.
+    """
+    figures: Counter[str] = Counter()
+    for seed in seeds:
+        began, operations = time.monotonic(), drawn(seed)
+        try:
+            figures.update(once(operations, kind))
+        except Exception as error:
+            short = shortened(operations, lambda some: _fails(some, kind), shortening)
+            shown = "\n".join(f"    {operation}," for operation in short)
+            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n[\n{shown}\n]") from error
+        print(f"seed {seed}: {time.monotonic() - began:.1f} s", flush=True)
+        figures["runs"] += 1
+    return figures
+
+
+def _fails(operations: list[Operation], kind: Kind) -> bool:
+    with suppress(Exception):
+        once(operations, kind)
+        return False
+    return True

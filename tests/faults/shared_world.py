@@ -1,0 +1,93 @@
+"""Two servers on PostgreSQL in the place of the one on its own folder."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from privateer_server.store.postgres.leases import Leases
+from tests.faults.points import Faults
+from tests.faults.processes import Slot
+from tests.faults.world import World
+from tests.support.clocks import Hands
+from tests.support.postgres import Cluster
+from tests.support.replicas import Shared
+
+_LEASE_SECONDS = 0.3
+_REPLICAS = 2
+
+
+class SharedWorld(World):
+    """Servers share their data in two databases."""
+
+    def __init__(self, cluster: Cluster, folder: Path, faults: Faults, clock: Hands) -> None:
+        self._shared = Shared.make(cluster, folder)
+        self._has_copy = self._is_away = False
+        super().__init__(folder, faults, clock)
+
+    def _places(self) -> list[Slot]:
+        folders = [self.folder / f"server{number}" for number in range(_REPLICAS)]
+        return [Slot("server", folder, self.faults, self._server, is_shared=True) for folder in folders]
+
+    def stores(self, folder: Path) -> dict[str, Any]:
+        del folder
+        where = self._shared.settings()
+        names = ("database", "journal_database", "store_key_file", "identity")
+        return {name: getattr(where, name) for name in names}
+
+    async def back_up(self) -> None:
+        """Dump the database, as docs/operations.md says; never the journal's."""
+        if not self._is_away:
+            self._shared.cluster.dump(self._shared.database, self.folder / "dump")
+            self._has_copy = True
+
+    async def put_back(self, how: int) -> None:
+        """Put a dump back: with all servers stopped, or under them."""
+        if not self._has_copy or self._is_away:
+            return
+        if how:
+            for slot in self.servers:
+                await slot.stop()
+        cluster, database = self._shared.cluster, self._shared.database
+        cluster.drop(database)
+        cluster.load(self.folder / "dump", cluster.make_again(database))
+        self.restores += 1
+        if not how:  # they go no further on another copy: somebody starts them again
+            for slot in self.servers:
+                await slot.stop()
+
+    async def away(self) -> None:
+        self._is_away = True
+        self._let("false")
+        for name in self._databases():
+            self._shared.cluster.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            )
+
+    async def back(self) -> None:
+        if self._is_away:
+            self._let("true")
+            self._is_away = False
+
+    def _let(self, connections: str) -> None:
+        for name in self._databases():
+            self._shared.cluster.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {connections}")
+
+    def _databases(self) -> list[str]:
+        urls = (self._shared.database, self._shared.journal)
+        return [url.partition("@/")[2].partition("?")[0] for url in urls]
+
+    async def stop(self) -> None:
+        await super().stop()
+        for url in (self._shared.database, self._shared.journal):
+            with suppress(psycopg.Error):
+                self._shared.cluster.drop(url)
+
+
+def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults, Hands], World]:
+    """Worlds on a cluster; leases are short."""
+    patched.setattr(Leases.__init__, "__defaults__", (_LEASE_SECONDS,))
+    return lambda folder, faults, clock: SharedWorld(cluster, folder, faults, clock)

@@ -1,0 +1,31 @@
+"""Five hundred lists of faults on each store. A failure names its seed: PRIVATEER_FAULTS_SEED=SEED PRIVATEER_FAULTS_RUNS=1."""
+
+import os
+
+import pytest
+
+from tests.faults.runs import every
+from tests.faults.shared_world import on
+from tests.support.postgres import Cluster
+
+FIRST = int(os.environ.get("PRIVATEER_FAULTS_SEED", "1000"))
+RUNS = int(os.environ.get("PRIVATEER_FAULTS_RUNS", "500"))
+PARTS = 10 if RUNS >= 10 else 1
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
+
+
+def part(number: int) -> range:
+    return range(FIRST + number * RUNS // PARTS, FIRST + (number + 1) * RUNS // PARTS)
+
+
+@pytest.mark.parametrize("number", range(PARTS))
+def test_many_faults_lose_and_double_nothing(number: int) -> None:
+    print(dict(every(part(number))))
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("number", range(PARTS))
+def test_many_faults_of_shared_data_lose_and_double_nothing(
+    number: int, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print(dict(every(part(number), on(postgres, monkeypatch))))

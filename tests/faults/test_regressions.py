@@ -1,0 +1,74 @@
+"""What the simulation has found, as the lists that showed it."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from privateer_server.store.sqlite import SqliteStore
+from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Operation, PutBack, Race, Upload
+from tests.faults.runs import once
+from tests.faults.shared_world import on
+from tests.faults.world import MIXED, PLAIN, world
+from tests.support.postgres import Cluster
+
+TOKENS_WHILE_THE_DATABASE_IS_AWAY: list[Operation] = [
+    Upload(PLAIN, 3, tokens=True, late=True),
+    Away(True),
+    Arrive(0),
+]
+"""Whether a token was spent could not be read, and the upload was answered with 500 in the place of 503."""
+A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED: list[Operation] = [
+    Upload(MIXED, 9),
+    BackUp(),
+    Full("server", 7),
+    Race(8),
+    PutBack(0),
+]
+"""The shuffler gives no second batch for the round, which stays open: docs/operations.md says what to do."""
+A_CLAIM_ON_A_FULL_DISK: list[Operation] = [Full("server", 100), Upload(MIXED, 3)]
+"""The shuffler's claim was answered with 500 in the place of 503."""
+A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [Crash("server", 1, after=True), Race(8), Upload(PLAIN, 10)]
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        TOKENS_WHILE_THE_DATABASE_IS_AWAY,
+        A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED,
+        A_CLAIM_ON_A_FULL_DISK,
+        A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE,
+    ],
+)
+def test_what_was_found(operations: list[Operation]) -> None:
+    once(operations)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("operations", [TOKENS_WHILE_THE_DATABASE_IS_AWAY])
+def test_what_was_found_of_shared_data(
+    operations: list[Operation], postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once(operations, on(postgres, monkeypatch))
+
+
+@pytest.mark.parametrize("method", ["standing", "spent", "claim"])
+async def test_a_database_that_does_not_answer_is_no_defect_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """A claim and an upload with a token get 503, which asks them to come again, and a change of an operator does."""
+    async with world(tmp_path) as at:
+        publication = await at.publication(PLAIN)
+        assert publication
+        body = at.maker.body(publication, 1, at.token(PLAIN))
+        assert body
+
+        def failing(*_: object) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteStore, method, failing)
+            claimed = await at.claim(MIXED)
+            await at.send(body)
+        assert claimed == (200 if method == "spent" else 503)
+        assert body.answers[-1][:3] == ("503" if method in ("spent", "standing") else "202")

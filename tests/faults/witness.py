@@ -1,0 +1,189 @@
+"""What was seen of services, and what must hold of it whatever happened to them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from privateer.wire.batch import decode_batch
+from privateer.wire.publication import decode_publication, digest
+from tests.faults.reports import Body, Maker, counted, messages, policy_of, tally
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Release:
+    """The sums of a round that a following publication tells of.
+
+    Attributes
+    ----------
+    closed, following
+        Digests of the publications of the round and of the next one.
+    """
+
+    key: Key
+    closed: bytes
+    following: bytes
+    received: int
+    total: Any
+
+
+class Witness:
+    """Notes what is published, delivered and released.
+
+    Attributes
+    ----------
+    published
+        Digests of what was seen by experiment and version.
+    log
+        The longest log that was seen.
+    batches
+        Bodies of the batches that were on their way to a server, by experiment and version.
+    """
+
+    def __init__(self) -> None:
+        self.published: dict[Key, set[bytes]] = defaultdict(set)
+        self.bodies: dict[bytes, bytes] = {}
+        self.log: list[dict[str, Any]] = []
+        self.batches: dict[Key, list[bytes]] = defaultdict(list)
+        self._releases: dict[bytes, Release] = {}
+
+    def watch(self, patched: pytest.MonkeyPatch) -> None:
+        """Note every release that is drawn; most of those that a death cuts off are never published."""
+        from privateer_server import closing
+
+        honest = closing.following_round
+
+        def noted(closed: Any, *arguments: Any, **options: Any) -> Any:
+            following = honest(closed, *arguments, **options)
+            if closed.received >= closed.enough:
+                key = closed.round.experiment, closed.round.version
+                self._releases[following.digest] = Release(
+                    key, closed.digest, following.digest, closed.received, closed.total
+                )
+            return following
+
+        patched.setattr(closing, "following_round", noted)
+
+    def sees(self, publication: bytes) -> None:
+        """Note a publication that somebody was shown."""
+        facts, name = decode_publication(publication).round, digest(publication)
+        seen = self.published[facts.experiment, facts.version]
+        seen.add(name)
+        self.bodies[name] = publication
+        assert len(seen) == 1, f"two publications of {facts.experiment} {facts.version} were shown"
+
+    def sees_log(self, head: str, entries: list[dict[str, Any]]) -> None:
+        """Note the log that somebody was shown: it begins as every one before, or those begin as it."""
+        common = min(len(entries), len(self.log))
+        assert entries[:common] == self.log[:common], "the log of publications was rewritten"
+        self.log = max(self.log, entries, key=len)
+        if head:
+            size = int(head.splitlines()[1])
+            assert size >= common, "the head of the log went back"
+        places = Counter((entry["experiment"], entry["version"]) for entry in entries)
+        assert max(places.values(), default=1) == 1, "a version is twice in the log"
+
+    def asked(self, request: httpx.Request) -> None:
+        """Note a batch on its way, whatever becomes of it."""
+        if request.url.path == "/batches":
+            header = decode_batch(request.read()).header
+            known = self.batches[header.experiment, header.version]
+            if request.content not in known:
+                known.append(request.content)
+
+    def releases(self) -> dict[Key, Release]:
+        """The releases that are published, one at most for a round.
+
+        Those of a round that was given up and went on elsewhere are not published.
+        """
+        told = {bytes.fromhex(entry["digest"]) for entry in self.log} | set(self.bodies)
+        found: dict[Key, Release] = {}
+        for release in self._releases.values():
+            if release.following in told:
+                assert release.key not in found, f"two releases of {release.key} are published"
+                found[release.key] = release
+        return found
+
+    def check(self, sent: list[Body], maker: Maker, batch: dict[str, int], restores: int) -> None:
+        """Check all that is known at the end."""
+        releases = self.releases()
+        by_round: dict[Key, list[Body]] = defaultdict(list)
+        for body in sent:
+            by_round[body.key].append(body)
+        for key, release in releases.items():
+            if key[0] == "plain":
+                assert release.received == batch[key[0]], f"{key} closed with {release.received} people"
+                self._check_plain(key, release, by_round[key], restores)
+            else:
+                self._check_mixed(key, release, by_round[key], maker, batch[key[0]], restores)
+        for key, bodies in by_round.items():
+            if key not in releases:
+                for body in bodies:
+                    if body.is_junk:
+                        continue
+                    # A round that went with a restored backup was given up, and says so.
+                    gone = body.restores < restores or not body.acknowledged
+                    assert gone, f"{body.acknowledged} acknowledged reports of {key} are lost: {body.answers}"
+
+    def _check_plain(self, key: Key, release: Release, bodies: list[Body], restores: int) -> None:
+        mechanism = policy_of(self._body(release.closed, key)).terms.mechanism
+        times = counted(mechanism, release.total)
+        twice = [mark for mark, number in times.items() if number > 1]
+        assert not twice, f"reports {twice} of {key} are counted more than once"
+        assert sum(times.values()) == release.received == release.total.reports, f"{key} counted others than its sums"
+        known = {mark for body in bodies for mark in body.marks}
+        assert set(times) <= known, f"{key} counted what nobody sent"
+        for body in bodies:
+            has = sum(mark in times for mark in body.marks)
+            self._check_body(key, body, has, restores)
+        tokens = Counter(body.token for body in bodies if body.token and any(mark in times for mark in body.marks))
+        assert max(tokens.values(), default=1) == 1, f"a token admitted two reports to {key}"
+
+    def _check_body(self, key: Key, body: Body, has: int, restores: int) -> None:
+        if body.restores < restores:
+            return  # docs/operations.md: an earlier copy of a round that is open lacks what came after it
+        assert body.acknowledged <= has, (
+            f"of {body.acknowledged} acknowledged reports of {key}, {has} are counted: {body.answers}"
+        )
+        assert body.accepted <= has, f"{body.accepted} reports of {key} were accepted, and {has} count: {body.answers}"
+
+    def _check_mixed(
+        self, key: Key, release: Release, bodies: list[Body], maker: Maker, batch: int, restores: int
+    ) -> None:
+        publication = self._body(release.closed, key)
+        policy, size = policy_of(publication), decode_publication(publication).round.report_size
+        delivered = [messages(one, size) for one in self.batches[key]]
+        sizes = [len(one) for one in delivered]
+        assert all(number == batch for number in sizes), f"batches of {key} have {sizes} reports"
+        everything = [one for some in delivered for one in some]
+        assert len(set(everything)) == len(everything), f"a report of {key} is in two batches"
+        taken = next((some for some in _choices(delivered) if _are(release.total, tally(policy, maker.rows(some)))), None)
+        assert taken is not None, f"the sums of {key} are of no batches that were delivered"
+        assert release.received == release.total.reports, f"{key} counted others than its sums"
+        there = set(taken)
+        for body in bodies:
+            self._check_body(key, body, sum(mark in there for mark in body.marks), restores)
+
+    def _body(self, name: bytes, key: Key) -> bytes:
+        assert name in self.bodies, f"the publication of {key} was never shown"
+        return self.bodies[name]
+
+
+def _choices(batches: list[list[bytes]]) -> Iterator[list[bytes]]:
+    """Reports of all batches, or of some: one that came when the round was over is not counted."""
+    for number in range(len(batches), 0, -1):
+        for some in combinations(batches, number):
+            yield [one for batch in some for one in batch]
+
+
+def _are(total: Any, expected: Any) -> bool:
+    return total.reports == expected.reports and all(
+        np.array_equal(getattr(total, name), getattr(expected, name)) for name in ("sums", "counts", "hits")
+    )

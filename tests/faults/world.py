@@ -1,0 +1,356 @@
+"""Server, shuffler and people in this process, with a clock of their own: what operations happen to."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from privateer.wire.batch import SIGNATURE_HEADER, sign_claim
+from privateer.wire.keys import own_key, read_signing_key
+from privateer.wire.problem import slug_of
+from privateer.wire.token import authorization
+from privateer.wire.upload import UPLOAD
+from privateer_server.app import create_app as create_server
+from privateer_server.settings import Settings as ServerSettings
+from privateer_shuffler.app import KEY_FILE
+from privateer_shuffler.app import create_app as create_shuffler
+from privateer_shuffler.settings import Settings as ShufflerSettings
+from tests.faults.points import Faults
+from tests.faults.processes import Process, Slot, Way
+from tests.faults.reports import Body, Maker
+from tests.faults.witness import Witness
+from tests.support.clocks import Hands
+from tests.support.mint import minted
+from tests.support.mint import settings as tokens
+from tests.support.senders import KEY, TRUSTED
+from tests.support.servers import ADMIN, MSGPACK, TOKEN
+from tests.support.specs import tables
+
+PLAIN, MIXED = "plain", "mixed"
+BATCHES = {PLAIN: 10, MIXED: 100}
+SPECS = {
+    PLAIN: {
+        "experiment.arms": list("abcde"),
+        "privacy.model": "central",
+        "privacy.delta": 1e-6,
+        "experiment.round_size": BATCHES[PLAIN],
+        "experiment.horizon": 10_000,
+    },
+    MIXED: {
+        "privacy.model": "shuffle",
+        "privacy.delta": 1e-3,
+        "privacy.min_batch": BATCHES[MIXED],
+        "experiment.round_size": BATCHES[MIXED],
+        "experiment.horizon": 50_000,
+    },
+}
+"""Two experiments: reports of one reach the server as they are, those of the other one come in batches."""
+_QUICK = {
+    "privateer_server.deadlines._LOOK_SECONDS": 0.02,
+    "privateer_server.replicas._POLL_SECONDS": 0.05,
+    "privateer_shuffler.rounds._RETRY_SECONDS": 0.02,
+    "privateer_shuffler.rounds._BREATH_SECONDS": 0.01,
+    "privateer_shuffler.forwarding._FIRST_PAUSE": 0.01,
+    "privateer_shuffler.forwarding._LONGEST_PAUSE": 0.05,
+    "privateer_shuffler.pool._IDLE_SECONDS": 0.01,
+    "privateer_shuffler.pool._FULL_DISK_SECONDS": 0.02,
+}
+"""Pauses of the services that no clock of ours makes shorter."""
+_TRIES = 4
+_SETTLES = 300
+_AWAY = httpx.TransportError
+
+
+class World:
+    """All that an operation may touch.
+
+    Attributes
+    ----------
+    servers
+        The places for servers: one on its own folder, or several that share databases.
+    late
+        Bodies that were made, and are still on their way.
+    sent
+        Bodies that were sent, in order.
+    restores
+        How often a backup was put back.
+    """
+
+    def __init__(self, folder: Path, faults: Faults, clock: Hands) -> None:
+        self.folder, self.faults, self.clock = folder, faults, clock
+        self.maker, self.witness = Maker(), Witness()
+        self.late: list[Body] = []
+        self.sent: list[Body] = []
+        self.restores = 0
+        self.servers = self._places()
+        self.shuffler = Slot("shuffler", folder / "shuffler", faults, self._shuffler)
+        self._ways = {PLAIN: self._way(self.servers), MIXED: self._way([self.shuffler])}
+        self._clients = {name: self._client(way) for name, way in self._ways.items()}
+        self.batch_losses = 0
+
+    def _places(self) -> list[Slot]:
+        return [Slot("server", self.folder / "server", self.faults, self._server)]
+
+    def _way(self, slots: list[Slot]) -> Way:
+        way = Way(slots)
+
+        def loses(request: httpx.Request) -> bool:
+            if request.method != "POST" or not slots[0].lost:
+                return False
+            slots[0].lost -= 1
+            return True
+
+        way.loses = loses
+        return way
+
+    def _client(self, way: Way) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=way, base_url="http://server")
+
+    def _server(self, folder: Path, process: Process) -> Any:
+        del process
+        settings = ServerSettings(
+            folder,
+            TOKEN,
+            (self.folder / "trusted",),
+            sender_keys=TRUSTED,
+            tokens=self._tokens(PLAIN, "server:80"),
+            **self.stores(folder),
+        )
+        return create_server(settings)
+
+    def stores(self, folder: Path) -> dict[str, Any]:
+        """Where a server has its data, beside its folder."""
+        del folder
+        return {"identity": self.folder / "identity.key"}
+
+    def _shuffler(self, folder: Path, process: Process) -> Any:
+        way = Way(self.servers, process)
+        way.asked, way.loses = self.witness.asked, self._loses_batch
+        settings = ShufflerSettings(
+            "http://server",
+            folder,
+            self.folder / "trusted" / "one.pub",
+            min_batch=2,
+            sender_keys=TRUSTED,
+            tokens=self._tokens(MIXED, "shuffler:80"),
+        )
+        return create_shuffler(settings, way)
+
+    def _loses_batch(self, request: httpx.Request) -> bool:
+        if request.url.path != "/batches" or not self.batch_losses:
+            return False
+        self.batch_losses -= 1
+        return True
+
+    def _tokens(self, name: str, origin: str) -> Any:
+        return tokens(self.folder / f"tokens-{name}", name, origin=origin)
+
+    @property
+    def slots(self) -> list[Slot]:
+        return [*self.servers, self.shuffler]
+
+    async def begin(self) -> None:
+        """Start all services, and create both experiments."""
+        own_key(self.folder / "identity.key", "PRIVATEER_IDENTITY")
+        for slot in self.slots:
+            assert await slot.revive()
+        for name, changes in SPECS.items():
+            spec = tables({"experiment.name": name, **changes})
+            answer = await self._clients[PLAIN].post("/experiments", json=spec, headers=ADMIN)
+            assert answer.status_code == 201, answer.text
+        await self.look()
+
+    async def revive(self) -> None:
+        """Start what is down, when its time has come."""
+        for slot in self.slots:
+            await slot.bury()
+            if slot.process is None and slot.down > 0:
+                slot.down -= 1
+            else:
+                await slot.revive()
+
+    async def stop(self) -> None:
+        """Stop everything."""
+        for slot in reversed(self.slots):
+            await slot.stop()
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def get(self, page: str, **what: Any) -> httpx.Response | None:
+        """What a server says; None: none says anything."""
+        with suppress(_AWAY):
+            answer = await self._clients[PLAIN].get(page, **what)
+            return answer if answer.is_success else None
+        return None
+
+    async def publication(self, name: str) -> bytes | None:
+        """What is published of an experiment now, and seen by everybody from then on."""
+        answer = await self.get(f"/experiments/{name}/policy", headers=MSGPACK)
+        if answer is None:
+            return None
+        self.witness.sees(answer.content)
+        return answer.content
+
+    async def facts(self, name: str) -> dict[str, Any]:
+        answer = await self.get(f"/experiments/{name}")
+        return answer.json() if answer else {}
+
+    async def look(self) -> None:
+        """See what everybody can see."""
+        for name in SPECS:
+            await self.publication(name)
+        head = await self.get("/log/head")
+        entries = await self.get("/log/entries")
+        if entries is not None:
+            self.witness.sees_log(head.text if head else "", entries.json()["entries"])
+
+    def token(self, name: str) -> bytes:
+        return minted(name, "server:80" if name == PLAIN else "shuffler:80")
+
+    async def send(self, body: Body) -> None:
+        """Send a body until somebody answers, or nobody is there."""
+        if body not in self.sent:
+            self.sent.append(body)
+        for _ in range(_TRIES):
+            try:
+                answer = await self._post(body)
+            except _AWAY as error:
+                body.answers.append(str(error))
+                if "lost" in str(error):
+                    continue
+                return
+            self._hear(body, answer)
+            return
+
+    async def _post(self, body: Body) -> httpx.Response:
+        page = "/reports" if body.experiment == PLAIN else f"/experiments/{MIXED}/reports"
+        if body.token:
+            headers = {"authorization": authorization(body.token)}
+        else:
+            headers = {UPLOAD.header: UPLOAD.sign(body.content, KEY, self.clock.now())}
+        return await self._clients[body.experiment].post(page, content=body.content, headers=headers)
+
+    def _hear(self, body: Body, answer: httpx.Response) -> None:
+        slug = slug_of(answer.content) if not answer.is_success else ""
+        body.answers.append(f"{answer.status_code} {slug or answer.text}")
+        body.is_settled = answer.status_code != httpx.codes.SERVICE_UNAVAILABLE
+        assert answer.status_code < 500 or answer.status_code == httpx.codes.SERVICE_UNAVAILABLE, answer.text
+        taken = 0
+        if answer.is_success:
+            told = answer.json()
+            body.accepted += told["accepted"]
+            taken = told["accepted"] + told["refused"].get("duplicate-report", 0)
+            if told["refused"].get("unavailable"):
+                body.is_settled = False
+        elif slug == "duplicate-report":
+            taken = 1
+        if taken:
+            body.acknowledged, body.restores = max(body.acknowledged, taken), self.restores
+
+    async def claim(self, name: str) -> int:
+        """Claim an experiment as the shuffler does; the status of the answer."""
+        key = read_signing_key(self.shuffler.folder / KEY_FILE, "PRIVATEER_DATA")
+        headers = {SIGNATURE_HEADER: sign_claim(name, key, self.clock.now())}
+        answer = await self._clients[PLAIN].post(f"/experiments/{name}/shuffler", headers=headers)
+        return answer.status_code
+
+    async def settle(self, body: Body) -> None:
+        """Send a body until there is an answer that stays, with time passing meanwhile."""
+        for _ in range(_SETTLES):
+            if body.is_settled:
+                return
+            await self.wait()
+            await self.send(body)
+        raise AssertionError(f"no answer to {body.key} stays: {body.answers[-3:]}")
+
+    async def wait(self) -> None:
+        """Let a moment pass, on our clock a longer one."""
+        self.clock.time += 2.0
+        await self.revive()
+        await asyncio.sleep(0.01)
+
+    async def back_up(self) -> None:
+        """Keep a copy of the server's folder, and what it gives for a backup."""
+        process = self.servers[0].process
+        if process is None or not process.is_alive:
+            return
+        kept = self.folder / "kept"
+        answer = await self.get("/backup", headers=ADMIN)
+        shutil.rmtree(kept, ignore_errors=True)
+        with process.disk:
+            shutil.copytree(process.folder, kept)
+        if answer:
+            (self.folder / "backup.db").write_bytes(answer.content)
+
+    async def put_back(self, how: int) -> None:
+        """Put back an earlier copy, in one of several ways; the journal stays as it is."""
+        if not (self.folder / "kept").exists():
+            return
+        await self.servers[0].stop()
+        _PUT_BACK[how % len(_PUT_BACK)](self.folder, self.servers[0].folder)
+        self.restores += 1
+
+    async def away(self) -> None:
+        """Take the database away: nothing can be written."""
+        self.faults.full["server"] = 1_000_000
+
+    async def back(self) -> None:
+        """Bring it back."""
+        self.faults.full["server"] = 0
+
+
+def _database_alone(base: Path, data: Path) -> None:
+    for path in data.glob("server.db*"):
+        path.unlink()
+    for path in (base / "kept").glob("server.db*"):
+        shutil.copy(path, data)
+
+
+def _all_but_the_journal(base: Path, data: Path) -> None:
+    _database_alone(base, data)
+    shutil.copytree(base / "kept" / "keys", data / "keys", dirs_exist_ok=True)
+
+
+def _backup(base: Path, data: Path) -> None:
+    """As docs/operations.md says: a new folder, on which the server starts with the old journal."""
+    from privateer_server.store.backup import restore
+    from privateer_server.store.tables import DATABASE
+
+    if not (base / "backup.db").exists():
+        return _database_alone(base, data)
+    new = base / "restored"
+    (base / "server.db").write_bytes((base / "backup.db").read_bytes())
+    restore(base / "server.db", new, DATABASE)
+    for path in data.glob("journal.db*"):
+        shutil.copy(path, new)
+    shutil.rmtree(data)
+    new.rename(data)
+    return None
+
+
+_PUT_BACK: list[Callable[[Path, Path], None]] = [_database_alone, _all_but_the_journal, _backup]
+
+
+@asynccontextmanager
+async def world(folder: Path, kind: Callable[..., World] = World) -> AsyncIterator[World]:
+    """Begin a world, and end it."""
+    clock, faults = Hands(), Faults()
+    with faults.at_work(), pytest.MonkeyPatch.context() as patched:
+        for name, seconds in _QUICK.items():
+            patched.setattr(name, seconds)
+        patched.setattr("privateer.clock.SystemClock.now", lambda _: clock.now())
+        patched.setattr("privateer.clock.SystemClock.monotonic", lambda _: clock.monotonic())
+        one = kind(folder, faults, clock)
+        one.witness.watch(patched)
+        try:
+            await one.begin()
+            yield one
+        finally:
+            faults.clear()
+            await one.back()
+            await one.stop()

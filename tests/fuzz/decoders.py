@@ -1,0 +1,293 @@
+"""All that reads bytes of strangers, each with valid examples: what it returns, and how that is written again."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer.algorithms import algorithm, parse_spec, read_spec
+from privateer.codec import decode, encode
+from privateer.errors import NotFound
+from privateer.export import read_export
+from privateer.result import Estimate, Result, Table, decode_result, encode_result
+from privateer.tables import read_tables
+from privateer.wire.attestation import attest, check_attestation
+from privateer.wire.base64url import base64url, unbase64url
+from privateer.wire.batch import BATCH, check_claim, decode_batch, sign_claim
+from privateer.wire.envelope import decode_envelope, encode_envelope
+from privateer.wire.identity import Identity, check_signed, read_keys
+from privateer.wire.keys import TrustedKeys, own_key, read_signing_key, signing_key_id
+from privateer.wire.log import Head, check_proof, check_start, read_proof
+from privateer.wire.problem import problem_body, slug_of
+from privateer.wire.publication import decode_publication, digest, encode_publication
+from privateer.wire.token import REQUEST_SIZE, TYPE, authorization, read_authorization, read_request
+from privateer.wire.token_keys import Directory
+from privateer.wire.upload import UPLOAD
+from privateer_client.participation import Participation
+from privateer_lab.documents import read_document
+from privateer_server.store.backup import restore
+from privateer_server.store.sqlite import FILE, SqliteStore
+from privateer_server.store.tables import DATABASE
+from tests.documents import exports, vectors
+from tests.documents.logs import _entry, _grown
+from tests.support import mint
+from tests.support.sealing import body_of, sealed_reports
+
+_KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+_KEYS = {signing_key_id(_KEY.public_key()): _KEY.public_key()}
+_NOW, _NAME, _SECRET = 1_000_000.0, "test", b"x" * 32
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What reads bytes of strangers.
+
+    Attributes
+    ----------
+    valid
+        Makes examples that it takes.
+    read
+        Reads, and returns what was read as it is written; raises a `PrivateerError` or nothing.
+    costly
+        How many times fewer examples it is given.
+    """
+
+    valid: Callable[[], list[bytes]]
+    read: Callable[[bytes], bytes]
+    costly: int = 1
+
+
+@cache
+def _cases() -> list[tuple[Any, bytes]]:
+    return [(spec, body) for _, spec, body in vectors.cases()]
+
+
+@cache
+def _publications() -> list[bytes]:
+    return [body for _, body in _cases()]
+
+
+@cache
+def _bodies() -> list[bytes]:
+    return [body_of(one, sealed_reports(one, people)) for one in _publications()[:2] for people in (1, 3)]
+
+
+def _policies(place: int) -> Decoder:
+    spec, body = _cases()[place]
+    kind = algorithm(spec.algorithm.name).policy
+
+    def read(some: bytes) -> bytes:
+        policy = decode(some, kind)
+        again = encode(policy)
+        policy.check(spec)
+        return again
+
+    return Decoder(lambda: [decode_publication(body).policy], read)
+
+
+def _followed(some: bytes) -> bytes:
+    """What a device does with a publication before it asks anybody anything."""
+    published = decode_publication(some)
+    Participation(some, published.round.experiment, vectors.LIMITS)
+    return encode_publication(published)
+
+
+def _spec(some: bytes) -> bytes:
+    try:
+        data = msgspec.json.decode(some)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return b""
+    return parse_spec(data).model_dump_json().encode() if isinstance(data, dict) else b""
+
+
+def _text(some: bytes) -> str:
+    """What a header holds: one character for each byte."""
+    return some.decode("latin-1")
+
+
+@contextmanager
+def _file(some: bytes, name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        path = Path(folder) / name
+        path.write_bytes(some)
+        yield path
+
+
+def _key_file(some: bytes) -> bytes:
+    with _file(some, "one.key") as path:
+        return read_signing_key(path, "FIELD").private_bytes_raw().hex().encode()
+
+
+def _trusted(some: bytes) -> bytes:
+    with _file(some, "one.pub") as path:
+        return " ".join(key.public_bytes_raw().hex() for key in TrustedKeys([path]).by_id().values()).encode()
+
+
+def _tables(some: bytes) -> bytes:
+    with _file(some, "spec.toml") as path:
+        return msgspec.json.encode(read_tables(path, [], "SPEC"))
+
+
+def _document(some: bytes) -> bytes:
+    with _file(some, "one.json") as path:
+        return msgspec.json.encode(read_export(read_document(path), "FILE"))
+
+
+def _backup(some: bytes) -> bytes:
+    with _file(some, FILE) as path:
+        restore(path, path.parent / "new", DATABASE)
+        return b"" if some == b"" else (path.parent / "new" / FILE).read_bytes()
+
+
+def _backups() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder))
+        try:
+            return [store.backup()]
+        finally:
+            store.close()
+
+
+def _proof(some: bytes) -> bytes:
+    proof, key = read_proof(some), bytes.fromhex(_notary().key)
+    check_start(proof, key)
+    check_proof(proof, _entry(39), key, _head(40))
+    return msgspec.json.encode(proof)
+
+
+@cache
+def _notary() -> Any:
+    return _grown(70)
+
+
+@cache
+def _head(size: int) -> Head:
+    return _grown(size).head()
+
+
+def _heads() -> list[bytes]:
+    return [_notary().head().signed.encode()]
+
+
+def _signed_head(some: bytes) -> bytes:
+    try:
+        text = some.decode()
+    except UnicodeDecodeError:
+        return b""
+    return Head.open(text, bytes.fromhex(_notary().key)).signed.encode()
+
+
+def _directory(some: bytes) -> bytes:
+    found = Directory.decode(some)
+    for name in found.experiments:
+        found.keys(name)
+    return found.encode()
+
+
+def _signature(some: bytes) -> bytes:
+    BATCH.check(_text(some), _KEYS, _NOW)
+    return some
+
+
+def _upload(some: bytes) -> bytes:
+    UPLOAD.check(_text(some), _KEYS, _NOW)
+    return some
+
+
+def _claim(some: bytes) -> bytes:
+    check_claim(_NAME, _text(some), _KEYS, _NOW)
+    return some
+
+
+def _signed(some: bytes) -> bytes:
+    check_signed(_text(some), b"body", [])
+    return some
+
+
+def _attestation(some: bytes) -> bytes:
+    check_attestation(_text(some), _NAME, [_SECRET], _NOW)
+    return some
+
+
+def _request(some: bytes) -> bytes:
+    last, blinded = read_request(some)
+    return TYPE + bytes([last]) + blinded
+
+
+def _slug(some: bytes) -> bytes:
+    slug_of(some)
+    return b""
+
+
+def _plain_toml(some: bytes) -> bytes:
+    try:
+        text = some.decode()
+    except UnicodeDecodeError:
+        return b""
+    return read_spec(text).model_dump_json().encode()
+
+
+def _tomls() -> list[bytes]:
+    return [path.read_bytes() for path in sorted(Path(__file__).parents[2].glob("examples/*.toml"))]
+
+
+def _results() -> list[bytes]:
+    found = Result((Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)), 0.95, "short", stopped=True)
+    table = Table("Sources", ("name", "people"), (("one", 3.0), ("two", 4.0)))
+    return [encode_result(found), encode_result(Result((), 0.5, tables=(table,)))]
+
+
+def _key_pair() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        own_key(Path(folder) / "key", "FIELD")
+        return [(Path(folder) / "key").read_bytes()]
+
+
+def _read_keys(some: bytes) -> bytes:
+    return ",".join(sorted(key.hex() for key in read_keys(_text(some), "FIELD"))).encode()
+
+
+_PUBLIC = _KEY.public_key().public_bytes_raw().hex()
+DECODERS: dict[str, Decoder] = {
+    "envelope": Decoder(_bodies, lambda some: encode_envelope(decode_envelope(some))),
+    "batch": Decoder(_bodies, lambda some: encode_envelope(decode_batch(some))),
+    "publication": Decoder(_publications, lambda some: encode_publication(decode_publication(some))),
+    "publication that a device follows": Decoder(_publications, _followed, 4),
+    **{f"policy {place}": _policies(place) for place in range(10)},
+    "spec in JSON": Decoder(lambda: [decode_publication(one).spec for one in _publications()], _spec),
+    "spec in TOML": Decoder(_tomls, _plain_toml, 4),
+    "file of a spec": Decoder(_tomls, _tables, 4),
+    "result": Decoder(_results, lambda some: encode_result(decode_result(some))),
+    "token": Decoder(
+        lambda: [authorization(mint.minted()).encode()],
+        lambda some: authorization(TYPE + b"".join(read_authorization(some))).encode(),
+    ),
+    "request for a token": Decoder(lambda: [TYPE + bytes(REQUEST_SIZE - 2)], _request),
+    "directory of token keys": Decoder(
+        lambda: [Directory.of("issuer", {"one": [mint.key()], "two": [mint.key(1)]}).encode()], _directory
+    ),
+    "file of a private key": Decoder(_key_pair, _key_file, 4),
+    "file of public keys": Decoder(lambda: [f"{_PUBLIC}\n{'0' * 64}\n".encode()], _trusted, 4),
+    "public keys of a server": Decoder(lambda: [f"{_PUBLIC}, {'0' * 64}".encode()], _read_keys),
+    "export": Decoder(
+        lambda: [msgspec.json.encode(exports.plain(exports.exported(*_cases()[place]))) for place in (0, 4)],
+        _document,
+        8,
+    ),
+    "backup": Decoder(_backups, _backup, 40),
+    "head of the log": Decoder(_heads, _signed_head),
+    "proof": Decoder(lambda: [msgspec.json.encode(_notary().proof("test", 40))], _proof),
+    "signature of a batch": Decoder(lambda: [BATCH.sign(b"body", _KEY, _NOW).encode()], _signature),
+    "signature of an upload": Decoder(lambda: [UPLOAD.sign(b"body", _KEY, _NOW).encode()], _upload),
+    "claim": Decoder(lambda: [sign_claim(_NAME, _KEY, _NOW).encode()], _claim),
+    "signature of a publication": Decoder(lambda: [Identity(_KEY).signed(digest(b"body")).encode()], _signed),
+    "attestation": Decoder(lambda: [attest(_SECRET, _NAME, "me", int(_NOW) + 60).encode()], _attestation),
+    "base64url": Decoder(lambda: [base64url(b"some bytes").encode()], lambda some: base64url(unbase64url(some)).encode()),
+    "problem": Decoder(lambda: [problem_body(NotFound("no"))], _slug),
+}

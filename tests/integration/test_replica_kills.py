@@ -1,0 +1,201 @@
+"""Two server processes share their data and are killed again and again: nothing is lost, doubled or released twice."""
+
+import os
+import random
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from privateer.wire.publication import decode_publication, digest
+from privateer_lab.services import Processes, free_port
+from privateer_server.data import open_data
+from privateer_server.rounds import restore_lost, with_sums
+from tests.support.postgres import Cluster
+from tests.support.replicas import Shared
+from tests.support.sealing import body_of, plain_reports, seal, sealed_reports
+from tests.support.senders import TRUSTED, Signing
+from tests.support.servers import ADMIN, MSGPACK, TOKEN
+from tests.support.specs import tables
+
+pytestmark = pytest.mark.postgres
+ROOT = Path(__file__).parents[2]
+BODY = 5
+CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
+
+
+class Pair:
+    """Two processes; what a client asks goes to one after the other, as behind a balancer, until one decides."""
+
+    def __init__(self, shared: Shared, deaths: float) -> None:
+        path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+        environment = {
+            "PRIVATEER_DATABASE": shared.database,
+            "PRIVATEER_JOURNAL_DATABASE": shared.journal,
+            "PRIVATEER_STORE_KEY_FILE": str(shared.key_file),
+            "PRIVATEER_IDENTITY": str(shared.identity),
+            "PRIVATEER_ADMIN_TOKEN": TOKEN,
+            "PRIVATEER_SENDER_KEYS": str(TRUSTED[0]),
+            "PRIVATEER_OPENERS": "0",
+            "PRIVATEER_TEST_DEATHS": str(deaths),
+            "PYTHONPATH": path,
+        }
+        self.processes, self.deaths, self._turn = Processes(quiet=True), 0, 0
+        self.public = {name: f"http://127.0.0.1:{free_port()}" for name in ("one", "two")}
+        self.private = {name: f"http://127.0.0.1:{free_port()}" for name in self.public}
+        for name, url in self.public.items():
+            admin = {"PRIVATEER_ADMIN_PORT": self.private[name].rpartition(":")[2]}
+            self.processes.start(name, ("tests.support.dying", environment | admin, url))
+        for name in self.public:
+            self.processes.wait(name)
+
+    def ask(self, client: httpx.Client, method: str, path: str, **what: Any) -> httpx.Response:
+        """The answer of the first server that decides."""
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            self._turn += 1
+            url = list(self.public.values())[self._turn % 2]
+            with suppress(httpx.TransportError):
+                answer = client.request(method, f"{url}{path}", **what)
+                if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                    return answer
+            time.sleep(0.02)
+        raise TimeoutError("no server answers")
+
+    def kill(self, name: str) -> None:
+        """Kill a server and start it again; the other one is there meanwhile."""
+        self.processes.kill(name)
+        self.processes.start(name)
+        self.processes.wait(name)
+
+    @contextmanager
+    def revived(self, over: threading.Event) -> Iterator[None]:
+        """Start processes again that have killed themselves."""
+
+        def look() -> None:
+            while not over.wait(0.05):
+                for name in self.public:
+                    if self.processes._running[name].poll() is not None:
+                        self.deaths += 1
+                        self.processes.start(name)
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looking.join()
+
+
+@contextmanager
+def pair(shared: Shared, changes: dict[str, Any], deaths: float = 0.0) -> Iterator[tuple[Pair, httpx.Client]]:
+    at = Pair(shared, deaths)
+    try:
+        with httpx.Client(auth=Signing(), timeout=30) as client:
+            url = f"{at.private['one']}/experiments"
+            client.post(url, json=tables(changes), headers=ADMIN).raise_for_status()
+            yield at, client
+    finally:
+        for name in at.public:
+            at.processes.kill(name)
+
+
+def publication(at: Pair, client: httpx.Client) -> bytes:
+    answer = at.ask(client, "GET", "/experiments/test/policy", headers=MSGPACK)
+    assert answer.status_code == 200
+    return answer.content
+
+
+def send(at: Pair, client: httpx.Client, body: bytes) -> tuple[int, int]:
+    """How many reports of a body count, and how many do not; what was counted before an answer was lost counts."""
+    answer = at.ask(client, "POST", "/reports", content=body).json()
+    refused = answer["refused"]
+    return answer["accepted"] + refused.get("duplicate-report", 0), refused.get("round-closed", 0)
+
+
+def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(postgres: Cluster, tmp_path: Path) -> None:
+    """Every report is unique, and the sums are compared with those of all reports, to the last bit."""
+    shared, rng, people, kills = Shared.make(postgres, tmp_path), random.Random(3), 800, 0
+    with pair(shared, {**CENTRAL, "experiment.round_size": 5000, "experiment.horizon": 5000}) as (at, client):
+        first = publication(at, client)
+        plain = plain_reports(first, people)
+        sealed = [seal(first, os.urandom(16) + message) for message in plain]
+        waiting = [body_of(first, sealed[start : start + BODY]) for start in range(0, people, BODY)]
+        counted: list[int] = []
+        taking = threading.Lock()
+
+        def upload() -> None:
+            with httpx.Client(auth=Signing(), timeout=30) as own:
+                while True:
+                    with taking:
+                        if not waiting:
+                            return
+                        body = waiting.pop()
+                    counted.append(send(at, own, body)[0])
+                    time.sleep(0.4)
+
+        senders = [threading.Thread(target=upload) for _ in range(3)]
+        for sender in senders:
+            sender.start()
+        while any(sender.is_alive() for sender in senders):
+            time.sleep(rng.uniform(0.1, 0.6))
+            if waiting:
+                at.kill(rng.choice(["one", "two"]))
+                kills += 1
+        assert (sum(counted), len(counted), kills > 2) == (people, people // BODY, True)
+        # Whatever is sent again is counted already.
+        assert send(at, client, body_of(first, sealed[:BODY])) == (BODY, 0)
+    data = open_data(shared.settings())
+    stored = data.store.experiment("test")
+    assert stored is not None
+    blank = restore_lost(stored.current)
+    whole = with_sums(blank, data.store.sums("test", 1), data.keys.find(blank.round.public_key))
+    data.close()
+    assert whole is not None
+    expected = blank.step.policy.analyzer(blank.step.policy).tally(blank.mechanism, b"".join(plain))
+    assert stored.current.received == people == whole.total.reports == expected.reports
+    assert (whole.total.sums == expected.sums).all()
+    assert len(stored.parts) > 2
+
+
+def test_deaths_while_rounds_close_release_every_round_once(postgres: Cluster, tmp_path: Path) -> None:
+    """Servers die before and after each step of a closing; the other one goes on, and both tell the same."""
+    shared = Shared.make(postgres, tmp_path)
+    rounds, size = 25, 10
+    changes = {**CENTRAL, "experiment.round_size": size, "experiment.horizon": 1000}
+    told: dict[int, set[bytes]] = defaultdict(set)
+    accepted = lost = 0
+    with pair(shared, changes, deaths=0.06) as (at, client), at.revived(threading.Event()):
+        version = 0
+        while version <= rounds:
+            current = publication(at, client)
+            version = decode_publication(current).round.version
+            told[version].add(digest(current))
+            sealed = sealed_reports(current, size)
+            for start in range(0, size, BODY):
+                counted, late = send(at, client, body_of(current, sealed[start : start + BODY]))
+                assert counted + late == BODY
+                accepted, lost = accepted + counted, lost + late
+        for earlier in range(1, version + 1):
+            for _ in range(2):
+                answer = at.ask(client, "GET", f"/experiments/test/policy/{earlier}", headers=MSGPACK)
+                told[earlier].add(digest(answer.content))
+        history = at.ask(client, "GET", "/experiments/test/history").json()["rounds"]
+    assert at.deaths > 3
+    assert {earlier: len(digests) for earlier, digests in told.items()} == dict.fromkeys(told, 1)
+    assert [row["received"] for row in history[:-1]] == [size] * (len(history) - 1)
+    total = sum(row["received"] for row in history)
+    # Who is cut off between storing and answer may find the round closed when asking again.
+    assert accepted <= total <= accepted + lost
+    data = open_data(shared.settings())
+    records = data.store.experiments()
+    data.close()
+    assert [row["version"] for row in history] == list(range(1, records[0].current.version + 1))

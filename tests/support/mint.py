@@ -1,0 +1,41 @@
+"""Signed tokens without an issuer's service, and the file of keys that goes with them."""
+
+from functools import cache
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
+from privateer.serving.tokens import TokenSettings
+from privateer.wire.token import Challenge, PendingToken
+from privateer.wire.token_keys import Directory, TokenKey
+from privateer_issuer.signing import Signer
+
+ISSUER = "issuer:80"
+ORIGIN = "shuffler:80"
+FOREVER = 2**40
+
+
+@cache
+def _key(number: int) -> tuple[TokenKey, Signer]:
+    private = generate_private_key(65537, 2048)
+    return TokenKey.of(private.public_key(), 0, FOREVER + number), Signer.of(private)
+
+
+def key(number: int = 0) -> TokenKey:
+    """A key, the same each time."""
+    return _key(number)[0]
+
+
+def minted(name: str = "spring", origin: str = ORIGIN, number: int = 0) -> bytes:
+    """A token, signed with a key."""
+    public, signer = _key(number)
+    pending = PendingToken.draw(Challenge(ISSUER, origin, name), public)
+    return pending.finish(public, signer.sign(pending.request[3:]))
+
+
+def settings(folder: Path, *names: str, origin: str = ORIGIN) -> TokenSettings:
+    """Settings of a service that takes tokens of these experiments alone; its file of keys is made."""
+    folder.mkdir(exist_ok=True)
+    directory = Directory.of(ISSUER, {name: [key()] for name in names or ("spring",)})
+    (folder / "issuer.json").write_bytes(directory.encode())
+    return TokenSettings(True, str(folder), (origin,))

@@ -1,0 +1,58 @@
+"""Servers in this process that share their data in PostgreSQL."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from privateer.wire.keys import own_key
+from privateer_server.app import create_app
+from privateer_server.settings import Settings
+from tests.support.asgi import serving
+from tests.support.postgres import Cluster
+from tests.support.senders import TRUSTED
+from tests.support.servers import TOKEN, Api
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Two databases and two key files: one encrypts keys of rounds, the other one signs publications."""
+
+    cluster: Cluster
+    database: str
+    journal: str
+    key_file: Path
+
+    @classmethod
+    def make(cls, cluster: Cluster, folder: Path) -> "Shared":
+        key_file = folder / "store.key"
+        key_file.write_bytes(os.urandom(32))
+        made = cls(cluster, cluster.make(), cluster.make(), key_file)
+        own_key(made.identity, "PRIVATEER_IDENTITY")
+        return made
+
+    @property
+    def identity(self) -> Path:
+        return self.key_file.with_name("identity.key")
+
+    def settings(self, *shufflers: Path) -> Settings:
+        return Settings(
+            Path(),
+            TOKEN,
+            shufflers,
+            sender_keys=TRUSTED,
+            database=self.database,
+            journal_database=self.journal,
+            store_key_file=self.key_file,
+            identity=self.identity,
+        )
+
+    def rows(self, statement: str) -> list[tuple[object, ...]]:
+        return self.cluster.execute(statement, self.database)
+
+    @asynccontextmanager
+    async def served(self, servers: int = 2, *shufflers: Path) -> AsyncIterator[list[Api]]:
+        async with AsyncExitStack() as stack:
+            apps = [create_app(self.settings(*shufflers)) for _ in range(servers)]
+            yield [Api(await stack.enter_async_context(serving(app))) for app in apps]

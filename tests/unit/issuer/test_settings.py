@@ -1,0 +1,107 @@
+"""An issuer says what it misses before it starts."""
+
+from pathlib import Path
+
+import pytest
+
+from privateer.errors import SpecError
+from privateer_issuer.attestation import Hmac, Open, attestation
+from privateer_issuer.settings import Settings, read_settings
+
+LEAST = {"PRIVATEER_EXPERIMENTS": "spring", "PRIVATEER_ATTESTATION": "open"}
+
+
+def test_the_rest_has_defaults() -> None:
+    expected = Settings(Path("data/issuer"), ("spring",), "127.0.0.1:8004", "open", environment=LEAST)
+    assert read_settings(LEAST) == expected
+
+
+def test_everything_can_be_set() -> None:
+    environment = {
+        "PRIVATEER_DATA": "/data",
+        "PRIVATEER_EXPERIMENTS": "spring, autumn,spring",
+        "PRIVATEER_ISSUER_NAME": "issuer.example",
+        "PRIVATEER_ATTESTATION": "hmac",
+        "PRIVATEER_TOKENS_PER_DEVICE": "3",
+        "PRIVATEER_KEY_DAYS": "7",
+        "PRIVATEER_PUBLIC_KEY_FILE": "/tokens/issuer.json",
+        "PRIVATEER_HOST": "0.0.0.0",
+        "PRIVATEER_PORT": "9004",
+        "PRIVATEER_ADMIN_HOST": "10.0.0.1",
+        "PRIVATEER_ADMIN_PORT": "9005",
+    }
+    where = ("0.0.0.0", 9004, "10.0.0.1", 9005)
+    names = (Path("/data"), ("spring", "autumn"), "issuer.example", "hmac", 3, 7, Path("/tokens/issuer.json"))
+    assert read_settings(environment) == Settings(*names, *where, environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PRIVATEER_EXPERIMENTS", ""),
+        ("PRIVATEER_EXPERIMENTS", ","),
+        ("PRIVATEER_EXPERIMENTS", "Spring"),
+        ("PRIVATEER_EXPERIMENTS", "a/b"),
+        ("PRIVATEER_ATTESTATION", ""),
+        ("PRIVATEER_ISSUER_NAME", "https://issuer.example"),
+        ("PRIVATEER_ISSUER_NAME", "issu\N{LATIN SMALL LETTER E WITH ACUTE}r"),
+        ("PRIVATEER_TOKENS_PER_DEVICE", "0"),
+        ("PRIVATEER_KEY_DAYS", "0"),
+        ("PRIVATEER_PORT", "x"),
+    ],
+)
+def test_a_bad_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        read_settings(LEAST | {name: value})
+    assert refused.value.field == name
+    assert refused.value.remedy
+
+
+def test_an_unknown_plug_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(SpecError, match="choose from open, hmac") as refused:
+        attestation("nobody", {})
+    assert refused.value.field == "PRIVATEER_ATTESTATION"
+
+
+def test_open_needs_nothing() -> None:
+    assert isinstance(attestation("open", {}), Open)
+
+
+@pytest.mark.parametrize("text", [None, "", "xyz", "ab" * 31, "ab" * 32 + "\nab"])
+def test_hmac_needs_secrets(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "secrets"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SpecError, match="openssl rand -hex 32") as refused:
+        attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(path)})
+    assert refused.value.field == "PRIVATEER_ATTESTATION_SECRETS"
+
+
+async def test_hmac_takes_several_secrets(tmp_path: Path) -> None:
+    from privateer.wire.attestation import attest
+
+    (tmp_path / "secrets").write_text("ab" * 32 + "\n" + "cd" * 32 + "\n")
+    plug = attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(tmp_path / "secrets")})
+    assert isinstance(plug, Hmac)
+    for secret in (b"\xab" * 32, b"\xcd" * 32):
+        assert await plug.device(attest(secret, "spring", "one", 1100), "spring", 1000.0) == "one"
+
+
+def test_a_plug_of_another_distribution_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its entry point, as an installed distribution has it."""
+    (tmp_path / "platform_plug.py").write_text(
+        "class Plug:\n"
+        "    def __init__(self, environment):\n"
+        "        self.environment = environment\n"
+        "    async def device(self, text, experiment, now):\n"
+        "        return text\n"
+    )
+    info = tmp_path / "platform_plug-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: platform-plug\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[privateer.attestations]\nplatform = platform_plug:Plug\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plug = attestation("platform", {"A": "b"})
+    assert plug.environment == {"A": "b"}
+    with pytest.raises(SpecError, match="open, hmac, platform"):
+        attestation("nobody", {})

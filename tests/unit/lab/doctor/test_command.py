@@ -1,0 +1,72 @@
+"""How ``privateer doctor`` is called, and what it says of settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from privateer_lab.cli import main
+from tests.support.doctor import Made, run
+
+
+def test_the_environment_names_one_service(
+    made: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVATEER_DATA", str(made.data / "shuffler"))
+    monkeypatch.setenv("PRIVATEER_SERVER_URL", made.at.server)
+    monkeypatch.setenv("PRIVATEER_PORT", made.at.shuffler.rpartition(":")[2])
+    monkeypatch.setenv("PRIVATEER_ADMIN_PORT", made.at.shuffler_admin.rpartition(":")[2])
+    monkeypatch.setenv("PRIVATEER_PUBLIC_KEY_FILE", str(made.data / "trusted" / "shuffler.pub"))
+    code, out, _ = run(capsys, "shuffler")
+    bad = [line for line in out.splitlines() if not line.startswith("ok ")]
+    assert (code, len(bad)) == (1, 1)
+    assert "is not a server's private listener" in bad[0]
+    monkeypatch.setenv("PRIVATEER_SERVER_URL", made.at.admin)
+    assert run(capsys, "shuffler")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nobody"], "Invalid value for 'service': 'nobody' is not one of 'server', 'shuffler', 'issuer'"),
+        (["--data", "nowhere"], "--data: there is neither a server nor a shuffler in nowhere"),
+        (["--data", "nowhere/else"], "there is neither a server nor a shuffler in nowhere/else (name"),
+        (["--server-port", "0"], "'--server-port': must be greater than or equal to 1"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_use_is_one_line_and_exit_code_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
+def test_a_setting_out_of_range_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVATEER_OPENERS", "many")
+    code, out, err = run(capsys, "server")
+    assert (code, out, err.count("\n"), "PRIVATEER_OPENERS: " in err) == (2, "", 1, True)
+
+
+@pytest.mark.parametrize(("size", "level"), [(32, "ok"), (31, "fail")])
+def test_shared_data_are_not_looked_into(
+    size: int, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "store.key"
+    key.write_bytes(b"k" * size)
+    key.chmod(0o600)
+    given = {
+        "PRIVATEER_DATABASE": "postgresql://nowhere/one",
+        "PRIVATEER_JOURNAL_DATABASE": "postgresql://nowhere/two",
+        "PRIVATEER_STORE_KEY_FILE": str(key),
+        "PRIVATEER_IDENTITY": str(tmp_path / "identity.key"),
+        "PRIVATEER_ADMIN_TOKEN": "t" * 32,
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main(["doctor", "server", "--json"])
+    found = {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert (found["database"]["level"], found["round keys"]["level"]) == ("warn", level)
+    assert "More than one server" in found["database"]["remedy"]

@@ -1,0 +1,167 @@
+"""What ``privateer doctor`` says of damaged files, earlier copies, lost keys and wrong permissions."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer_server.round_keys import RoundKeys
+from privateer_server.store import LogLine
+from privateer_server.store.journal import JournalFile
+from tests.support.doctor import Made, contents, edit, examined, garbage, one
+
+
+def swapped_keys(data: Path) -> None:
+    first, second = sorted((data / "server" / "keys").glob("*.key"))
+    body = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(body)
+
+
+def torn_pages(data: Path) -> None:
+    """Damage the pages of the table that is read last, and remove the log, which may have them whole."""
+    edit(data / "server" / "server.db", "PRAGMA wal_checkpoint(TRUNCATE)")
+    with (data / "server" / "server.db").open("r+b") as file:
+        for page in range(4, 24):
+            file.seek(page * 4096 + 100)
+            file.write(os.urandom(3000))
+
+
+def other_sums(data: Path) -> None:
+    edit(data / "server" / "server.db", "UPDATE rounds SET total = x'00' WHERE total != x''")
+
+
+def key_of_nobody(data: Path) -> None:
+    RoundKeys(data / "server" / "keys").make()
+
+
+def other_public_key(data: Path) -> None:
+    public = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    (data / "trusted" / "shuffler.pub").write_text(public + "\n")
+
+
+def open_to_writers(data: Path) -> None:
+    (data / "trusted").chmod(0o777)
+
+
+CASES: list[tuple[Callable[[Path], object], str, str]] = [
+    (lambda data: garbage(data / "server" / "server.db"), "server database", "damaged, or no database"),
+    (lambda data: garbage(data / "server" / "journal.db"), "server journal", "damaged, or no database"),
+    (lambda data: garbage(data / "shuffler" / "taken.sqlite"), "shuffler history", "damaged, or no database"),
+    (lambda data: garbage(one(data / "shuffler", "*.db")), "shuffler rounds", "a .db file of shuffler is damaged"),
+    (lambda data: (data / "server" / "server.db").unlink(), "server database", "server.db is missing"),
+    (torn_pages, "server database", "damaged"),
+    (
+        lambda data: edit(data / "server" / "server.db", "PRAGMA user_version=77"),
+        "server database",
+        "server.db was made by a newer Privateer: schema 77, and this one reads",
+    ),
+    (
+        lambda data: edit(data / "server" / "journal.db", "PRAGMA user_version=1"),
+        "server journal",
+        "journal.db has schema 1, and this version of Privateer reads",
+    ),
+    (
+        lambda data: edit(one(data / "shuffler", "*.db"), "PRAGMA user_version=77"),
+        "shuffler rounds",
+        "was made by a newer Privateer",
+    ),
+    (
+        lambda data: edit(one(data / "shuffler", "*.db"), "DELETE FROM place WHERE id = 7"),
+        "shuffler rounds",
+        "a .db file of shuffler is damaged",
+    ),
+    (
+        lambda data: edit(data / "shuffler" / "taken.sqlite", "DELETE FROM taken"),
+        "shuffler history",
+        "does not know the round of shuffled",
+    ),
+    (lambda data: one(data / "server" / "keys", "*.key").unlink(), "server round keys", "the key of the open round of"),
+    (swapped_keys, "server round keys", "2 files hold no key, or not that of their name"),
+    (other_sums, "server round keys", "the sums of the open round of"),
+    (lambda data: one(data / "server" / "keys", "*.key").chmod(0o644), "server permissions", "a .key file of keys"),
+    (lambda data: (data / "shuffler" / "shuffler.key").chmod(0o640), "shuffler permissions", "shuffler.key"),
+    (lambda data: (data / "shuffler").chmod(0o755), "shuffler permissions", "other users may read or change shuffler"),
+    (lambda data: (data / "sender.key").chmod(0o604), "sender permissions", "other users may read sender.key"),
+    (lambda data: (data / "shuffler" / "shuffler.key").write_text("no key"), "shuffler key", "holds no key"),
+    (lambda data: (data / "sender.key").write_text("no key"), "sender key", "sender.key holds no key"),
+    (other_public_key, "shuffler key", "shuffler.pub is not the public half of this key"),
+    (other_public_key, "shuffler trust", "the server does not trust this shuffler's key"),
+    (other_public_key, "server shufflers", "shuffled is claimed by a shuffler that is not trusted"),
+    (lambda data: (data / "trusted" / "shuffler.pub").unlink(), "server shufflers", "shuffled needs a shuffler"),
+    (
+        lambda data: (data / "trusted" / "shuffler.pub").write_text("x"),
+        "server shufflers",
+        "shuffler.pub holds no public key",
+    ),
+    (
+        lambda data: (data / "server" / "identity.key").unlink(),
+        "server identity",
+        "there is no identity.key, and",
+    ),
+    (lambda data: (data / "server" / "identity.key").write_text("x"), "server identity", "identity.key holds no key"),
+    (lambda data: (data / "server" / "identity.key").chmod(0o640), "server permissions", "identity.key"),
+    (
+        lambda data: edit(data / "server" / "server.db", "UPDATE leaves SET digest = x'00' WHERE position = 1"),
+        "server journal",
+        "the log in the journal is not the one in the database",
+    ),
+    (open_to_writers, "server shufflers", "other users may change shuffler.pub"),
+]
+
+
+@pytest.mark.parametrize(("damage", "check", "says"), CASES, ids=[f"{check}: {says}" for _, check, says in CASES])
+def test_what_fails_is_told(
+    damage: Callable[[Path], object], check: str, says: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(data)
+    before = contents(data)
+    code, found = examined(capsys, data)
+    assert contents(data) == before
+    assert code == 1
+    assert any(one["level"] == "fail" and says in one["detail"] and one["remedy"] for one in found[check])
+
+
+def earlier_database(made: Made, data: Path) -> None:
+    for path in (data / "server").glob("server.db*"):
+        path.unlink()
+    for path in (made.early / "server").glob("server.db*"):
+        shutil.copy2(path, data / "server")
+
+
+def lost_experiment(_: Made, data: Path) -> None:
+    edit(data / "server" / "server.db", "DELETE FROM rounds WHERE experiment = 'test'")
+    edit(data / "server" / "server.db", "DELETE FROM experiments WHERE name = 'test'")
+
+
+def deleted_experiment(_: Made, data: Path) -> None:
+    journal = JournalFile(data / "server" / "journal.db")
+    journal.bury("test", LogLine(0.0, "delete", "", "somebody", 1, 1))
+    journal.close()
+
+
+WARNINGS: list[tuple[Callable[[Made, Path], object], str, str]] = [
+    (lambda _, data: (data / "server" / "journal.db").unlink(), "server journal", "there is no journal.db"),
+    (earlier_database, "server journal", "a start gives up the open round of test: an earlier copy"),
+    (lost_experiment, "server journal", "test was published, and is not in the database"),
+    (deleted_experiment, "server journal", "test was deleted, and an earlier copy has brought it back"),
+    (lambda _, data: key_of_nobody(data), "server round keys", "keys of 1 closed rounds are not erased"),
+    (lambda _, data: (data / "shuffler" / "taken.sqlite").write_bytes(b""), "shuffler history", "is empty"),
+]
+
+
+@pytest.mark.parametrize(("change", "check", "says"), WARNINGS, ids=[says for _, _, says in WARNINGS])
+def test_what_somebody_should_look_at_is_a_warning(
+    change: Callable[[Made, Path], object],
+    check: str,
+    says: str,
+    made: Made,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    change(made, data)
+    _, found = examined(capsys, data)
+    assert any(one["level"] == "warn" and says in one["detail"] and one["remedy"] for one in found[check])

@@ -1,0 +1,35 @@
+"""What ``privateer doctor`` says of the key that signs publications."""
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.support.doctor import Made, examined, ports
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_the_key_is_that_of_the_server_that_answers(
+    is_same: bool, made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "other.key"
+    own = (made.data / "server" / "identity.key").read_text()
+    key.write_text(own if is_same else Ed25519PrivateKey.generate().private_bytes_raw().hex())
+    key.chmod(0o600)
+    monkeypatch.setenv("PRIVATEER_IDENTITY", str(key))
+    code, found = examined(capsys, made.data, *ports(made.at))
+    assert (code, set(found)) == ((0, set()) if is_same else (1, {"server identity"}))
+    if not is_same:
+        assert "signs with another key than this file's" in found["server identity"][0]["detail"]
+        assert own not in str(found)
+
+
+def test_a_key_elsewhere_is_its_owners_alone(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "shared.key"
+    key.write_text((made.data / "server" / "identity.key").read_text())
+    key.chmod(0o644)
+    monkeypatch.setenv("PRIVATEER_IDENTITY", str(key))
+    code, found = examined(capsys, made.data, *ports(made.at))
+    assert (code, found["server permissions"][0]["detail"]) == (1, "other users may read shared.key")

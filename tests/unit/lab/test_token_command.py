@@ -1,0 +1,84 @@
+"""``privateer token new`` shows a token once, and makes the line that a server knows it by."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from privateer.errors import ScopeMissing
+from privateer_lab.cli import main
+from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.tokens import check_admin_tokens
+from privateer_server.admin_tokens import AdminTokens, Scope, new_token
+
+DAY = 86_400
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["token", "new", *arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_what_is_printed_works_at_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("nightly", "--scope", "backup", "--scope", "read", "--days", "30", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["line"].startswith(f"nightly read,backup {printed['expires']} ")
+    assert printed["token"] not in printed["line"]
+    (tmp_path / "tokens").write_text(printed["line"] + "\n")
+    tokens, now = AdminTokens(b"", tmp_path / "tokens"), time.time()
+    assert tokens.authorize(printed["token"], Scope.BACKUP, now + 29 * DAY).startswith("nightly ")
+    with pytest.raises(ScopeMissing):
+        tokens.authorize(printed["token"], Scope.DELETE, now)
+
+
+def test_for_people_it_says_what_goes_where(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("alice", "--scope", "change") == 0
+    shown = capsys.readouterr().out
+    assert "which nobody can show again" in shown
+    assert "PRIVATEER_ADMIN_TOKENS:\n  alice change 20" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["Alice", "--scope", "read"], "NAME: needs a name of lower-case letters"),
+        (["admin", "--scope", "read"], "other than admin"),
+        (["alice", "--scope", "write"], "--scope"),
+        (["alice"], "--scope"),
+        (["alice", "--scope", "read", "--days", "0"], "--days"),
+    ],
+)
+def test_bad_names_and_scopes_are_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("days", "level", "says"),
+    [(-1, "WARN", "has expired"), (13, "WARN", "expires at 20"), (15, "OK", "none expires within 14 days")],
+)
+def test_the_doctor_warns_of_tokens_that_expire_soon(days: int, level: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(new_token("alice", ["read"], time.time() + days * DAY)[1].line() + "\n")
+    found = Findings("server")
+    check_admin_tokens(found, path)
+    (one,) = found.all
+    assert (one.level.name, one.check) == (level, "tokens")
+    assert says in one.detail
+
+
+def test_the_doctor_fails_where_others_may_add_tokens_or_a_line_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(new_token("alice", ["read"], time.time() + 99 * DAY)[1].line() + "\n")
+    path.chmod(0o666)
+    found = Findings("server")
+    check_admin_tokens(found, path)
+    assert [one.detail for one in found.all if one.level.name == "FAIL"] == ["other users may change tokens"]
+    path.write_text("alice read\n")
+    found = Findings("server")
+    check_admin_tokens(found, path)
+    assert [one.level.name for one in found.all] == ["FAIL"]
+    assert found.all[0].detail.startswith("tokens: line 1 must be NAME SCOPES EXPIRES DIGEST")

@@ -1,0 +1,157 @@
+"""Both journals: the last publication of every experiment, and of several writers the first."""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer_server.store import Behind, Entry, Leaf, LogLine, RoundRecord
+from privateer_server.store.journal import JournalFile
+from privateer_server.store.protocol import Journal
+
+ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
+FIRST = Entry("test", b"", 0, False, ROUND)
+SECOND = Entry("test", b"one", 10, True, replace(ROUND, version=2, digest=b"two"))
+LEAVES = [Leaf("test", 1, b"one"), Leaf("other", 1, b"of other"), Leaf("test", 2, b"two")]
+LINE = LogLine(1.5, "delete", "", "admin", 2, 2)
+
+
+@pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.postgres)])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    opened: Journal
+    if request.param == "file":
+        opened = JournalFile(tmp_path / "journal.db")
+    else:
+        cluster: Any = request.getfixturevalue("postgres")
+        opened = shared_journal(cluster.make())
+    yield opened
+    opened.close()
+
+
+def shared_journal(url: str) -> Any:
+    from privateer_server.store.postgres import schema
+    from privateer_server.store.postgres.journal import PostgresJournal
+    from privateer_server.store.postgres.pool import Pool
+
+    return PostgresJournal(Pool(url, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE"))
+
+
+def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> None:
+    assert (journal.last("test"), journal.experiments()) == (None, [])
+    assert journal.write(FIRST, None) == FIRST
+    assert journal.write(SECOND, FIRST) == SECOND
+    assert journal.write(replace(FIRST, experiment="other"), None).experiment == "other"
+    assert (journal.last("test"), journal.experiments()) == (SECOND, ["other", "test"])
+
+
+def test_a_deleted_experiment_leaves_its_name(journal: Journal) -> None:
+    journal.write(FIRST, None)
+    for _ in range(2):
+        journal.bury("test", LINE)
+    assert (journal.last("test"), journal.experiments(), journal.buried()) == (None, [], {"test": LINE})
+
+
+def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
+    assert (journal.origin(), journal.leaves(0)) == ("", [])
+    assert journal.signer(b"key") == b"key"
+    journal.extend("first", 0, LEAVES[:2])
+    journal.extend("second", 2, LEAVES[2:])
+    assert (journal.origin(), journal.leaves(0), journal.leaves(1, 1)) == ("first", LEAVES, LEAVES[1:2])
+    assert (journal.leaves(2, 0), journal.leaves(3)) == ([], [])
+
+
+def test_a_journal_of_the_version_before_becomes_one_of_this(tmp_path: Path) -> None:
+    JournalFile(tmp_path / "journal.db").close()
+    with sqlite3.connect(tmp_path / "journal.db", isolation_level=None) as db:
+        for statement in ("DROP TABLE log", "DROP TABLE leaves", "PRAGMA user_version = 3"):
+            db.execute(statement)
+    db.close()
+    journal = JournalFile(tmp_path / "journal.db")
+    journal.write(FIRST, None)
+    journal.extend("log", 0, LEAVES)
+    assert (journal.last("test"), journal.origin(), journal.leaves(0)) == (FIRST, "log", LEAVES)
+    journal.close()
+
+
+@pytest.mark.postgres
+def test_several_servers_extend_one_log(postgres: Any) -> None:
+    url = postgres.make()
+    one, two = shared_journal(url), shared_journal(url)
+    assert (one.signer(b"key"), two.signer(b"another")) == (b"key", b"key")
+    one.extend("log", 0, LEAVES[:2])
+    two.extend("another", 0, LEAVES)  # one was faster with the first two
+    one.extend("log", 2, LEAVES[2:])
+    assert (two.origin(), two.leaves(0)) == ("log", LEAVES)
+    fourth = Leaf("test", 4, b"four")
+    for start, leaves in ((2, [fourth]), (4, [fourth]), (1, [*LEAVES[2:], fourth])):
+        with pytest.raises(Behind, match="not the one"):
+            two.extend("log", start, leaves)
+    assert one.leaves(0) == LEAVES
+    one.close()
+    two.close()
+
+
+@pytest.mark.postgres
+def test_the_first_of_several_writers_wins(postgres: Any) -> None:
+    url = postgres.make()
+    one, two = shared_journal(url), shared_journal(url)
+    other = replace(SECOND, following=replace(SECOND.following, digest=b"of another noise"))
+    assert one.write(FIRST, None) == FIRST
+    assert two.write(replace(FIRST, following=replace(ROUND, digest=b"late")), None) == FIRST
+    assert two.write(other, FIRST) == other
+    assert one.write(SECOND, FIRST) == other
+    third = replace(SECOND, closed=b"two", following=replace(ROUND, version=3, digest=b"three"))
+    assert two.write(third, SECOND) == other  # it follows what was never put on record
+    assert one.last("test") == two.last("test") == other
+    two.bury("test", LINE)
+    with pytest.raises(Behind):
+        one.write(third, other)
+    with pytest.raises(Behind):
+        one.write(FIRST, None)
+    assert one.last("test") is None
+    one.close()
+    two.close()
+
+
+@pytest.mark.postgres
+def test_a_journal_that_was_put_back_counts_for_versions_only(postgres: Any, tmp_path: Path) -> None:
+    url = postgres.make()
+    journal = shared_journal(url)
+    journal.write(FIRST, None)
+    postgres.dump(url, tmp_path / "dump")
+    journal.write(SECOND, FIRST)
+    journal.close()
+    again = shared_journal(url)
+    assert again.last("test") == SECOND  # a restart alone changes nothing
+    again.close()
+    back = postgres.make()
+    postgres.load(tmp_path / "dump", back)
+    for _ in range(2):  # it is found out once, and stays so
+        restored = shared_journal(back)
+        last = restored.last("test")
+        assert (last.closed, last.following.digest, last.following.version) == (b"", b"", 1)
+        restored.close()
+    restored = shared_journal(back)
+    assert restored.write(SECOND, last) == SECOND
+    assert restored.last("test") == SECOND
+    restored.close()
+
+
+@pytest.mark.postgres
+def test_a_journal_that_is_put_back_under_a_running_server_is_not_used(postgres: Any, tmp_path: Path) -> None:
+    from privateer_server.store.postgres.pool import Unreachable
+
+    url = postgres.make()
+    journal = shared_journal(url)
+    journal.write(FIRST, None)
+    postgres.dump(url, tmp_path / "dump")
+    postgres.drop(url)
+    with pytest.raises(Unreachable):
+        journal.last("test")
+    postgres.load(tmp_path / "dump", postgres.make_again(url))
+    with pytest.raises(Unreachable, match="another copy"):
+        journal.last("test")
+    journal.close()

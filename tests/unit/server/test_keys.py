@@ -1,0 +1,51 @@
+"""Both places for round keys: a key is there from before its round until it is destroyed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer_server.round_keys import RoundKeys
+from privateer_server.store.protocol import Keys
+
+
+@pytest.fixture(params=["folder", pytest.param("postgres", marks=pytest.mark.postgres)])
+def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Keys, Keys]]:
+    """The same keys twice: as they were made, and as another process reads them."""
+    if request.param == "folder":
+        yield RoundKeys(tmp_path / "keys"), RoundKeys(tmp_path / "keys")
+        return
+    from privateer_server.store.postgres import schema
+    from privateer_server.store.postgres.keys import PostgresKeys
+    from privateer_server.store.postgres.pool import Pool
+
+    cluster: Any = request.getfixturevalue("postgres")
+    pool = Pool(cluster.make(), schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
+    yield PostgresKeys(pool, b"k" * 32), PostgresKeys(pool, b"k" * 32)
+    pool.close()
+
+
+def test_a_key_is_found_until_it_is_destroyed(keys: tuple[Keys, Keys]) -> None:
+    made, again = keys
+    public_key, other = made.make(), made.make()
+    for place in keys:
+        opener = place.find(public_key)
+        assert opener is not None
+        assert opener.public_key == public_key
+    assert (made.find(b"x" * 32), again.find(b"x" * 32)) == (None, None)
+    made.destroy(public_key)
+    made.destroy(public_key)
+    assert (made.find(public_key), made.unerased) == (None, 0)
+    again.destroy(public_key)  # whoever had read it forgets it
+    assert again.find(public_key) is None
+    made.retry()
+    assert again.find(other) is not None
+
+
+def test_keys_of_open_rounds_are_kept(keys: tuple[Keys, Keys]) -> None:
+    made, again = keys
+    wanted = made.make()
+    again.keep([wanted])
+    assert again.find(wanted) is not None
+    again.keep([])

@@ -1,0 +1,206 @@
+"""The gate looks at a header alone: each reason has its refusal, which asks for a token."""
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
+from privateer.errors import (
+    NotFound,
+    SpecError,
+    TokenElsewhere,
+    TokenExpired,
+    TokenInvalid,
+    TokenMissing,
+    TokenRefused,
+    TokenSpent,
+)
+from privateer.serving.token_keys import TokenKeys
+from privateer.serving.tokens import TokenGate, TokenSettings
+from privateer.wire.base64url import unbase64url
+from privateer.wire.token import TOKEN_SIZE, Challenge, PendingToken, authorization
+from privateer.wire.token_keys import Directory, TokenKey
+from privateer_issuer.signing import Signer
+from tests.support.clocks import Hands
+
+PRIVATE = [generate_private_key(65537, 2048) for _ in range(2)]
+KEYS = [TokenKey.of(one.public_key(), 100 * place, 1000 + 100 * place) for place, one in enumerate(PRIVATE)]
+ORIGINS = ("shuffler.example", "localhost:8001")
+
+
+def token(
+    place: int = 0, name: str = "spring", origin: str = ORIGINS[0], issuer: str = "issuer.example"
+) -> PendingToken:
+    return PendingToken.draw(Challenge(issuer, origin, name), KEYS[place])
+
+
+def signed(pending: PendingToken, place: int = 0) -> bytes:
+    return pending.finish(KEYS[place], Signer.of(PRIVATE[place]).sign(pending.request[3:]))
+
+
+class Gate:
+    """A gate with a folder of keys and a clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spent: set[bytes] = set()
+        self.clock = Hands()
+        self.clock.time = 500.0
+        self.file = folder / "issuer.json"
+        self.show(spring=KEYS, autumn=KEYS[:1])
+        self.gate = TokenGate(TokenKeys(str(folder)), ORIGINS, self.spent.__contains__, self.clock)
+
+    def show(self, **keys: list[TokenKey]) -> None:
+        self.file.write_bytes(Directory.of("issuer.example", keys).encode())
+
+    def refusal(self, text: bytes | None, name: str = "spring") -> TokenRefused:
+        with pytest.raises(TokenRefused) as refused:
+            self.gate.admit(text, name)
+        assert refused.value.status == 401
+        assert refused.value.remedy
+        return refused.value
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+def header(some: bytes) -> bytes:
+    return authorization(some).encode()
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_a_token_is_admitted(at: Gate, place: int, origin: str) -> None:
+    pending = token(place, origin=origin)
+    admission = at.gate.admit(header(signed(pending, place)), "spring")
+    assert admission.experiment == "spring"
+    assert admission.nonce == pending.input[2:34]
+    assert admission.expires == KEYS[place].not_after
+    assert not admission.is_spent
+
+
+def test_without_a_token_the_answer_asks_for_one(at: Gate) -> None:
+    refused = at.refusal(None)
+    assert type(refused) is TokenMissing
+    challenge, key = (part.partition("=")[2].strip('"') for part in refused.challenge.split(" ", 1)[1].split(", "))
+    assert unbase64url(challenge) == Challenge("issuer.example", ORIGINS[0], "spring").encode()
+    assert unbase64url(key) == KEYS[1].encoded  # the newest
+    assert at.refusal(None, "winter").challenge == "PrivateToken"
+
+
+@pytest.mark.parametrize("text", [b"", b"Bearer x", b'PrivateToken token="AAI="', header(bytes(TOKEN_SIZE))])
+def test_what_is_no_token_is_invalid(at: Gate, text: bytes) -> None:
+    assert type(at.refusal(text)) is TokenInvalid
+
+
+def test_a_forged_token_is_invalid(at: Gate) -> None:
+    assert type(at.refusal(header(token().input + bytes(256)))) is TokenInvalid
+    true = signed(token())
+    assert type(at.refusal(header(true[:34] + true[34:-1] + bytes([true[-1] ^ 1])))) is TokenInvalid
+    nonce = bytes([true[5] ^ 1])
+    assert type(at.refusal(header(true[:5] + nonce + true[6:]))) is TokenInvalid
+
+
+def test_a_key_that_nobody_shows_is_invalid(at: Gate) -> None:
+    """The autumn's issuer has one key; whatever the other signs is no token of it."""
+    assert type(at.refusal(header(signed(token(1, "autumn"), 1)), "autumn")) is TokenInvalid
+
+
+@pytest.mark.parametrize("changes", [{"name": "winter"}, {"origin": "other.example"}, {"issuer": "other.example"}])
+def test_a_token_for_elsewhere_is_refused(at: Gate, changes: dict[str, str]) -> None:
+    assert type(at.refusal(header(signed(token(**changes))))) is TokenElsewhere
+
+
+def test_a_token_of_another_experiment_is_refused(at: Gate) -> None:
+    text = header(signed(token(name="autumn")))
+    assert type(at.refusal(text, "spring")) is TokenElsewhere
+    admission = at.gate.admit(text)  # where the address names none, the body will
+    assert admission.experiment == "autumn"
+    with pytest.raises(TokenElsewhere):
+        admission.check_for("spring")
+
+
+def test_a_token_of_an_expired_key_is_refused(at: Gate) -> None:
+    text = header(signed(token()))
+    at.clock.time = 999.0
+    at.gate.admit(text, "spring")
+    at.clock.time = 1000.0
+    assert type(at.refusal(text)) is TokenExpired
+    at.clock.time = 99.0
+    assert type(at.refusal(header(signed(token(1), 1)))) is TokenExpired
+
+
+def test_a_spent_token_admits_a_question_alone(at: Gate) -> None:
+    pending = token()
+    at.spent.add(pending.input[2:34])
+    admission = at.gate.admit(header(signed(pending)), "spring")
+    assert admission.is_spent
+    assert type(admission.spent()) is TokenSpent
+
+
+def test_nobody_asks_about_a_spent_token_without_end(at: Gate) -> None:
+    pending = token()
+    at.spent.add(pending.input[2:34])
+    text = header(signed(pending))
+    for _ in range(30):
+        assert at.gate.admit(text, "spring").is_spent
+    assert type(at.refusal(text)) is TokenSpent
+    at.clock.time += 60.0
+    assert at.gate.admit(text, "spring").is_spent
+
+
+def test_a_token_that_was_verified_early_may_expire(at: Gate) -> None:
+    text = header(signed(token()))
+    at.gate.admit_early(text, "spring")
+    at.clock.time = 1000.0
+    assert type(at.refusal(text)) is TokenExpired
+
+
+def test_keys_are_read_anew(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = header(signed(token(1, "autumn"), 1))
+    assert type(at.refusal(text, "autumn")) is TokenInvalid
+    at.show(spring=KEYS, autumn=KEYS)
+    monkeypatch.setattr("privateer.serving.token_keys._FRESH", {False: 0.0, True: 0.0})
+    at.gate.admit(text, "autumn")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b'{"issuer": "x", "experiments": {"spring": {"issuer-request-uri": ""}}}']
+)
+def test_a_damaged_file_is_left_out_with_one_warning(
+    at: Gate, body: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privateer.serving.token_keys._FRESH", {False: 0.0, True: 0.0})
+    (at.file.parent / "second.json").write_bytes(body)
+    for _ in range(3):
+        at.gate.admit(header(signed(token())), "spring")
+    assert [record.message for record in caplog.records] == ["second.json shows no token keys"]
+
+
+def test_the_page_shows_what_a_device_needs(at: Gate) -> None:
+    assert at.gate.directory("spring").keys("spring") == KEYS[::-1]
+    assert at.gate.directory("spring").keys("autumn") == []
+    with pytest.raises(NotFound):
+        at.gate.directory("winter")
+
+
+@pytest.mark.parametrize(
+    ("name", "variables"),
+    [
+        ("PRIVATEER_TOKENS", {"PRIVATEER_TOKENS": "yes"}),
+        ("PRIVATEER_TOKEN_KEYS", {"PRIVATEER_TOKENS": "required"}),
+        ("PRIVATEER_ORIGIN", {"PRIVATEER_ORIGIN": "https://shuffler.example"}),
+        ("PRIVATEER_ORIGIN", {"PRIVATEER_ORIGIN": ","}),
+    ],
+)
+def test_a_bad_setting_is_named(name: str, variables: dict[str, str]) -> None:
+    with pytest.raises(SpecError) as refused:
+        TokenSettings.read(variables, "127.0.0.1:8001")
+    assert refused.value.field == name
+    assert refused.value.remedy
+
+
+def test_an_address_of_keys_is_one_of_the_web() -> None:
+    with pytest.raises(SpecError, match=r"https://issuer\.example"):
+        TokenKeys("file:///etc/passwd")

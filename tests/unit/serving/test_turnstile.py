@@ -1,0 +1,167 @@
+"""Uploads without a token are turned away over real sockets: at once, unread, in turn, and nobody else notices."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from privateer.serving import turnstile
+from privateer.serving.connections import Connections
+from privateer.serving.process import _config
+from privateer.serving.protocol import GuardedProtocol
+from privateer.serving.token_keys import TokenKeys
+from privateer.serving.tokens import TokenGate
+from privateer.serving.turnstile import Turnstile
+from privateer.wire.keys import TrustedKeys
+from privateer.wire.token import authorization
+from privateer.wire.upload import UPLOAD
+from tests.support.mint import ORIGIN, minted
+from tests.support.mint import settings as tokens
+from tests.support.senders import KEY, TRUSTED
+from tests.unit.serving.test_protocol import State, app, said
+
+PATH = "/experiments/spring/reports"
+
+
+def upload(more: str = "", body: bytes = b"hello", path: str = PATH) -> bytes:
+    """An upload as bytes."""
+    return f"POST {path} HTTP/1.1\r\nhost: here\r\ncontent-length: {len(body)}\r\n{more}\r\n".encode() + body
+
+
+def with_token(token: bytes) -> str:
+    return f"authorization: {authorization(token)}\r\n"
+
+
+CLOSE = "connection: close\r\n"
+
+
+@asynccontextmanager
+async def listening(folder: Path) -> AsyncIterator[tuple[int, Counter[str], TokenGate]]:
+    """A listener whose uploads need tokens, and what it has refused."""
+    gate = TokenGate(TokenKeys(tokens(folder / "keys").keys), (ORIGIN,))
+    refused: Counter[str] = Counter()
+    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, TrustedKeys(TRUSTED))
+    config, state = _config(app, "off", 100), State()
+    config.load()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: GuardedProtocol(Connections(100), one, config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    yield server.sockets[0].getsockname()[1], refused, gate
+    server.close()
+    for connection in list(state.connections):
+        connection.drop()
+
+
+async def test_an_upload_without_a_token_is_turned_away(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (port, refused, _):
+        answer = await said(port, upload(CLOSE))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 401 ")
+        assert b'www-authenticate: PrivateToken challenge="' in head
+        assert b"urn:privateer:problem:token-missing" in body
+        assert f"content-length: {len(body)}".encode() in head
+        assert refused == {"token-missing": 1}
+
+
+@pytest.mark.parametrize("more", [f"{UPLOAD.header}: {UPLOAD.sign(b'hello', KEY)}\r\n", with_token(minted())])
+async def test_others_become_requests(tmp_path: Path, more: str) -> None:
+    async with listening(tmp_path) as (port, refused, _):
+        assert (await said(port, upload(CLOSE + more))).endswith(b"\r\n\r\n5")
+        assert (await said(port, upload(CLOSE, path="/other"))).endswith(b"\r\n\r\n5")
+        assert not refused
+
+
+@pytest.mark.parametrize("text", ["", "x", "0" * 16 + ".1.1." + "0" * 64 + "." + "0" * 128])
+async def test_nobody_passes_as_a_sender(tmp_path: Path, text: str) -> None:
+    async with listening(tmp_path) as (port, refused, _):
+        assert (await said(port, upload(f"{CLOSE}{UPLOAD.header}: {text}\r\n"))).startswith(b"HTTP/1.1 403 ")
+        assert refused == {"sender-refused": 1}
+
+
+async def test_a_token_is_verified_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(tmp_path) as (port, _, gate):
+        token = minted()
+        assert (await said(port, upload(CLOSE + with_token(token)))).endswith(b"\r\n\r\n5")
+        monkeypatch.setattr("privateer.wire.token.Token.is_signed", lambda *_: False)
+        assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
+        monkeypatch.undo()
+        assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
+
+
+async def test_a_connection_goes_on_after_it_was_turned_away(tmp_path: Path) -> None:
+    """A device may come again on the same connection, with a token."""
+    async with listening(tmp_path) as (port, refused, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for times in range(1, 6):
+            writer.write(upload())
+            assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 401 ")
+            assert refused == {"token-missing": times}
+        writer.write(upload(CLOSE + with_token(minted())))
+        assert (await reader.read()).endswith(b"\r\n\r\n5")
+        writer.close()
+
+
+async def test_a_body_in_pieces_is_thrown_away(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (port, _, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        whole = upload(body=bytes(1000))
+        writer.write(whole[:-900])
+        assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 401 ")  # before the body is there
+        writer.write(whole[-900:])
+        writer.write(upload(CLOSE + with_token(minted()), bytes(7)))
+        assert (await reader.read()).endswith(b"\r\n\r\n7")
+        writer.close()
+
+
+async def test_a_body_without_end_is_not_read(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (port, _, _):
+        answer = await said(port, upload(body=bytes(1 << 20)))
+        assert answer.startswith(b"HTTP/1.1 401 ") or not answer  # the end resets the connection
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privateer.serving.protocol._LINGER_SECONDS", 0.2)
+    async with listening(tmp_path) as (port, _, _):
+        started = time.monotonic()
+        assert (await said(port, upload(body=bytes(1000))[:-10])).startswith(b"HTTP/1.1 401 ")
+        assert time.monotonic() - started < 5
+
+
+async def test_many_at_once_on_a_connection_are_not_answered(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (port, refused, _):
+        answer = await said(port, upload() * 100)
+        assert answer.count(b"HTTP/1.1 401 ") == 1
+        assert b"bad-request" in answer
+        assert refused["token-missing"] <= 2
+
+
+async def test_whoever_sends_many_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 2 units a tick, 20 connections that send again and again get 2 answers a tick after their first."""
+    monkeypatch.setattr(turnstile, "_UNITS", 2)
+    monkeypatch.setattr(turnstile, "_TICK", 0.05)
+
+    async def sender(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            while True:
+                writer.write(upload())
+                await reader.readuntil(b"}}")
+        finally:
+            writer.close()
+
+    async with listening(tmp_path) as (port, refused, _):
+        senders = [asyncio.create_task(sender(port)) for _ in range(20)]
+        await asyncio.sleep(1)
+        held = refused["token-missing"]
+        assert 20 < held <= 20 + 2 * 30
+        started = time.monotonic()
+        assert (await said(port, upload(CLOSE + with_token(minted())))).endswith(b"\r\n\r\n5")
+        assert time.monotonic() - started < 0.5  # somebody new does not wait for them
+        for one in senders:
+            one.cancel()
+        await asyncio.gather(*senders, return_exceptions=True)
