@@ -238,8 +238,8 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group is committed and the connection breaks: the server does not know, and devices send it again."""
+    from privateer.serving.postgres.pool import Unreachable
     from privateer_server.store.postgres import store
-    from privateer_server.store.postgres.pool import Unreachable
 
     honest, breaks = store._Locked.commit, [True]
 

@@ -125,7 +125,7 @@ def test_keys_that_nobody_names_go_when_they_are_old(shared: Shared, opened: Cal
 
 
 def leases(data: Data, seconds: float) -> Any:
-    from privateer_server.store.postgres.leases import Leases
+    from privateer.serving.postgres.leases import Leases
 
     store: Any = data.store
     store._leases = Leases(store._pool, seconds)
