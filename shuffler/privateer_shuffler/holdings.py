@@ -66,8 +66,8 @@ class RoundPool(Protocol):
     async def renew(self) -> Self:
         """End this pool, and return an empty one for the same version that takes nothing that this one held."""
 
-    async def forget(self) -> bool:
-        """End this pool and erase its reports; false if another replica did, or delivers them now."""
+    async def forget(self) -> int:
+        """End this pool and erase its reports; of how many people. 0: another replica did, or delivers them now."""
 
     async def close(self) -> None:
         """End this pool, and keep the reports."""

@@ -151,17 +151,18 @@ class Pool:
         await self._end(lambda: self._leave(self._store.renew))
         return type(self)(self._store, self._below, self._clock, self._spent)
 
-    async def forget(self) -> bool:
-        """End this pool, and erase the reports in memory and on disk. Always true.
+    async def forget(self) -> int:
+        """End this pool, and erase the reports in memory and on disk; of how many people.
 
         Raises
         ------
         sqlite3.Error, OSError
             If the disk is full or fails; call it again.
         """
-        self._held.clear()
         await self._end(lambda: self._leave(self._store.erase))
-        return True
+        people = self.held
+        self._held.clear()
+        return people
 
     async def close(self) -> None:
         """End this pool: finish writing and close the database, which keeps the reports."""

@@ -15,7 +15,7 @@ from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.holdings import Holdings, RoundPool, Taken
 from privateer_shuffler.label import Label
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.receipts import waiting
+from privateer_shuffler.receipts import in_tenths, waiting
 from privateer_shuffler.requirements import Requirements
 from privateer_shuffler.upstream import Upstream
 
@@ -353,24 +353,24 @@ class Rounds:
 
     def _drop(self, pool: RoundPool) -> None:
         self._deliveries[pool].cancel()
-        self._deliveries[pool] = self._background.start(self._abandon(pool, pool.shown))
+        self._deliveries[pool] = self._background.start(self._abandon(pool))
 
-    async def _abandon(self, pool: RoundPool, people: int) -> None:
-        if await self._forget(pool):
-            self._metrics.drop(pool.round.experiment, people)
+    async def _abandon(self, pool: RoundPool) -> None:
+        people = await self._forget(pool)
+        self._metrics.drop(pool.round.experiment, in_tenths(people, pool.round.batch))
 
-    async def _forget(self, pool: RoundPool) -> bool:
+    async def _forget(self, pool: RoundPool) -> int:
         """Remember that a version is over and erase its pool. Try again while the disk is full."""
         while True:
             try:
                 await self._holdings.end(pool.round.experiment, pool.round.version)
-                is_erased = await pool.forget()
+                people = await pool.forget()
                 break
             except (OSError, sqlite3.Error):
                 pool.failed = True
                 await asyncio.sleep(_RETRY_SECONDS)
         del self._deliveries[pool]
-        return is_erased
+        return people
 
 
 def _unstored() -> Unavailable:

@@ -20,6 +20,7 @@ from privateer.wire.envelope import pieces
 from privateer.wire.keys import own_key
 from privateer.wire.token import authorization
 from privateer_shuffler.app import create_app
+from privateer_shuffler.held import open_held
 from privateer_shuffler.postgres import round as shared_round
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
@@ -228,6 +229,26 @@ async def test_the_database_shows_no_message_and_no_place(shared: SharedShuffler
         assert not any(report[at : at + 12] in everything for report in reports for at in range(0, SIZE - 12, 12))
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE rounds SET ended_at = 1",
+        "UPDATE rounds SET ended_at = 1, held = 40; INSERT INTO pieces SELECT * FROM pieces LIMIT 20",
+        "UPDATE rounds SET ended_at = 1, held = 40",
+        "UPDATE pieces SET piece = piece || '\\x00'; UPDATE rounds SET ended_at = 1, held = 0",
+    ],
+)
+async def test_who_writes_to_the_database_gets_no_smaller_batch(shared: SharedShufflers, harm: str) -> None:
+    header, reports = shared.server.publish(batch=40), sealed_reports(20)
+    async with shared.served(2) as shufflers:
+        assert await upload(shufflers, header, reports) == [202] * 20
+        shared.rows(harm)
+        await asyncio.sleep(2.5)
+        assert not shared.server.attempts
+        statuses = [(await one.client.get("/readyz")).status_code for one in shufflers]
+        assert 503 in statuses
+
+
 @asynccontextmanager
 async def order_of_arrival(shared: SharedShufflers, batches: int) -> AsyncIterator[list[list[int]]]:
     """For batches of five, the place that each report leaves at, in order of arrival."""
@@ -271,7 +292,7 @@ async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, mo
 
 
 def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path: Path) -> None:
-    create_app(shared.settings)
+    open_held(shared.settings).holdings.close()
     other = tmp_path / "other.key"
     own_key(other, "PRIVATEER_SIGNING_KEY")
     with pytest.raises(SpecError, match="another key"):

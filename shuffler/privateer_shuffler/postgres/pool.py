@@ -1,6 +1,7 @@
 """The reports of one round that replicas hold together: any of them takes reports, and one delivers the batch."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,7 @@ _MANY: Final = 8
 _GATHER_SECONDS: Final = 0.005
 """If so many requests shared a transaction, the next ones wait so long, so that more of them share theirs."""
 _Result = TypeVar("_Result")
+_log = logging.getLogger(__name__)
 
 
 class SharedPool:
@@ -158,8 +160,14 @@ class SharedPool:
 
     async def batch(self) -> bytes:
         """Return the batch as an encoded envelope, the same bytes at each replica every time."""
-        number = self._state.batch
-        return await self._in_thread(lambda: encode_envelope(Envelope(self.header, self._round.batch(number))))
+        state = self._state
+        while True:
+            try:
+                return await self._in_thread(lambda: encode_envelope(Envelope(self.header, self._round.batch(state))))
+            except OSError as error:
+                self.failed = True
+                _log.error("a batch of %s cannot be read, and waits: %s", self.round.experiment, error)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def renew(self) -> Self:
         """End this pool, and return an empty one for the same version that takes nothing that this one held.
@@ -173,8 +181,8 @@ class SharedPool:
         await self._end(lambda: self._round.renew(number))
         return type(self)(self._round, State(number + 1, 0, 0.0), self._leases, self._clock)
 
-    async def forget(self) -> bool:
-        """End this pool and erase its reports, unless another replica delivers them; whether this one did.
+    async def forget(self) -> int:
+        """End this pool and erase its reports, unless another replica delivers them; of how many people.
 
         Raises
         ------

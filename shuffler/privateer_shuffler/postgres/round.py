@@ -21,7 +21,10 @@ from privateer_shuffler.postgres.spent import SharedSpent
 from privateer_shuffler.receipts import Receipt, Waiting
 
 _STATE: Final = "SELECT batch, held, ended_at FROM rounds WHERE id = %s"
-_KNOWN: Final = "SELECT fingerprint FROM fingerprints WHERE round = %s AND fingerprint = ANY(%b)"
+_KNOWN: Final = "SELECT fingerprint FROM fingerprints WHERE fingerprint = ANY(%b)"
+"""Each round has fingerprints of its own, so that the round needs no naming."""
+_BY_INDEX: Final = "SELECT set_config('enable_seqscan', 'off', true)"
+"""Until a table is analyzed PostgreSQL takes it for small, and reads all of it: that took 200 times as long."""
 _SET: Final = "UPDATE rounds SET batch = %s, held = %s, ended_at = %s WHERE id = %s"
 
 
@@ -83,7 +86,8 @@ class SharedRound:
 
     def _take(self, db: Connection, people: list[Person], state: State, now: float) -> State:
         asked = [fingerprint for person in people for fingerprint in person.fingerprints]
-        known = {one for (one,) in rows(db, _KNOWN, self._number, asked)}
+        run(db, _BY_INDEX)
+        known = {one for (one,) in rows(db, _KNOWN, asked)}
         spent = self._spent.known(db, [one.token for one in people if one.token]) if self._spent else set[bytes]()
         decide(people, known, spent, 0 if state.ended_at else self.label.round.batch - state.held)
         if self._spent:
@@ -98,7 +102,7 @@ class SharedRound:
         piece = b"".join(message for person in taken for message in person.messages)
         run(db, "INSERT INTO pieces VALUES (%s, %b)", self._number, self._key.wrapped(piece, self._about(state.batch)))
         fingerprints = sorted(fingerprint for person in taken for fingerprint in person.fingerprints)
-        run(db, "INSERT INTO fingerprints SELECT %s, unnest(%b::bytea[])", self._number, fingerprints)
+        run(db, "INSERT INTO fingerprints SELECT unnest(%b::bytea[]), %s", fingerprints, self._number)
         held = state.held + len(taken)
         after = State(state.batch, held, now if self.label.round.is_due(now, held) else 0.0)
         run(db, _SET, *after, self._number)
@@ -113,19 +117,26 @@ class SharedRound:
             run(db, "UPDATE rounds SET ended_at = %s WHERE id = %s AND ended_at = 0", now, self._number)
         return self.state()
 
-    def batch(self, batch: int) -> bytes:
-        """Return the messages that are held, permuted within their kind: the same bytes whoever asks."""
+    def batch(self, state: State) -> bytes:
+        """Return the messages that are held, permuted within their kind: the same bytes whoever asks.
+
+        Raises
+        ------
+        OSError
+            If the database does not answer; or if somebody has changed it, and it has other people than were taken, or
+            fewer than were promised.
+        """
         with self._pool.connection() as db:
             found = [sealed for (sealed,) in rows(db, "SELECT piece FROM pieces WHERE round = %s", self._number)]
-        kinds: list[list[bytes]] = [[] for _ in range(self.label.round.groups)]
-        size, each = self.label.round.sealed_size, self.label.round.messages_of_kind
+        facts, order = self.label.round, self._key.derived(b"order" + state.batch.to_bytes(8))
+        kinds: list[list[bytes]] = [[] for _ in range(facts.groups)]
         for wrapped in found:
-            piece = self._key.unwrapped(wrapped, self._about(batch))
-            if piece is None:
-                raise OSError("a piece of the batch is damaged")
-            for index, message in enumerate(pieces(piece, size)):
-                kinds[index // each % len(kinds)].append(message)
-        order = self._key.derived(b"order" + batch.to_bytes(8))
+            piece = self._key.unwrapped(wrapped, self._about(state.batch)) or b""
+            for index, message in enumerate(pieces(piece, facts.sealed_size)):
+                kinds[index // facts.messages_of_kind % len(kinds)].append(message)
+        people = len(set().union(*kinds)) / facts.messages
+        if people != state.held or people < facts.fewest:
+            raise OSError("the database has not the people that were taken")
         return b"".join(message for kind in kinds for message in sorted(kind, key=lambda one: keyed_hash(one, order)))
 
     def renew(self, batch: int) -> None:
@@ -137,19 +148,19 @@ class SharedRound:
                 run(db, _SET, batch + 1, 0, 0.0, self._number)
         self._vacuum()
 
-    def erase(self, even_ended: bool) -> bool:
-        """Erase the round, unless another replica delivers it; whether this replica did."""
+    def erase(self, even_ended: bool) -> int:
+        """Erase the round, unless another replica delivers it; of how many people."""
         with self._pool.transaction() as db:
             state = _state(row(db, f"{_STATE} FOR UPDATE", self._number))
             if state is None or (state.ended_at and not even_ended):
-                return False
+                return 0
             run(db, "DELETE FROM rounds WHERE id = %s", self._number)
             run(db, "DELETE FROM pieces WHERE round = %s", self._number)
             run(db, "DELETE FROM fingerprints WHERE round = %s", self._number)
             if self._spent:
                 self._spent.clean(db)
         self._vacuum()
-        return True
+        return state.held
 
     def _vacuum(self) -> None:
         """Have the database let go of deleted rows now, if it can; it does so later in any case."""

@@ -23,7 +23,8 @@ SHUFFLER: Final = Kind(
         CREATE TABLE pieces (round bigint NOT NULL, piece bytea NOT NULL);
         CREATE INDEX pieces_of_round ON pieces (round);
         ALTER TABLE pieces ALTER piece SET STORAGE EXTERNAL;
-        CREATE TABLE fingerprints (round bigint NOT NULL, fingerprint bytea NOT NULL, PRIMARY KEY (round, fingerprint));
+        CREATE TABLE fingerprints (fingerprint bytea PRIMARY KEY, round bigint NOT NULL);
+        CREATE INDEX fingerprints_of_round ON fingerprints (round);
         CREATE TABLE leases (
             experiment text PRIMARY KEY, holder bytea NOT NULL, expires timestamptz NOT NULL, attempts integer NOT NULL
         );
