@@ -159,9 +159,9 @@ class Pool:
         sqlite3.Error, OSError
             If the disk is full or fails; call it again.
         """
-        await self._end(lambda: self._leave(self._store.erase))
         people = self.held
         self._held.clear()
+        await self._end(lambda: self._leave(self._store.erase))
         return people
 
     async def close(self) -> None:

@@ -353,11 +353,14 @@ class Rounds:
 
     def _drop(self, pool: RoundPool) -> None:
         self._deliveries[pool].cancel()
+        if not self._holdings.shared:
+            self._metrics.drop(pool.round.experiment, pool.shown)
         self._deliveries[pool] = self._background.start(self._abandon(pool))
 
     async def _abandon(self, pool: RoundPool) -> None:
         people = await self._forget(pool)
-        self._metrics.drop(pool.round.experiment, in_tenths(people, pool.round.batch))
+        if self._holdings.shared:  # one of the replicas that drop it has erased it, and tells
+            self._metrics.drop(pool.round.experiment, in_tenths(people, pool.round.batch))
 
     async def _forget(self, pool: RoundPool) -> int:
         """Remember that a version is over and erase its pool. Try again while the disk is full."""
