@@ -33,8 +33,8 @@ COPY lab/ lab/
 RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling
 
 FROM python:3.12-slim AS base
-RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders /tokens \
-    && chown privateer /data /trusted /senders /tokens
+RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders /tokens /keys \
+    && chown privateer /data /trusted /senders /tokens /keys
 ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER privateer
 

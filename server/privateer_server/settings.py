@@ -10,14 +10,13 @@ from typing import Any, Final
 from privateer.errors import SpecError
 from privateer.serving.hosts import host_names
 from privateer.serving.origins import origins
-from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths, required
+from privateer.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
 from privateer.serving.tokens import TokenSettings
 from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
 _LISTS: Final = {"origins": origins, "admin_names": host_names}
-_SCHEMES: Final = ("postgresql://", "postgres://")
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
 
@@ -131,9 +130,8 @@ def _check_stores(given: Mapping[str, str]) -> None:
         return
     for name in ("PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE"):
         required(given, name, "a database for the journal and the keys of open rounds, which no backup has")
-        if not given[name].startswith(_SCHEMES):
-            raise SpecError("is no address of a PostgreSQL database", field=name, remedy="give postgresql://HOST/NAME")
-    required(given, "PRIVATEER_STORE_KEY_FILE", "a file of 32 bytes, such as openssl rand -out FILE 32 writes")
+        check_database(given, name)
+    required(given, "PRIVATEER_STORE_KEY_FILE", STORE_KEY)
     required(given, "PRIVATEER_IDENTITY", "the file of the key that signs publications, the same on all servers")
 
 

@@ -1,9 +1,7 @@
 """The shuffler as a web service."""
 
-import asyncio
 import os
 import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -29,21 +27,19 @@ from privateer.serving.process import Listener, Service, listen, prepare_process
 from privateer.serving.public import PublicPages
 from privateer.serving.tokens import TokenGate
 from privateer.serving.turnstile import Turnstile
-from privateer.wire.keys import TrustedKeys, own_key, public_hex, publish_key
+from privateer.wire.keys import TrustedKeys, public_hex, publish_key
 from privateer.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.description import SigningKey, Standing, Status, document
 from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
 from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.history import History
+from privateer_shuffler.held import Held, open_held
+from privateer_shuffler.holdings import Holdings
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pin import Pin
 from privateer_shuffler.requirements import Requirements
 from privateer_shuffler.rounds import Rounds
 from privateer_shuffler.settings import Settings, read_settings
-from privateer_shuffler.spent import Spent
 from privateer_shuffler.upstream import Upstream
 
-KEY_FILE: Final = "shuffler.key"
 _OK: Final = 200
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
@@ -57,14 +53,14 @@ class Pages:
 
     def __init__(
         self,
-        folder: Path,
+        holdings: Holdings,
         public_key: str,
         rounds: Rounds,
         upstream: Upstream,
         metrics: Metrics,
         gate: TokenGate | None = None,
     ) -> None:
-        self._folder = folder
+        self._holdings = holdings
         self._public_key = public_key
         self._rounds = rounds
         self._upstream = upstream
@@ -95,8 +91,8 @@ class Pages:
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether reports can be stored and forwarded."""
-        if not self._rounds.healthy or not await asyncio.to_thread(_writable, self._folder):
-            raise Unavailable("the shuffler cannot store reports", remedy="check its disk and its log")
+        if not self._rounds.healthy or not await self._holdings.is_writable():
+            raise Unavailable("the shuffler cannot store reports", remedy="check its disk or database, and its log")
         if not await self._upstream.reachable():
             raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
         return answer(Status("ready"), _OK)
@@ -163,47 +159,40 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
     PrivateerError, OSError
         If the data folder cannot be used.
     """
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    settings.data.chmod(0o700)  # the times of its files tell when somebody reports
-    # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
-    history = History(settings.data)
+    held = open_held(settings)
     try:
-        return _app_on(history, settings, transport)
+        return _app_on(held, settings, transport)
     except (PrivateerError, OSError):
-        history.close()
+        held.holdings.close()
         raise
 
 
-def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
-    key = own_key(settings.data / KEY_FILE, "PRIVATEER_DATA")
-    publish_key(key, settings.public_key_file)
-    metrics = Metrics()
-    pin = Pin(settings.data, settings.server_key)
-    upstream = Upstream(settings.server_url, transport, settings.server_ca, pin.check)
-    forwarding = Forwarding(upstream, key, metrics)
-    spent = Spent(settings.data) if settings.tokens.required else None
-    gate = settings.tokens.gate(spent.knows) if spent else settings.tokens.gate()
-    rounds = Rounds(settings.data, history, Requirements(settings.min_batch), upstream, forwarding, metrics, spent)
+def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
+    if settings.public_key_file:
+        publish_key(held.key, settings.public_key_file)
+    metrics, holdings = Metrics(), held.holdings
+    upstream = Upstream(settings.server_url, transport, settings.server_ca, held.pin.check)
+    forwarding = Forwarding(upstream, held.key, metrics)
+    gate = settings.tokens.gate(holdings.knows)
+    rounds = Rounds(holdings, Requirements(settings.min_batch), upstream, forwarding, metrics)
     background = Background()
-    _watch(metrics, rounds, settings.data)
-    pages = Pages(settings.data, public_hex(key), rounds, upstream, metrics, gate)
+    _watch(metrics, rounds, held)
+    pages = Pages(holdings, public_hex(held.key), rounds, upstream, metrics, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
-    endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders, gate if spent else None)
+    checked = gate if settings.tokens.required else None
+    endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders, checked)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
-        if spent:
-            background.start(spent.forget_now_and_then())
+        background.start(holdings.tidy())
         try:
             yield
         finally:
             await background.stop()
             await rounds.stop()
             await upstream.close()
-            if spent:
-                spent.close()
-            history.close()
+            holdings.close()
 
     app = Starlette(
         routes=[
@@ -219,16 +208,16 @@ def _app_on(history: History, settings: Settings, transport: httpx.AsyncBaseTran
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(endpoint, app, _turnstile(gate, metrics, senders) if gate and spent else None)
+    return Shuffler(endpoint, app, _turnstile(checked, metrics, senders) if checked else None)
 
 
 def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
     return Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse, senders)
 
 
-def _watch(metrics: Metrics, rounds: Rounds, folder: Path) -> None:
+def _watch(metrics: Metrics, rounds: Rounds, held: Held) -> None:
     """Show how the shuffler is when somebody looks. Times are given as they were, and age by themselves."""
-    made = (folder / KEY_FILE).stat().st_mtime
+    made = held.key_file.stat().st_mtime
     metrics.watch("reports_held", "Reports held, in tenths of a batch", lambda: rounds.held)
     metrics.watch(
         "full_batch_timestamp_seconds",
@@ -236,7 +225,9 @@ def _watch(metrics: Metrics, rounds: Rounds, folder: Path) -> None:
         lambda: rounds.full_since // _HOUR * _HOUR,
     )
     metrics.watch("storing", "1 as long as reports can be stored", lambda: rounds.healthy)
-    metrics.watch("disk_free_bytes", "Free bytes of the disk with the data, in steps of 16 MiB", partial(_free, folder))
+    if held.folder:
+        text = "Free bytes of the disk with the data, in steps of 16 MiB"
+        metrics.watch("disk_free_bytes", text, partial(_free, held.folder))
     metrics.watch(
         "key_timestamp_seconds", "On which day the key that signs batches was made", lambda: made // _DAY * _DAY
     )
@@ -273,14 +264,3 @@ def _free(folder: Path) -> int:
         with suppress(FileNotFoundError):
             free += log.stat().st_blocks * _BLOCK
     return free // _DISK_STEP * _DISK_STEP
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"0")
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError:
-        return False
-    return True

@@ -17,7 +17,7 @@ from privateer.wire.envelope import Envelope, split_sealed
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.upload import check_alone
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool import Receipt
+from privateer_shuffler.receipts import Receipt
 from privateer_shuffler.rounds import Followed, Rounds
 
 EXPERIMENT: Final = "privateer.experiment"

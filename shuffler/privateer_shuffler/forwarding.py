@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.errors import BatchRefused, Unavailable
 from privateer.wire.batch import BATCH, BatchAnswer, sign_claim
+from privateer_shuffler.holdings import RoundPool
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool import Pool
 from privateer_shuffler.upstream import Upstream
 
 _FIRST_PAUSE: Final = 0.1
@@ -39,12 +39,13 @@ class Forwarding:
         """
         await self._upstream.claim(experiment, sign_claim(experiment, self._key))
 
-    async def run(self, pool: Pool, is_past: Callable[[], bool]) -> bool:
+    async def run(self, pool: RoundPool, is_past: Callable[[], bool]) -> bool:
         """Wait until the pool is complete, deliver its batch, and return whether its version takes no further one.
 
         A batch that the server refuses from this shuffler is given up once ``is_past`` says that its version is over.
         """
-        await pool.complete()
+        if not await pool.complete():
+            return True
         answer = await self._deliver(await pool.batch(), pool.round.experiment, is_past)
         if answer is None:
             self._metrics.drop(pool.round.experiment, pool.shown)

@@ -1,9 +1,10 @@
 """The last publication of every experiment that reports were taken for, which a restart must not forget."""
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from privateer.serving.database import Kind, open_database
+from privateer_shuffler.holdings import Taken
 from privateer_shuffler.store import REPAIR
 
 DATABASE: Final = Kind(
@@ -23,14 +24,6 @@ INSERT INTO taken VALUES (?, ?, ?, 0)
 ON CONFLICT DO UPDATE SET version = excluded.version, digest = excluded.digest, over = 0
 WHERE excluded.version > version
 """
-
-
-class Taken(NamedTuple):
-    """Version and digest of a publication, and whether it takes no further batch."""
-
-    version: int
-    digest: bytes
-    over: bool = False
 
 
 class History:

@@ -4,13 +4,14 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import DuplicateReport, PrivateerError, Unavailable
+from privateer.errors import PrivateerError
 from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round
+from privateer_shuffler.receipts import Receipt, Waiting, duplicate, failure, in_tenths, settle, waiting
 from privateer_shuffler.shuffle import Groups, RandomBelow
 from privateer_shuffler.spent import RoundTokens, Spent
 from privateer_shuffler.store import RoundStore
@@ -23,20 +24,6 @@ _GATHER_SECONDS: Final = 0.005
 _FULL_DISK_SECONDS: Final = 1.0
 """Pause after a failed attempt to empty the log."""
 _Result = TypeVar("_Result")
-
-
-class Receipt(NamedTuple):
-    """What became of the reports of a request: how many are held and were refused, by slug, and the first refusal."""
-
-    accepted: int
-    refused: dict[str, int]
-    problem: PrivateerError | None
-
-
-class _Waiting(NamedTuple):
-    sealed: list[bytes]
-    receipt: asyncio.Future[Receipt]
-    admission: Admission | None
 
 
 class Pool:
@@ -82,7 +69,7 @@ class Pool:
         self._held: set[bytes] = set()
         facts = self.round
         self._places = Groups(self._recover(), facts.batch * facts.messages_of_kind, facts.groups, self._below)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
         self._ended = False
@@ -109,20 +96,15 @@ class Pool:
 
     @property
     def shown(self) -> int:
-        """Number of people whose reports are held, rounded down to tenths of a batch, for the operator alone.
-
-        A live count would reveal to whoever watches it when somebody reported, and so how long after fetching the
-        policy. Tenths reveal it, too, to a stranger who fills the pool to just below one.
-        """
-        step = max(1, self.round.batch // 10)
-        return self.held // step * step
+        """The same in tenths of a batch."""
+        return in_tenths(self.held, self.round.batch)
 
     @property
     def full(self) -> bool:
         """Whether it takes no more reports, though the disk may not have all of them yet."""
         return self._places.full or self._ended
 
-    async def complete(self) -> None:
+    async def complete(self) -> bool:
         """Wait until the pool is ``filled``: by the whole batch, or from the deadline on by enough people."""
         self._wake()  # empties the log that a killed process left behind
         while not self.filled.is_set():
@@ -131,6 +113,7 @@ class Pool:
                 await asyncio.wait_for(self.filled.wait(), left if left > 0 else None)
             except TimeoutError:
                 self._wake()
+        return True
 
     def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[Receipt]:
         """Take people's reports into the pool; the receipt comes when those accepted are durable.
@@ -147,9 +130,9 @@ class Pool:
             If the disk is full or fails. Nothing of such a request is held, and the next one is tried anew.
         """
         if self._lost:
-            raise _failure()
+            raise failure()
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(sealed, receipt, admission))
+        self._waiting.append(Waiting(sealed, receipt, admission))
         self._wake()
         return receipt
 
@@ -168,16 +151,18 @@ class Pool:
         await self._end(lambda: self._leave(self._store.renew))
         return type(self)(self._store, self._below, self._clock, self._spent)
 
-    async def forget(self) -> None:
-        """End this pool, and erase the reports in memory and on disk.
+    async def forget(self) -> int:
+        """End this pool, and erase the reports in memory and on disk; of how many people.
 
         Raises
         ------
         sqlite3.Error, OSError
             If the disk is full or fails; call it again.
         """
+        people = self.held
         self._held.clear()
         await self._end(lambda: self._leave(self._store.erase))
+        return people
 
     async def close(self) -> None:
         """End this pool: finish writing and close the database, which keeps the reports."""
@@ -222,7 +207,7 @@ class Pool:
                 await self._truncate()
             while self._waiting:
                 group, self._waiting = self._waiting, []
-                await self._commit(group)
+                settle(group, await self._stored(group))
                 if len(group) >= _MANY and not self.full:
                     await asyncio.sleep(_GATHER_SECONDS)
             self._end_when_due()
@@ -246,17 +231,7 @@ class Pool:
             self._truncation.cancel()
         self._truncation = asyncio.get_running_loop().call_later(seconds, self._wake)
 
-    async def _commit(self, group: list[_Waiting]) -> None:
-        receipts = await self._stored(group)
-        for index, request in enumerate(group):
-            if request.receipt.done():  # the sender has hung up
-                continue
-            if receipts is None:
-                request.receipt.set_exception(_failure())
-            else:
-                request.receipt.set_result(receipts[index])
-
-    async def _stored(self, group: list[_Waiting]) -> list[Receipt] | None:
+    async def _stored(self, group: list[Waiting]) -> list[Receipt] | None:
         """Store the reports of requests and return their receipts, or undo it and return None if the disk fails."""
         placed: list[tuple[bytes, int]] = []
         try:
@@ -289,14 +264,14 @@ class Pool:
         except sqlite3.Error:
             self._lost = True  # only a restart shows what the database holds
 
-    def _place(self, request: _Waiting, placed: list[tuple[bytes, int]]) -> Receipt:
+    def _place(self, request: Waiting, placed: list[tuple[bytes, int]]) -> Receipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
         accepted, refusals = 0, list[PrivateerError]()
         for report in request.sealed:
             messages = pieces(report, self.round.sealed_size)
             fingerprints = set(map(self._store.fingerprint, messages))
             if len(fingerprints) < len(messages) or self._knows(fingerprints):
-                refusals.append(DuplicateReport("the report was accepted already", remedy="nothing to do"))
+                refusals.append(duplicate())
             elif self.full:
                 refusals.append(waiting())
             elif request.admission and self._tokens and not self._tokens.spend(request.admission):
@@ -306,26 +281,10 @@ class Pool:
                 self._held |= fingerprints
                 each = self.round.messages_of_kind
                 placed += [(message, self._places.draw(index // each)) for index, message in enumerate(messages)]
-        return _receipt(accepted, refusals)
+        return Receipt.of(accepted, refusals)
 
     def _knows(self, fingerprints: set[bytes]) -> bool:
         """Whether any of these messages is held or was delivered before. A full pool knows only what it holds."""
         if not self._held.isdisjoint(fingerprints):
             return True
         return not self.full and self._store.has_delivered(fingerprints)  # another task uses a full one's database
-
-
-def _receipt(accepted: int, refusals: list[PrivateerError]) -> Receipt:
-    refused: dict[str, int] = {}
-    for refusal in refusals:
-        refused[refusal.slug] = refused.get(refusal.slug, 0) + 1
-    return Receipt(accepted, refused, refusals[0] if refusals else None)
-
-
-def waiting() -> Unavailable:
-    """Return the refusal of reports that come while a full batch is on its way. The server may ask for another."""
-    return Unavailable("the batch of this version is full and on its way", remedy="send the same bytes again later")
-
-
-def _failure() -> Unavailable:
-    return Unavailable("the shuffler cannot store reports", remedy="send the same bytes again later")

@@ -3,22 +3,20 @@
 import asyncio
 import logging
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from privateer.errors import Deleted, Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
 from privateer.serving.background import Background
-from privateer.serving.database import damaged
 from privateer.wire.envelope import Header, check_header
 from privateer.wire.publication import Round, decode_publication, digest
 from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.history import History, Taken
+from privateer_shuffler.holdings import Holdings, RoundPool, Taken
+from privateer_shuffler.label import Label
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool import Pool, waiting
+from privateer_shuffler.receipts import in_tenths, waiting
 from privateer_shuffler.requirements import Requirements
-from privateer_shuffler.spent import TOKEN_BYTES, Spent
-from privateer_shuffler.store import DATABASE, SUFFIX, Label, RoundStore
 from privateer_shuffler.upstream import Upstream
 
 _POLL_SECONDS: Final = 30
@@ -26,6 +24,8 @@ _RETRY_SECONDS: Final = 1.0
 _BREATH_SECONDS: Final = 0.1
 """Pause between long polls, so that a server that never lets them wait is not flooded."""
 _QUESTIONS_MAX: Final = 64
+_LOOK_SECONDS: Final = 1.0
+"""Pause between looks at rounds that other replicas have begun."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +48,7 @@ class Followed:
 
     round: Round
     digest: bytes
-    pool: Pool | None
+    pool: RoundPool | None
     over: bool = False
     deleted: bool = False
 
@@ -61,39 +61,30 @@ class Rounds:
 
     Parameters
     ----------
-    folder
-        Where the rounds' databases are; those found there are taken up again.
-    history
-        The last publications that reports were taken for.
-    spent
-        The upload tokens that were spent; None: reports come without.
+    holdings
+        What is held and remembered; the rounds that are found there are taken up again.
     """
 
     def __init__(
         self,
-        folder: Path,
-        history: History,
+        holdings: Holdings,
         requirements: Requirements,
         upstream: Upstream,
         forwarding: Forwarding,
         metrics: Metrics,
-        spent: Spent | None = None,
     ) -> None:
-        self._folder = folder
-        self._spent = spent
-        self._history = history
+        self._holdings = holdings
         self._requirements = requirements
         self._upstream = upstream
         self._forwarding = forwarding
         self._metrics = metrics
         self._background = Background()
         self._followed: dict[str, Followed] = {}
-        self._deliveries: dict[Pool, asyncio.Task[None]] = {}
+        self._deliveries: dict[RoundPool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._watched: set[str] = set()
         self._unclaimed: set[str] = set()
         self._taking = asyncio.Lock()
-        self._found = _load_pools(folder, spent)
 
     @property
     def held(self) -> int:
@@ -111,12 +102,30 @@ class Rounds:
         return not self._background.failed and not any(pool.failed for pool in self._deliveries)
 
     async def start(self) -> None:
-        """Take up the rounds found on disk: deliver the full ones and follow their experiments."""
-        for pool in sorted(self._found, key=lambda pool: pool.round.version):
-            self._history.note(pool.round.experiment, Taken(pool.round.version, pool.header.digest))
-            self._enter(Followed(pool.round, pool.header.digest, pool))
-        for name in self._followed:
-            self._watch(name)
+        """Take up the rounds that are held: deliver the full ones and follow their experiments."""
+        await self._take_up()
+        if self._holdings.shared:
+            self._background.start(self._look())
+
+    async def _look(self) -> None:
+        """Take up what other replicas have begun: if they die, this one delivers it."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            with suppress(OSError):
+                await self._take_up()
+
+    async def _take_up(self) -> None:
+        async with self._taking:
+            found = await self._holdings.find({pool.header.digest for pool in self._deliveries})
+            for pool in sorted(found, key=lambda pool: pool.round.version):
+                name, taken = pool.round.experiment, Taken(pool.round.version, pool.header.digest)
+                await self._holdings.note(name, taken)
+                known = self._followed.get(name)
+                if known is None or known.round.version < taken.version:
+                    self._enter(Followed(pool.round, taken.digest, pool))
+                    self._watch(name)
+                else:  # its batch is on its way, or it is over
+                    self._deliveries[pool] = self._background.start(self._deliver(pool))
 
     async def stop(self) -> None:
         """Stop following and close the databases."""
@@ -163,7 +172,7 @@ class Rounds:
             return None
         return followed
 
-    def admit(self, header: Header, followed: Followed) -> Pool:
+    def admit(self, header: Header, followed: Followed) -> RoundPool:
         """Return the pool that takes reports with this header.
 
         Raises
@@ -242,7 +251,7 @@ class Rounds:
         """Open the round of a publication that is newer than the one known."""
         round_, mark = _read(name, body), digest(body)
         async with self._taking:
-            known, last = self._followed.get(name), self._last(name)
+            known, last = self._followed.get(name), await self._last(name)
             same = last is not None and (last.version, last.digest) == (round_.version, mark)
             if last is not None and not same and round_.version <= last.version:
                 raise Unavailable(
@@ -253,29 +262,36 @@ class Rounds:
                 over = same and last is not None and last.over
                 self._enter(Followed(round_, mark, None if over else await self._open(round_, mark), over))
 
-    def _last(self, name: str) -> Taken | None:
-        """Return the newest publication that is followed, or that reports were taken for before a restart."""
-        known, last = self._followed.get(name), self._history.last(name)
+    async def _last(self, name: str) -> Taken | None:
+        """Return the newest publication that is followed, or that reports were taken for before a restart.
+
+        Raises
+        ------
+        Unavailable
+            If what is remembered cannot be read.
+        """
+        try:
+            last = await self._holdings.last(name)
+        except (OSError, sqlite3.Error) as error:
+            raise _unstored() from error
+        known = self._followed.get(name)
         if known is None or (last is not None and last.version > known.round.version):
             return last
         return Taken(known.round.version, known.digest)
 
-    async def _open(self, round_: Round, mark: bytes) -> Pool | None:
+    async def _open(self, round_: Round, mark: bytes) -> RoundPool | None:
         if round_.endpoint != "shuffler" or round_.batch == 0:
             return None
         try:
             self._requirements.check(round_)
             await self._claim(round_.experiment)
-            self._history.note(round_.experiment, Taken(round_.version, mark))
-            label, size = Label(round_, mark), TOKEN_BYTES if self._spent else 0
-            return await asyncio.to_thread(
-                lambda: Pool(RoundStore.create(self._folder, label, size), spent=self._spent)
-            )
+            await self._holdings.note(round_.experiment, Taken(round_.version, mark))
+            return await self._holdings.open(Label(round_, mark))
         except SpecError as error:
             _log.warning("taking no reports for %s: %s", round_.experiment, error)
             return None
         except (OSError, sqlite3.Error) as error:
-            raise Unavailable("the shuffler cannot store a round", remedy="its operator must check its disk") from error
+            raise _unstored() from error
 
     async def _claim(self, name: str) -> None:
         """Claim an experiment. If that fails, log why once."""
@@ -299,7 +315,7 @@ class Rounds:
         if old is not None and old.pool is not None and not old.pool.full:
             self._drop(old.pool)
 
-    async def _deliver(self, pool: Pool) -> None:
+    async def _deliver(self, pool: RoundPool) -> None:
         """Deliver a pool once it is complete, and fill another if the server asks for one."""
         over = await self._forwarding.run(pool, lambda: self._is_past(pool.round))
         if not over and await self._refill(pool):
@@ -314,7 +330,7 @@ class Rounds:
         followed = self._followed[round_.experiment]
         return followed.deleted or followed.round.version > round_.version
 
-    async def _refill(self, pool: Pool) -> bool:
+    async def _refill(self, pool: RoundPool) -> bool:
         """Make room for another batch of a version as soon as possible, or return False if a newer one is followed."""
         while not self._is_past(pool.round):
             try:
@@ -327,7 +343,7 @@ class Rounds:
             await asyncio.sleep(_RETRY_SECONDS)
         return False
 
-    async def _renew(self, pool: Pool) -> bool:
+    async def _renew(self, pool: RoundPool) -> bool:
         async with self._taking:  # a newer version may have come meanwhile
             if self._is_past(pool.round):
                 return False
@@ -335,34 +351,33 @@ class Rounds:
         del self._deliveries[pool]
         return True
 
-    def _drop(self, pool: Pool) -> None:
+    def _drop(self, pool: RoundPool) -> None:
         self._deliveries[pool].cancel()
-        self._metrics.drop(pool.round.experiment, pool.shown)
-        self._deliveries[pool] = self._background.start(self._forget(pool))
+        if not self._holdings.shared:
+            self._metrics.drop(pool.round.experiment, pool.shown)
+        self._deliveries[pool] = self._background.start(self._abandon(pool))
 
-    async def _forget(self, pool: Pool) -> None:
+    async def _abandon(self, pool: RoundPool) -> None:
+        people = await self._forget(pool)
+        if self._holdings.shared:  # one of the replicas that drop it has erased it, and tells
+            self._metrics.drop(pool.round.experiment, in_tenths(people, pool.round.batch))
+
+    async def _forget(self, pool: RoundPool) -> int:
         """Remember that a version is over and erase its pool. Try again while the disk is full."""
         while True:
             try:
-                self._history.end(pool.round.experiment, pool.round.version)
-                await pool.forget()
+                await self._holdings.end(pool.round.experiment, pool.round.version)
+                people = await pool.forget()
                 break
             except (OSError, sqlite3.Error):
                 pool.failed = True
                 await asyncio.sleep(_RETRY_SECONDS)
         del self._deliveries[pool]
+        return people
 
 
-def _load_pools(folder: Path, spent: Spent | None) -> list[Pool]:
-    return [pool for path in sorted(folder.glob(f"*{SUFFIX}")) if (pool := _load_pool(path, spent)) is not None]
-
-
-def _load_pool(path: Path, spent: Spent | None) -> Pool | None:
-    store = RoundStore.load(path)
-    try:
-        return None if store is None else Pool(store, spent=spent)
-    except sqlite3.Error as error:
-        raise damaged(path, DATABASE) from error
+def _unstored() -> Unavailable:
+    return Unavailable("the shuffler cannot store a round", remedy="its operator must check its disk")
 
 
 def _read(name: str, body: bytes) -> Round:

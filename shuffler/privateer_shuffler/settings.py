@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from privateer.errors import SpecError
 from privateer.serving.hosts import host_names
 from privateer.serving.origins import origins
-from privateer.serving.settings import PORT_MAX, SIZE_MAX, number, paths
+from privateer.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
 from privateer.serving.tokens import TokenSettings
 from privateer.wire.identity import read_keys
 
@@ -22,9 +22,10 @@ class Settings:
     server_url
         The learning server's private listener, the one address that the shuffler calls (``PRIVATEER_SERVER_URL``).
     data
-        Folder of the key and the held rounds (``PRIVATEER_DATA``).
+        Folder of the key and the held rounds (``PRIVATEER_DATA``); not used if replicas share a database.
     public_key_file
-        Where the public key goes, for the server to trust (``PRIVATEER_PUBLIC_KEY_FILE``, in ``data`` by default).
+        Where the public key goes, for the server to trust (``PRIVATEER_PUBLIC_KEY_FILE``). By default it goes to
+        ``data``, or nowhere if replicas share a database.
     min_batch
         The operator's own floor: the shuffler takes no reports for smaller rounds (``PRIVATEER_MIN_BATCH``).
     host, port
@@ -50,11 +51,18 @@ class Settings:
         several separated by commas); empty: the first that the shuffler meets, from then on.
     tokens
         Whether reports come with upload tokens alone, and whose.
+    database
+        Where PostgreSQL is, if replicas share what they hold (``PRIVATEER_DATABASE``); empty: it is in ``data``.
+    store_key_file
+        The file with the key that encrypts what is held there, 32 bytes (``PRIVATEER_STORE_KEY_FILE``).
+    signing_key
+        The file with the key that signs batches (``PRIVATEER_SIGNING_KEY``), the same for all replicas; in ``data`` by
+        default.
     """
 
     server_url: str
     data: Path
-    public_key_file: Path
+    public_key_file: Path | None
     min_batch: int = 100
     host: str = "127.0.0.1"
     port: int = 8001
@@ -68,6 +76,9 @@ class Settings:
     server_key: frozenset[bytes] = frozenset()
     tokens: TokenSettings = field(default_factory=TokenSettings)
     admin_names: tuple[str, ...] = ()
+    database: str = field(default="", repr=False)
+    store_key_file: Path | None = None
+    signing_key: Path | None = None
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -82,10 +93,12 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
     port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
+    database = _database(environment)
+    public_key_file = environment.get("PRIVATEER_PUBLIC_KEY_FILE")
     return Settings(
         server_url=url,
         data=data,
-        public_key_file=Path(environment.get("PRIVATEER_PUBLIC_KEY_FILE") or data / "shuffler.pub"),
+        public_key_file=Path(public_key_file or data / "shuffler.pub") if public_key_file or not database else None,
         min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
         host=environment.get("PRIVATEER_HOST") or Settings.host,
         port=port,
@@ -99,7 +112,26 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         origins=origins(environment),
         server_key=read_keys(environment.get("PRIVATEER_SERVER_KEY") or "", "PRIVATEER_SERVER_KEY"),
         tokens=TokenSettings.read(environment, f"127.0.0.1:{port}"),
+        database=database,
+        store_key_file=_path(environment, "PRIVATEER_STORE_KEY_FILE"),
+        signing_key=_path(environment, "PRIVATEER_SIGNING_KEY"),
     )
+
+
+def _path(environment: Mapping[str, str], name: str) -> Path | None:
+    return Path(environment[name]) if environment.get(name) else None
+
+
+def _database(environment: Mapping[str, str]) -> str:
+    """Return where the database is; see that what goes with it is there, too."""
+    address = environment.get("PRIVATEER_DATABASE", "")
+    if address:
+        check_database(environment, "PRIVATEER_DATABASE")
+        required(environment, "PRIVATEER_STORE_KEY_FILE", STORE_KEY)
+        required(
+            environment, "PRIVATEER_SIGNING_KEY", "the file of the key that signs batches, the same on all replicas"
+        )
+    return address
 
 
 def _authorities(environment: Mapping[str, str], name: str, url: str) -> Path | None:

@@ -34,7 +34,7 @@ _FORGET: Final = "DELETE FROM spent WHERE token IN (SELECT token FROM spent WHER
 _FORGET_SECONDS: Final = 3600.0
 _FORGOTTEN_AT_ONCE: Final = 5000
 _PAUSE_SECONDS: Final = 0.1
-_GRACE_SECONDS: Final = 86_400.0
+GRACE_SECONDS: Final = 86_400.0
 """A clock that is set wrong by less than a day has no token spent twice."""
 _KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
@@ -99,7 +99,7 @@ class Spent:
 
     def forget(self) -> bool:
         """Forget some tokens whose key has expired more than a day ago; whether there may be more of them."""
-        expired = int(self._clock.now() - _GRACE_SECONDS)
+        expired = int(self._clock.now() - GRACE_SECONDS)
         try:
             if self._db.execute(_FORGET, (expired, _FORGOTTEN_AT_ONCE)).rowcount:
                 return True

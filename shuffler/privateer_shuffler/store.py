@@ -21,8 +21,8 @@ from typing import Final, Self
 import msgspec
 
 from privateer.serving.database import Kind, connect, damaged, open_database
-from privateer.wire.envelope import Header, header_of
 from privateer.wire.publication import Round
+from privateer_shuffler.label import Label
 
 SUFFIX: Final = ".db"
 REPAIR: Final = "restore it, or move it away and lose what it holds"
@@ -53,18 +53,6 @@ _WHOLE: Final = "SELECT count(*) FROM place WHERE typeof(sealed) = 'blob' AND le
 """Counts the places that are as they were reserved."""
 _KEY_BYTES: Final = 32
 _FINGERPRINT_BYTES: Final = 16
-
-
-class Label(msgspec.Struct, frozen=True, array_like=True):
-    """Which round a database holds: its public facts and the digest of its publication."""
-
-    round: Round
-    digest: bytes
-
-    @property
-    def header(self) -> Header:
-        """The header that all reports of the round share."""
-        return header_of(self.round, self.digest)
 
 
 class RoundStore:

@@ -57,6 +57,7 @@ async def test_no_report_is_in_two_deliveries(tmp_path: Path) -> None:
         assert await services.uploads(publication, people[70:]) == 100
         facts = await services.version(2)
         assert (facts["accepted"], facts["refused"]) == (170, {"unopenable": 30})
+        await until(lambda: len(way.batches) == 2)  # the server publishes before it answers
     first, second = (set(pieces(decode_batch(body).sealed, round_.report_size)) for body in way.batches)
     assert (len(first), len(second), first & second) == (100, 100, set())
 

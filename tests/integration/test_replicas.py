@@ -7,13 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer.wire.publication import decode_publication
+from privateer.wire.token import authorization
 from privateer_server.data import open_data
 from privateer_server.rounds import restore_lost, with_sums
+from tests.support.mint import minted, settings
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, sealed_reports
@@ -238,8 +241,8 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group is committed and the connection breaks: the server does not know, and devices send it again."""
+    from privateer.serving.postgres.pool import Unreachable
     from privateer_server.store.postgres import store
-    from privateer_server.store.postgres.pool import Unreachable
 
     honest, breaks = store._Locked.commit, [True]
 
@@ -304,3 +307,25 @@ async def test_a_key_file_that_is_lost_costs_the_open_round(shared: Shared) -> N
         assert facts | {"version": 1_000_001, "received": 0, "status": "open"} == facts
         following = await one.publication()
         assert await send(two, following, sealed_reports(following, 20)) == 20
+
+
+async def test_a_token_is_spent_once_whoever_is_asked(shared: Shared, tmp_path: Path) -> None:
+    gate = settings(tmp_path / "tokens", "test", origin="server:80")
+    async with shared.served(2, tokens=gate) as servers:
+        await servers[0].create(SMALL)
+        first, token = await servers[0].publication(), minted("test", "server:80")
+        sealed = sealed_reports(first, 12)
+
+        async def report(at: int, one: bytes, paid: bytes) -> Any:
+            headers = {"authorization": authorization(paid)}
+            body = body_of(first, [one])
+            return await servers[at % 2].client.post("/reports", content=body, headers=headers, auth=httpx.Auth())
+
+        answers = await asyncio.gather(*(report(at, one, token) for at, one in enumerate(sealed)))
+        statuses = [answer.status_code for answer in answers]
+        assert sorted(statuses) == [202] + [401] * 11
+        winner = statuses.index(202)
+        for at in range(2):
+            assert_problem(await report(at, sealed[winner - 1], token), 401, "token-spent")
+            assert_problem(await report(at, sealed[winner], token), 409, "duplicate-report")
+        assert (await agreed(servers))["received"] == 1

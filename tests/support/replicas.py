@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from privateer.serving.tokens import TokenSettings
 from privateer.wire.keys import own_key
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
@@ -36,7 +37,7 @@ class Shared:
     def identity(self) -> Path:
         return self.key_file.with_name("identity.key")
 
-    def settings(self, *shufflers: Path) -> Settings:
+    def settings(self, *shufflers: Path, tokens: TokenSettings | None = None) -> Settings:
         return Settings(
             Path(),
             TOKEN,
@@ -46,13 +47,16 @@ class Shared:
             journal_database=self.journal,
             store_key_file=self.key_file,
             identity=self.identity,
+            tokens=tokens or TokenSettings(),
         )
 
     def rows(self, statement: str) -> list[tuple[object, ...]]:
         return self.cluster.execute(statement, self.database)
 
     @asynccontextmanager
-    async def served(self, servers: int = 2, *shufflers: Path) -> AsyncIterator[list[Api]]:
+    async def served(
+        self, servers: int = 2, *shufflers: Path, tokens: TokenSettings | None = None
+    ) -> AsyncIterator[list[Api]]:
         async with AsyncExitStack() as stack:
-            apps = [create_app(self.settings(*shufflers)) for _ in range(servers)]
+            apps = [create_app(self.settings(*shufflers, tokens=tokens)) for _ in range(servers)]
             yield [Api(await stack.enter_async_context(serving(app))) for app in apps]

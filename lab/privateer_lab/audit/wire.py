@@ -26,8 +26,9 @@ from privateer_lab.audit.views import log_likelihood, model_of
 from privateer_lab.audit.views import reports as report_view
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds import OpenRound, first_round
+from privateer_shuffler.label import Label
 from privateer_shuffler.pool import Pool
-from privateer_shuffler.store import Label, RoundStore
+from privateer_shuffler.store import RoundStore
 
 LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arms="hidden", curator=True)
 ALONE, BATCHED = model_of(report_view), model_of(batch_view)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -10,6 +11,8 @@ from privateer.errors import SpecError
 from privateer.wire.keys import public_hex, public_key_files, read_public_keys, read_signing_key, signing_key_id
 from privateer_lab.doctor.files import is_open_to_writers
 from privateer_lab.doctor.findings import Findings
+
+_STORE_KEY_SIZE: Final = 32
 
 
 def signing_key(found: Findings, path: Path, setting: str) -> Ed25519PrivateKey | None:
@@ -22,6 +25,17 @@ def signing_key(found: Findings, path: Path, setting: str) -> Ed25519PrivateKey 
     except SpecError as error:
         found.fail("key", error.detail, error.remedy or "restore it")
         return None
+
+
+def check_store_key(found: Findings, path: Path | None) -> None:
+    """Check the file with the key that encrypts what replicas keep in a database."""
+    if path is None or not path.is_file() or path.stat().st_size != _STORE_KEY_SIZE:
+        remedy = "put the file back that all replicas have; without it none starts"
+        found.fail("round keys", "PRIVATEER_STORE_KEY_FILE names no file of 32 bytes", remedy)
+    elif path.stat().st_mode & 0o077:
+        found.warn("round keys", "other users may read PRIVATEER_STORE_KEY_FILE", "chmod 600, or a secret mount")
+    else:
+        found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
 
 
 def check_public_half(found: Findings, key: Ed25519PrivateKey, public: Path) -> None:

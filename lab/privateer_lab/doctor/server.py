@@ -17,7 +17,7 @@ from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
 from privateer_lab.doctor.findings import Findings
 from privateer_lab.doctor.identity import check_identity_key, check_signer
-from privateer_lab.doctor.keys import check_trusted
+from privateer_lab.doctor.keys import check_store_key, check_trusted
 from privateer_lab.doctor.stores import checked
 from privateer_lab.doctor.tokens import check_admin_tokens
 from privateer_lab.doctor.upload_tokens import check_upload_tokens
@@ -35,9 +35,9 @@ from privateer_server.store.tables import DATABASE
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
 """A round that closes writes what it publishes to journal and database, each by way of its log, and once more."""
+_KEY_SIZE: Final = 32
 _TRIES: Final = 10
 """A round may close between two looks at what a server that runs has; it does not again and again."""
-_KEY_SIZE: Final = 32
 _RESTORE: Final = "restore a backup into an empty folder"
 _OLD_COPY: Final = (
     "stop, and start with the journal and the newest copy of the database; else go on, and lose the round"
@@ -127,14 +127,7 @@ def _examine_shared(found: Findings, settings: Settings) -> Findings:
     """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
     found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
-    path = settings.store_key_file
-    if path is None or not path.is_file() or path.stat().st_size != _KEY_SIZE:
-        remedy = "put the file back that all servers have; without it no server starts"
-        found.fail("round keys", "PRIVATEER_STORE_KEY_FILE names no file of 32 bytes", remedy)
-    elif path.stat().st_mode & 0o077:
-        found.warn("round keys", "other users may read PRIVATEER_STORE_KEY_FILE", "chmod 600, or a secret mount")
-    else:
-        found.ok("round keys", "the file that encrypts the keys of open rounds is there, for its owner alone")
+    check_store_key(found, settings.store_key_file)
     check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
     _check_operators(found, settings)

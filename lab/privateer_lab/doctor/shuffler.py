@@ -13,15 +13,16 @@ from privateer.wire.keys import public_hex, public_key_files, signing_key_id
 from privateer_lab.doctor.answers import Listeners, get, listed_keys
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held, shown
 from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.keys import check_public_half, check_trusted, ids_of, signing_key
+from privateer_lab.doctor.keys import check_public_half, check_store_key, check_trusted, ids_of, signing_key
 from privateer_lab.doctor.stores import checked
 from privateer_lab.doctor.upload_tokens import check_upload_tokens
-from privateer_shuffler.app import KEY_FILE
+from privateer_shuffler.held import KEY_FILE
 from privateer_shuffler.history import DATABASE as HISTORY
 from privateer_shuffler.history import FILE
+from privateer_shuffler.label import Label
 from privateer_shuffler.settings import Settings
 from privateer_shuffler.store import DATABASE as ROUND
-from privateer_shuffler.store import REPAIR, SUFFIX, Label, read_label
+from privateer_shuffler.store import REPAIR, SUFFIX, read_label
 
 _SPARE: Final = 64 * MIB
 _NEXT: Final = 3
@@ -38,6 +39,8 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
         Where the public keys are that its server trusts, if that is here.
     """
     found = Findings("shuffler")
+    if settings.database:
+        return _examine_shared(found, settings, trusted)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
         return found
     if not any(settings.data.iterdir()):
@@ -45,10 +48,7 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
             "folder", "the folder is empty", "nothing, if the shuffler never started; else correct PRIVATEER_DATA"
         )
         return found
-    key = signing_key(found, settings.data / KEY_FILE, "PRIVATEER_DATA")
-    if key:
-        check_public_half(found, key, settings.public_key_file)
-        _check_trust(found, key, trusted)
+    key = _examine_key(found, settings, settings.data / KEY_FILE, "PRIVATEER_DATA", trusted)
     check_trusted(found, "senders", settings.sender_keys)
     held = is_held(settings.data / FILE)
     names = found.settled(lambda seen: _check_rounds(seen, settings.data), once=held is False)
@@ -57,6 +57,28 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
     held_bytes = sum(path.stat().st_size for path in settings.data.glob(f"*{SUFFIX}") if path.exists())
     check_disk(found, [settings.data], _SPARE + _NEXT * held_bytes)
     _check_answers(found, settings, held, key)
+    return found
+
+
+def _examine_key(
+    found: Findings, settings: Settings, default: Path, field: str, trusted: Sequence[Path] | None
+) -> Ed25519PrivateKey | None:
+    key = signing_key(found, settings.signing_key or default, field)
+    if key:
+        if settings.public_key_file:
+            check_public_half(found, key, settings.public_key_file)
+        _check_trust(found, key, trusted)
+    return key
+
+
+def _examine_shared(found: Findings, settings: Settings, trusted: Sequence[Path] | None) -> Findings:
+    """Look at a shuffler that holds reports in PostgreSQL, of which the doctor opens nothing."""
+    remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one shuffler)"
+    found.warn("database", "reports are held in PostgreSQL, where the doctor does not look", remedy)
+    check_store_key(found, settings.store_key_file)
+    key = _examine_key(found, settings, settings.data / KEY_FILE, "PRIVATEER_SIGNING_KEY", trusted)
+    check_trusted(found, "senders", settings.sender_keys)
+    _check_answers(found, settings, None, key)
     return found
 
 

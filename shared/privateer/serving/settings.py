@@ -9,6 +9,8 @@ from privateer.errors import SpecError
 
 PORT_MAX: Final = 65535
 SIZE_MAX: Final = 1 << 40
+STORE_KEY: Final = "a file of 32 bytes, such as openssl rand -out FILE 32 writes"
+_SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 def required(variables: Mapping[str, str], name: str, meaning: str) -> str:
@@ -37,6 +39,18 @@ def number(variables: Mapping[str, str], name: str, default: int, most: int = SI
     if not (is_number and least <= int(text) <= most):
         raise SpecError("is not a whole number in range", field=name, remedy=f"give a number from {least} to {most}")
     return int(text)
+
+
+def check_database(variables: Mapping[str, str], name: str) -> None:
+    """Refuse a variable that is no address of a PostgreSQL database.
+
+    Raises
+    ------
+    SpecError
+        Naming it.
+    """
+    if not variables[name].startswith(_SCHEMES):
+        raise SpecError("is no address of a PostgreSQL database", field=name, remedy="give postgresql://HOST/NAME")
 
 
 def logs_json(variables: Mapping[str, str]) -> bool:

@@ -32,9 +32,9 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
 
 
 def shared_journal(url: str) -> Any:
+    from privateer.serving.postgres.pool import Pool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.journal import PostgresJournal
-    from privateer_server.store.postgres.pool import Pool
 
     return PostgresJournal(Pool(url, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE"))
 
@@ -142,7 +142,7 @@ def test_a_journal_that_was_put_back_counts_for_versions_only(postgres: Any, tmp
 
 @pytest.mark.postgres
 def test_a_journal_that_is_put_back_under_a_running_server_is_not_used(postgres: Any, tmp_path: Path) -> None:
-    from privateer_server.store.postgres.pool import Unreachable
+    from privateer.serving.postgres.pool import Unreachable
 
     url = postgres.make()
     journal = shared_journal(url)

@@ -16,9 +16,9 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Keys,
     if request.param == "folder":
         yield RoundKeys(tmp_path / "keys"), RoundKeys(tmp_path / "keys")
         return
+    from privateer.serving.postgres.pool import Pool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.keys import PostgresKeys
-    from privateer_server.store.postgres.pool import Pool
 
     cluster: Any = request.getfixturevalue("postgres")
     pool = Pool(cluster.make(), schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")

@@ -13,6 +13,7 @@ import pytest
 
 from privateer.clock import SystemClock
 from privateer.errors import SpecError
+from privateer.serving.postgres.leases import Lease, Leases
 from privateer_server.closing import Closed, Closer
 from privateer_server.data import Data, open_data
 from privateer_server.rounds import OpenRound, first_round, record
@@ -84,7 +85,7 @@ def test_a_key_file_has_32_bytes(shared: Shared, body: bytes | None) -> None:
 def test_another_key_file_is_refused(shared: Shared, opened: Callable[[], Data]) -> None:
     opened()
     shared.key_file.write_bytes(os.urandom(32))
-    assert refusal(shared.settings()).detail == "the keys of open rounds are encrypted under another key"
+    assert refusal(shared.settings()).detail == "what the database keeps of open rounds is encrypted under another key"
 
 
 @pytest.mark.parametrize("missing", ["PRIVATEER_JOURNAL_DATABASE", "PRIVATEER_STORE_KEY_FILE", "PRIVATEER_IDENTITY"])
@@ -125,8 +126,6 @@ def test_keys_that_nobody_names_go_when_they_are_old(shared: Shared, opened: Cal
 
 
 def leases(data: Data, seconds: float) -> Any:
-    from privateer_server.store.postgres.leases import Leases
-
     store: Any = data.store
     store._leases = Leases(store._pool, seconds)
     return store._leases
@@ -165,12 +164,15 @@ def full_round(data: Data) -> OpenRound:
     return first
 
 
-def test_two_servers_draw_noise_and_one_release_is_published(opened: Callable[[], Data]) -> None:
+def test_two_servers_draw_noise_and_one_release_is_published(
+    opened: Callable[[], Data], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The lease of the first runs out while it draws: what the second has put on record stands, for both."""
     one, two = opened(), opened()
     current = full_round(one)
     for data in (one, two):
-        leases(data, 0.2)._renew = lambda *_: None  # both servers stand still
+        leases(data, 0.2)
+    monkeypatch.setattr(Lease, "_renew", lambda _: None)  # both servers stand still
     drawn, may_write = threading.Event(), threading.Event()
     written: list[Entry] = []
     write = one.journal.write
@@ -209,7 +211,8 @@ def test_a_server_that_slept_through_two_rounds_releases_nothing(
     one, two = opened(), opened()
     current = full_round(one)
     for data in (one, two):
-        leases(data, 0.2)._renew = lambda *_: None
+        leases(data, 0.2)
+    monkeypatch.setattr(Lease, "_renew", lambda _: None)
     ended, may_go_on = threading.Event(), threading.Event()
     honest = Closer._on_record
 

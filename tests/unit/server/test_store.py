@@ -44,8 +44,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return SqliteStore(tmp_path)
+    from privateer.serving.postgres.pool import Pool
     from privateer_server.store.postgres import schema
-    from privateer_server.store.postgres.pool import Pool
     from privateer_server.store.postgres.store import PostgresStore
 
     cluster: Any = request.getfixturevalue("postgres")

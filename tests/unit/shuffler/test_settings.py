@@ -25,6 +25,31 @@ def test_everything_has_a_default():
     )
 
 
+DATABASE = {
+    "PRIVATEER_DATABASE": "postgresql://shuffler@there/pool",
+    "PRIVATEER_STORE_KEY_FILE": "/keys/store",
+    "PRIVATEER_SIGNING_KEY": "/keys/signing",
+}
+
+
+def test_replicas_share_a_database_and_write_nothing_beside_it():
+    read = read_settings(DATABASE)
+    assert (read.database, read.public_key_file) == (DATABASE["PRIVATEER_DATABASE"], None)
+    assert (read.store_key_file, read.signing_key) == (Path("/keys/store"), Path("/keys/signing"))
+    named = read_settings(DATABASE | {"PRIVATEER_PUBLIC_KEY_FILE": "/trusted/one.pub"})
+    assert named.public_key_file == Path("/trusted/one.pub")
+    assert "there" not in repr(read)
+
+
+@pytest.mark.parametrize("name", sorted(DATABASE))
+def test_a_database_needs_an_address_and_two_keys(name):
+    wrong = "sqlite:///pool" if name == "PRIVATEER_DATABASE" else ""
+    with pytest.raises(SpecError) as caught:
+        read_settings(DATABASE | {name: wrong})
+    assert caught.value.field == name
+    assert caught.value.remedy
+
+
 def test_everything_can_be_set():
     environment = {
         "PRIVATEER_SERVER_URL": "https://learn.example/api/",

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from privateer.serving.postgres.pool import Pool
+from privateer.serving.postgres.store_key import read_store_key
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.settings import Settings
 from privateer_server.store.postgres import schema
 from privateer_server.store.postgres.bell import PostgresBell
 from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.keys import PostgresKeys, read_store_key
-from privateer_server.store.postgres.pool import Pool
+from privateer_server.store.postgres.keys import PostgresKeys
 from privateer_server.store.postgres.store import PostgresStore
 
 Databases = tuple[PostgresStore, PostgresJournal, PostgresKeys, PublicationLog, Mapping[str, Path], PostgresBell]

@@ -6,7 +6,7 @@ from typing import Final
 
 import psycopg
 
-from privateer_server.store.postgres.pool import Connection, connect, run
+from privateer.serving.postgres.pool import Connection, connect, run
 
 CHANNEL: Final = "privateer"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from privateer.codec import decode, encode
+from privateer.serving.postgres.pool import Connection, Pool, row, rows, run
 from privateer_server.store import Behind, Entry, Leaf, LogLine
-from privateer_server.store.postgres.pool import Connection, Pool, row, rows, run
 
 _log = logging.getLogger("privateer.server")
 _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(1, hashtext(%s))"

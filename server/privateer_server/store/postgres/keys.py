@@ -1,48 +1,21 @@
 """The private keys of open rounds that servers share, encrypted under a key that no database has."""
 
 import logging
-import os
 from collections.abc import Collection
-from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from privateer.errors import SpecError
 from privateer.serving.logs import trace
+from privateer.serving.postgres.pool import Pool, Unreachable, row, run
+from privateer.serving.postgres.store_key import StoreKey
 from privateer_server.opening import Opener
-from privateer_server.store.postgres.pool import Pool, Unreachable, row, run
 
-_SIZE: Final = 32
-_NONCE_SIZE: Final = 12
 _LABEL: Final = b"privateer/round-key/1"
-_SEAL: Final = b"privateer/store-key/1"
-_FIELD: Final = "PRIVATEER_STORE_KEY_FILE"
 _YOUNG: Final = "1 hour"
 """A key that no round names may be of one that another server is just about to publish, as long as it is this young."""
 _log = logging.getLogger("privateer.server")
-
-
-def read_store_key(path: Path | None) -> bytes:
-    """Return the key in a file of 32 bytes.
-
-    Raises
-    ------
-    SpecError
-        If there is no such file, or it holds something else.
-    """
-    remedy = "make one with openssl rand -out FILE 32, for the server's user alone, and give it to all servers"
-    try:
-        key = path.read_bytes() if path else b""
-    except OSError as error:
-        detail = f"the key file cannot be read: {error.strerror}"
-        raise SpecError(detail, field=_FIELD, remedy=remedy) from None
-    if len(key) != _SIZE:
-        raise SpecError(f"the key file has {len(key)} bytes, and not {_SIZE}", field=_FIELD, remedy=remedy)
-    return key
 
 
 class PostgresKeys:
@@ -60,23 +33,17 @@ class PostgresKeys:
     """
 
     def __init__(self, pool: Pool, store_key: bytes) -> None:
-        self._pool, self._store_key = pool, AESGCM(store_key)
+        self._pool, self._store_key = pool, StoreKey(store_key)
         self._openers: dict[bytes, Opener] = {}
         self._doomed: set[bytes] = set()
         self._erasing = Lock()
-        with pool.transaction() as db:
-            run(db, "INSERT INTO seal VALUES (1, %s) ON CONFLICT DO NOTHING", self._wrapped(b"", _SEAL))
-            found = row(db, "SELECT sealed FROM seal")
-        if found is None or self._unwrapped(found[0], _SEAL) is None:
-            remedy = "name the file that the servers had; docs/operations.md says what to do if it is lost"
-            detail = "the keys of open rounds are encrypted under another key"
-            raise SpecError(detail, field=_FIELD, remedy=remedy)
+        self._store_key.check(pool)
 
     def make(self) -> bytes:
         """Return the public half of a new key, which is durable when this returns."""
         opener = Opener(X25519PrivateKey.generate())
         public_key = opener.public_key
-        wrapped = self._wrapped(opener.private_bytes(), _LABEL + public_key)
+        wrapped = self._store_key.wrapped(opener.private_bytes(), _LABEL + public_key)
         with self._pool.connection() as db:
             run(db, "INSERT INTO keys VALUES (%s, %s)", public_key, wrapped)
         self._openers[public_key] = opener
@@ -88,7 +55,7 @@ class PostgresKeys:
             return opener
         with self._pool.connection() as db:
             found = row(db, "SELECT wrapped FROM keys WHERE public_key = %s", public_key)
-        raw = self._unwrapped(found[0], _LABEL + public_key) if found else None
+        raw = self._store_key.unwrapped(found[0], _LABEL + public_key) if found else None
         if raw is None:
             return None
         with self._erasing:  # another thread may be destroying it
@@ -126,13 +93,3 @@ class PostgresKeys:
         delete = "DELETE FROM keys WHERE public_key <> ALL(%b) AND made < clock_timestamp() - %s::interval"
         with self._pool.connection() as db:
             run(db, delete, list(public_keys), _YOUNG)
-
-    def _wrapped(self, raw: bytes, about: bytes) -> bytes:
-        nonce = os.urandom(_NONCE_SIZE)
-        return nonce + self._store_key.encrypt(nonce, raw, about)
-
-    def _unwrapped(self, wrapped: bytes, about: bytes) -> bytes | None:
-        try:
-            return self._store_key.decrypt(wrapped[:_NONCE_SIZE], wrapped[_NONCE_SIZE:], about)
-        except (InvalidTag, ValueError):
-            return None

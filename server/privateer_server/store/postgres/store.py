@@ -9,6 +9,8 @@ import psycopg
 
 from privateer.codec import decode, encode
 from privateer.errors import Conflict
+from privateer.serving.postgres.leases import Leases
+from privateer.serving.postgres.pool import Connection, Pool, row, rows, run
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import (
     NO_PLAN,
@@ -24,8 +26,6 @@ from privateer_server.store import (
     Standing,
 )
 from privateer_server.store.postgres.bell import ring
-from privateer_server.store.postgres.leases import Leases
-from privateer_server.store.postgres.pool import Connection, Pool, row, rows, run
 
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
 _ROUND: Final = f"{_COLUMNS}, publication, state, total, given_up"

@@ -1,4 +1,4 @@
-"""Connections to one PostgreSQL database, for all threads of a server."""
+"""Connections to one PostgreSQL database, for all threads of a service."""
 
 import select
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from typing import Any, Final, TypeAlias
 import psycopg
 
 from privateer.errors import SpecError
-from privateer_server.store.postgres.schema import Kind, migrate
+from privateer.serving.postgres.migrations import Kind, migrate
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 _CONNECT_SECONDS: Final = 5
 _OPTIONS: Final = {
     "synchronous_commit": "on",  # what is acknowledged is on disk, whatever the database's default is
     "lock_timeout": "30s",
-    "idle_in_transaction_session_timeout": "300s",  # a server that stands still keeps no other waiting for good
+    "idle_in_transaction_session_timeout": "300s",  # a process that stands still keeps no other waiting for good
     "tcp_keepalives_idle": "10",  # nor does one whose machine is gone
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -111,7 +111,7 @@ class Pool:
         db = connect(self._url)
         if _identity(db) != self.identity:
             db.close()
-            raise Unreachable(f"{self._field} is another copy of the database than before: restart the server")
+            raise Unreachable(f"{self._field} is another copy of the database than before: restart the service")
         return db
 
     def _forget(self) -> None:

@@ -1,0 +1,48 @@
+"""What shufflers share that stand behind one balancer: a PostgreSQL database of their own."""
+
+from contextlib import ExitStack
+
+from privateer.errors import SpecError
+from privateer.serving.postgres.pool import Pool, row, run
+from privateer.serving.postgres.store_key import StoreKey, read_store_key
+from privateer_shuffler.postgres import schema
+from privateer_shuffler.postgres.holdings import SharedHoldings
+from privateer_shuffler.postgres.pin import SharedPin
+from privateer_shuffler.settings import Settings
+
+
+def open_database(settings: Settings, public_key: bytes) -> tuple[SharedHoldings, SharedPin]:
+    """Connect to the database, and bring it to this version.
+
+    Parameters
+    ----------
+    public_key
+        Of the key that signs batches.
+
+    Raises
+    ------
+    SpecError
+        If the database cannot be used or is of a newer version, or the replicas on it have another key.
+    """
+    store_key = StoreKey(read_store_key(settings.store_key_file))
+    with ExitStack() as stack:
+        pool = Pool(settings.database, schema.SHUFFLER, "PRIVATEER_DATABASE")
+        stack.callback(pool.close)
+        store_key.check(pool)
+        _check_signer(pool, public_key)
+        opened = SharedHoldings(pool, store_key, settings.tokens.required), SharedPin(pool, settings.server_key)
+        stack.pop_all()
+    return opened
+
+
+def _check_signer(pool: Pool, public_key: bytes) -> None:
+    """Refuse to sign with another key than the replicas on this database: the server takes batches of one."""
+    with pool.transaction() as db:
+        run(db, "INSERT INTO signer VALUES (1, %s) ON CONFLICT DO NOTHING", public_key)
+        found = row(db, "SELECT public_key FROM signer")
+    if found != (public_key,):
+        raise SpecError(
+            "the shufflers on this database sign with another key",
+            field="PRIVATEER_SIGNING_KEY",
+            remedy="give all replicas the same key file; docs/operations.md says how to replace it",
+        )

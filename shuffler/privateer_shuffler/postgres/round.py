@@ -1,0 +1,175 @@
+"""One round in the database: who is held, and in which order they leave.
+
+The database has no place for a message, and no message in the clear. What a transaction takes is one piece: the
+messages of its people, encrypted under a key of the round, which is itself encrypted under the key file that no
+database has. A message's place in the batch is its rank by a hash under another secret of the round, among those of its
+kind: every order is equally likely, each replica comes to the same, and it is written nowhere. So neither the order of
+rows nor the transactions that wrote them tell whose message is where, except to somebody who has the key file, too.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from privateer.errors import RoundClosed
+from privateer.serving.postgres.pool import Connection, Pool, row, rows, run
+from privateer.serving.postgres.store_key import StoreKey
+from privateer.wire.envelope import pieces
+from privateer_shuffler.label import Label
+from privateer_shuffler.postgres.intake import Person, decide, keyed_hash, people_of, receipts, refuse_spent
+from privateer_shuffler.postgres.spent import SharedSpent
+from privateer_shuffler.receipts import Receipt, Waiting
+
+_STATE: Final = "SELECT batch, held, ended_at FROM rounds WHERE id = %s"
+_KNOWN: Final = "SELECT fingerprint FROM fingerprints WHERE fingerprint = ANY(%b)"
+"""Each round has fingerprints of its own, so that the round needs no naming."""
+_BY_INDEX: Final = "SELECT set_config('enable_seqscan', 'off', true)"
+"""Until a table is analyzed PostgreSQL takes it for small, and reads all of it: that took 200 times as long."""
+_SET: Final = "UPDATE rounds SET batch = %s, held = %s, ended_at = %s WHERE id = %s"
+
+
+class State(NamedTuple):
+    """How a round is.
+
+    Attributes
+    ----------
+    batch
+        How many batches of it were delivered before this one.
+    held
+        People whose reports are held.
+    ended_at
+        When it took its last report, in seconds since 1970; 0: it takes more.
+    """
+
+    batch: int
+    held: int
+    ended_at: float
+
+
+class SharedRound:
+    """A round in the database. All methods wait for it, so they are for threads.
+
+    Parameters
+    ----------
+    number
+        Its row.
+    secret
+        From which all keys of the round are derived.
+    spent
+        The upload tokens that were spent; None: reports come without.
+    """
+
+    def __init__(self, pool: Pool, number: int, label: Label, secret: bytes, spent: SharedSpent | None) -> None:
+        self._pool, self._number, self._spent, self.label = pool, number, spent, label
+        self._key = StoreKey(secret)
+        self._fingerprint_key = self._key.derived(b"fingerprint")
+
+    def state(self) -> State | None:
+        """Return how the round is; None: it is over."""
+        with self._pool.connection() as db:
+            return _state(row(db, _STATE, self._number))
+
+    def add(self, group: Sequence[Waiting], now: float) -> tuple[list[Receipt], State | None]:
+        """Take people's reports in one transaction, which is durable when this returns, or takes nothing."""
+        facts = self.label.round
+        people = list(people_of(group, facts.sealed_size, self._fingerprint_key, self._spent))
+        with self._pool.transaction() as db:
+            state = _state(row(db, f"{_STATE} FOR UPDATE", self._number))
+            if state is None:
+                for person in people:
+                    person.refusal = RoundClosed("this version takes no further batch", remedy="nothing to do")
+            else:
+                state = self._take(db, people, state, now)
+        if self._spent:
+            self._spent.note([person.token for person in people if person.token and not person.refusal])
+        return receipts(group, people), state
+
+    def _take(self, db: Connection, people: list[Person], state: State, now: float) -> State:
+        asked = [fingerprint for person in people for fingerprint in person.fingerprints]
+        run(db, _BY_INDEX)
+        known = {one for (one,) in rows(db, _KNOWN, asked)}
+        spent = self._spent.known(db, [one.token for one in people if one.token]) if self._spent else set[bytes]()
+        decide(people, known, spent, 0 if state.ended_at else self.label.round.batch - state.held)
+        if self._spent:
+            paying = {one.token: one for one in people if one.token and not one.refusal}
+            expiring = {token: one.request.admission.expires for token, one in paying.items() if one.request.admission}
+            for token in expiring.keys() - self._spent.spend(db, expiring):
+                refuse_spent(paying[token])
+        taken = [person for person in people if not person.refusal]
+        return self._write(db, taken, state, now) if taken else state
+
+    def _write(self, db: Connection, taken: list[Person], state: State, now: float) -> State:
+        piece = b"".join(message for person in taken for message in person.messages)
+        run(db, "INSERT INTO pieces VALUES (%s, %b)", self._number, self._key.wrapped(piece, self._about(state.batch)))
+        fingerprints = sorted(fingerprint for person in taken for fingerprint in person.fingerprints)
+        run(db, "INSERT INTO fingerprints SELECT unnest(%b::bytea[]), %s", fingerprints, self._number)
+        held = state.held + len(taken)
+        after = State(state.batch, held, now if self.label.round.is_due(now, held) else 0.0)
+        run(db, _SET, *after, self._number)
+        return after
+
+    def end(self, now: float) -> State | None:
+        """Take no more reports if the round may close by its deadline. Return how it is; None: it is over."""
+        state = self.state()
+        if not state or state.ended_at or not self.label.round.is_due(now, state.held):
+            return state
+        with self._pool.transaction() as db:
+            run(db, "UPDATE rounds SET ended_at = %s WHERE id = %s AND ended_at = 0", now, self._number)
+        return self.state()
+
+    def batch(self, state: State) -> bytes:
+        """Return the messages that are held, permuted within their kind: the same bytes whoever asks.
+
+        Raises
+        ------
+        OSError
+            If the database does not answer; or if somebody has changed it, and it has other people than were taken, or
+            fewer than were promised.
+        """
+        with self._pool.connection() as db:
+            found = [sealed for (sealed,) in rows(db, "SELECT piece FROM pieces WHERE round = %s", self._number)]
+        facts, order = self.label.round, self._key.derived(b"order" + state.batch.to_bytes(8))
+        kinds: list[list[bytes]] = [[] for _ in range(facts.groups)]
+        for wrapped in found:
+            piece = self._key.unwrapped(wrapped, self._about(state.batch)) or b""
+            for index, message in enumerate(pieces(piece, facts.sealed_size)):
+                kinds[index // facts.messages_of_kind % len(kinds)].append(message)
+        people = len(set().union(*kinds)) / facts.messages
+        if people != state.held or people < facts.fewest:
+            raise OSError("the database has not the people that were taken")
+        return b"".join(message for kind in kinds for message in sorted(kind, key=lambda one: keyed_hash(one, order)))
+
+    def renew(self, batch: int) -> None:
+        """Make room for another batch; fingerprints of the delivered one stay. It may be done again."""
+        with self._pool.transaction() as db:
+            state = _state(row(db, f"{_STATE} FOR UPDATE", self._number))
+            if state and state.batch == batch:
+                run(db, "DELETE FROM pieces WHERE round = %s", self._number)
+                run(db, _SET, batch + 1, 0, 0.0, self._number)
+        self._vacuum()
+
+    def erase(self, even_ended: bool) -> int:
+        """Erase the round, unless another replica delivers it; of how many people."""
+        with self._pool.transaction() as db:
+            state = _state(row(db, f"{_STATE} FOR UPDATE", self._number))
+            if state is None or (state.ended_at and not even_ended):
+                return 0
+            run(db, "DELETE FROM rounds WHERE id = %s", self._number)
+            run(db, "DELETE FROM pieces WHERE round = %s", self._number)
+            run(db, "DELETE FROM fingerprints WHERE round = %s", self._number)
+            if self._spent:
+                self._spent.clean(db)
+        self._vacuum()
+        return state.held
+
+    def _vacuum(self) -> None:
+        """Have the database let go of deleted rows now, if it can; it does so later in any case."""
+        with suppress(OSError), self._pool.connection() as db:
+            db.execute("VACUUM (SKIP_LOCKED) rounds, pieces, fingerprints")
+
+    def _about(self, batch: int) -> bytes:
+        return self.label.digest + batch.to_bytes(8)
+
+
+def _state(found: tuple[Any, ...] | None) -> State | None:
+    return State(*found) if found else None

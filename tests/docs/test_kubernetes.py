@@ -1,0 +1,192 @@
+"""The manifests under deploy/ name settings, ports, routes and images that are there, and give no needless rights."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from privateer.errors import SpecError
+from privateer_issuer.settings import read_settings as read_issuer
+from privateer_server.settings import read_settings as read_server
+from privateer_shuffler.settings import read_settings as read_shuffler
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "deploy" / "kubernetes"
+SERVICES: Final[dict[str, Callable[[Mapping[str, str]], object]]] = {
+    "server": lambda given: read_server(given, []),
+    "shuffler": read_shuffler,
+    "issuer": read_issuer,
+}
+PRIVATE: Final = {"server": 8002, "shuffler": 8003, "issuer": 8005}
+GIVEN: Final = {
+    "admin-token": "a token of 16 characters",
+    "database": "postgresql://there/data",
+    "journal-database": "postgresql://there/journal",
+    "experiments": "spring",
+    "name": "issuer.example",
+}
+
+
+def documents(name: str) -> Iterator[dict[str, Any]]:
+    """All documents of a file."""
+    yield from yaml.safe_load_all((FOLDER / name).read_text())
+
+
+def one(kind: str, service: str) -> dict[str, Any]:
+    (found,) = (d for d in documents(f"{service}.yaml") if d["kind"] == kind and d["metadata"]["name"] == service)
+    return found
+
+
+def pod(service: str) -> dict[str, Any]:
+    found: dict[str, Any] = one("Deployment", service)["spec"]["template"]["spec"]
+    return found
+
+
+def container(service: str) -> dict[str, Any]:
+    (found,) = pod(service)["containers"]
+    return dict(found)
+
+
+def stage(service: str) -> str:
+    """The stage of the Dockerfile that a service's image is made by."""
+    found = re.search(rf"FROM base AS {service}\n(.*?)(\n\n|\Z)", (ROOT / "Dockerfile").read_text(), re.DOTALL)
+    assert found
+    return found.group(1)
+
+
+def environment(service: str) -> dict[str, str]:
+    """What the service is told, with secrets made up."""
+
+    def value(entry: Mapping[str, Any]) -> str:
+        if "value" in entry:
+            return str(entry["value"])
+        (source,) = entry["valueFrom"].values()
+        return GIVEN[source["key"]]
+
+    return {entry["name"]: value(entry) for entry in container(service)["env"]}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_variable_is_a_setting_and_all_are_accepted(service: str) -> None:
+    given = environment(service)
+    assert SERVICES[service](given)
+    table = (ROOT / "docs" / "configuration.md").read_text()
+    for name in given:
+        rows = [row for row in table.splitlines() if row.startswith("|") and f"`{name}`" in row]
+        assert any(row.split("|")[2].strip() == "all" or service in row.split("|")[2] for row in rows), name
+
+
+@pytest.mark.parametrize(
+    ("service", "name"),
+    [("server", "PRIVATEER_STORE_KEY_FILE"), ("server", "PRIVATEER_IDENTITY"), ("shuffler", "PRIVATEER_SIGNING_KEY")],
+)
+def test_a_variable_that_was_forgotten_is_noticed(service: str, name: str) -> None:
+    with pytest.raises(SpecError):
+        SERVICES[service]({key: value for key, value in environment(service).items() if key != name})
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_ports_are_those_of_the_image(service: str) -> None:
+    ports = {port["name"]: port["containerPort"] for port in container(service)["ports"]}
+    exposed = re.search(r"EXPOSE (\d+) (\d+)", stage(service))
+    assert exposed
+    assert list(ports.values()) == [int(port) for port in exposed.groups()]
+    assert ports["private"] == PRIVATE[service]
+    services = [d for d in documents(f"{service}.yaml") if d["kind"] == "Service"]
+    told = {d["metadata"]["name"]: d["spec"]["ports"][0] for d in services}
+    for name, kind in ((service, "public"), (f"{service}-private", "private")):
+        assert told[name] == {"name": kind, "port": ports[kind], "targetPort": kind}
+    assert all(d["spec"]["selector"] == {"app": service} for d in services)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_probes_ask_routes_of_the_public_listener(service: str) -> None:
+    routes = json.loads((ROOT / "docs" / "openapi" / f"{service}.json").read_text())["paths"]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        asked = container(service)[probe]["httpGet"]
+        assert asked == {"path": path, "port": "public"}
+        assert "get" in routes[path]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_pods_have_no_rights(service: str) -> None:
+    spec, only = pod(service), container(service)
+    user = re.search(r"--uid (\d+)", (ROOT / "Dockerfile").read_text())
+    assert user
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["enableServiceLinks"] is False
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": int(user.group(1)),
+        "runAsGroup": int(user.group(1)),
+        "fsGroup": int(user.group(1)),
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert only["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"cpu", "memory"} == set(only["resources"]["limits"]) == set(only["resources"]["requests"])
+    mounted = {mount["name"] for mount in only["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in spec["volumes"]}
+    writable = {mount["mountPath"] for mount in only["volumeMounts"] if not mount.get("readOnly")}
+    assert writable <= {"/tmp", "/data"}
+
+
+@pytest.mark.parametrize("service", ["server", "shuffler"])
+def test_a_drain_leaves_replicas(service: str) -> None:
+    budget = one("PodDisruptionBudget", service)["spec"]
+    assert budget["selector"] == {"matchLabels": {"app": service}}
+    assert 0 < budget["minAvailable"] < one("Deployment", service)["spec"]["replicas"]
+
+
+def test_images_are_pinned() -> None:
+    (kustomization,) = documents("kustomization.yaml")
+    pinned = {image["name"]: image["newTag"] for image in kustomization["images"]}
+    assert set(pinned) == {container(service)["image"] for service in SERVICES}
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", tag) for tag in pinned.values())
+    assert {*kustomization["resources"], "kustomization.yaml"} == {path.name for path in FOLDER.iterdir()}
+    composed = (ROOT / "docker-compose.scale.yml").read_text()
+    foreign = re.findall(r"image: \$\{\w+:-([^}]+)\}", composed)
+    assert len(foreign) == 2
+    assert all(re.search(r":\d+\.\d+", image) for image in foreign)
+
+
+def policy(name: str) -> dict[str, Any]:
+    (found,) = (d["spec"] for d in documents("network.yaml") if d["metadata"]["name"] == name)
+    return dict(found)
+
+
+def reaching(service: str, port: int) -> list[dict[str, Any]]:
+    """Who may reach a port of a service."""
+    rules = [rule for rule in policy(service)["ingress"] if {"port": port} in rule["ports"]]
+    return [peer for rule in rules for peer in rule["from"]]
+
+
+def test_nobody_reaches_anybody_unless_it_is_allowed() -> None:
+    assert policy("nobody") == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    for service, port in PRIVATE.items():
+        pods = [peer["podSelector"] for peer in reaching(service, port) if "podSelector" in peer]
+        assert pods == ([{"matchLabels": {"app": "shuffler"}}] if service == "server" else [])
+        assert len(reaching(service, port)) == len(pods) + 1
+    # Strangers come by the ingress controller alone, and only to public ports.
+    ports = {service: [p["port"] for rule in policy(service)["ingress"] for p in rule["ports"]] for service in PRIVATE}
+    assert ports == {"server": [8000, 8002], "shuffler": [8001, 8003], "issuer": [8004, 8005]}
+    for service, (public, _) in ports.items():
+        (stranger,) = reaching(service, public)
+        assert list(stranger) == ["namespaceSelector"]
+
+
+def test_the_shuffler_reaches_the_server_and_its_database_alone() -> None:
+    server, database = policy("shuffler")["egress"]
+    assert server == {"to": [{"podSelector": {"matchLabels": {"app": "server"}}}], "ports": [{"port": 8002}]}
+    assert environment("shuffler")["PRIVATEER_SERVER_URL"].endswith(":8002")
+    assert database["to"][0]["podSelector"] == {"matchLabels": {"privateer-database": "shuffler"}}
+    (other,) = policy("server")["egress"]
+    assert other["to"][0]["podSelector"] == {"matchLabels": {"privateer-database": "server"}}
+    assert "egress" not in policy("issuer")

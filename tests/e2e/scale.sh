@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Three servers and two shufflers behind a balancer, on PostgreSQL, for real: replicas are killed under load, and every report
+# that was acknowledged counts, once.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export PRIVATEER_ADMIN_TOKEN=token-of-the-scale-test PRIVATEER_POSTGRES_PASSWORD=password-of-the-scale-test
+export PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18010} PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18011}
+export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18012}
+kills=${1:-12} people=8000 round=500 name=peaks-shuffle project=privateer-scale-test
+compose() { docker-compose -p $project -f docker-compose.scale.yml --profile scale "$@"; }
+fail() { echo "scale: $*" >&2; compose logs --tail 20 >&2 || true; exit 1; }
+folder=$(mktemp -d)
+trap 'compose --profile load down --volumes --timeout 2 >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
+server=http://127.0.0.1:$PRIVATEER_SERVER_PORT shuffler=http://127.0.0.1:$PRIVATEER_SHUFFLER_PORT
+admin=http://127.0.0.1:$PRIVATEER_ADMIN_PORT
+
+# The official images where there is a registry; where there is none, the same programs from Debian's packages.
+if ! compose pull --quiet server-db balancer >/dev/null 2>&1; then
+  docker build -q -t privateer-scale-base -f deploy/compose/postgres.Dockerfile deploy/compose >/dev/null
+  export PRIVATEER_POSTGRES_IMAGE=privateer-scale-base PRIVATEER_BALANCER_IMAGE=privateer-scale-base
+  echo "scale: no registry of images is reachable; PostgreSQL and nginx are Debian's"
+fi
+compose --profile load build --quiet >/dev/null
+compose up -d --force-recreate --scale server=3 --scale shuffler=2 >/dev/null 2>&1 || fail "it does not start"
+ready() { for _ in $(seq 90); do curl -fs "$1/readyz" >/dev/null && return 0; sleep 1; done; return 1; }
+ready "$server" || fail "the servers are not ready"
+ready "$shuffler" || fail "the shufflers are not ready"
+replicas() { docker ps -aq --filter "label=com.docker.compose.project=$project" --filter "label=com.docker.compose.service=$1" --filter status=running; }
+[[ $(replicas server | wc -l) -eq 3 && $(replicas shuffler | wc -l) -eq 2 ]] || fail "not as many replicas as asked for"
+echo "scale: three servers and two shufflers are ready"
+
+if compose exec -T server python -c "import socket; socket.create_connection(('shuffler-db', 5432), 3)" >/dev/null 2>&1; then
+  fail "the servers reach what the shufflers hold"
+fi
+compose exec -T server python -c "import socket; socket.create_connection(('server-db', 5432), 3)" || fail "the check of isolation checks nothing"
+
+sed "s/^round_size.*/round_size = $round/; s/^round_growth.*/round_growth = 0.0/; s/^horizon.*/horizon = 40000/" examples/peaks-shuffle.toml |
+  sed '/^model = /a min_batch = 500' >"$folder/spec.toml"
+curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
+  -H 'Content-Type: application/toml' --data-binary @"$folder/spec.toml" >/dev/null || fail "not created"
+
+compose --profile load run --rm -T load $name --users $people --batch 5 --json >"$folder/load.json" 2>"$folder/load.log" &
+load=$!
+killed=0
+while kill -0 $load 2>/dev/null; do
+  sleep 1
+  if ((killed < kills)); then
+    victim=$(replicas "$([[ $((killed % 2)) -eq 0 ]] && echo shuffler || echo server)" | shuf -n 1)
+    docker kill -s KILL "$victim" >/dev/null
+    sleep 1
+    docker start "$victim" >/dev/null
+    killed=$((killed + 1))
+  fi
+done
+wait $load || { cat "$folder/load.log" >&2; fail "the load failed"; }
+[[ $killed -gt 2 ]] || fail "the load was over before anything was killed"
+
+# What the last batch misses is still held: the shufflers' database says how many.
+held() { compose exec -T -e PGPASSWORD="$PRIVATEER_POSTGRES_PASSWORD" shuffler-db psql -h 127.0.0.1 -U privateer -tAc 'SELECT coalesce(sum(held), 0) FROM rounds' privateer; }
+for _ in $(seq 30); do
+  curl -fs "$server/experiments/$name" >"$folder/facts.json" || true
+  held | tr -d '\r' >"$folder/held.json"
+  if python3 - "$folder" $people $round $killed <<'PY'; then exit 0; fi
+import json, sys
+folder, people, size, killed = sys.argv[1], *map(int, sys.argv[2:])
+load, facts, held = (json.load(open(f"{folder}/{name}.json")) for name in ("load", "facts", "held"))
+acknowledged, late = load["accepted"], load["refused"].get("round-closed", 0)
+assert load["people"] == people == acknowledged + sum(load["refused"].values()), load
+taken = facts["accepted"] + held
+# Whose answer was lost, and who asks again when the round is over, hears that it is over, though the report counts.
+ok = acknowledged <= taken <= acknowledged + late and facts["accepted"] == size * (facts["version"] - 1) and held < size
+if ok:
+    print(f"scale: {killed} kills, {people} people: {acknowledged} acknowledged and {late} too late or unsure; "
+          f"{facts['accepted']} counted in {facts['version'] - 1} rounds, and {held} held for the next")
+sys.exit(not ok)
+PY
+  sleep 1
+done
+cat "$folder"/*.json >&2
+fail "reports are lost or counted twice"

@@ -1,0 +1,302 @@
+"""Shufflers that share a database: any of them takes reports, they fill one batch, and one of them delivers it."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from scipy import stats
+
+from privateer.clock import SystemClock
+from privateer.errors import SpecError
+from privateer.serving.postgres.leases import Leases
+from privateer.wire.batch import decode_batch
+from privateer.wire.envelope import pieces
+from privateer.wire.keys import own_key
+from privateer.wire.token import authorization
+from privateer_shuffler.app import create_app
+from privateer_shuffler.held import open_held
+from privateer_shuffler.postgres import round as shared_round
+from tests.support.mint import minted
+from tests.support.mint import settings as tokens
+from tests.support.postgres import Cluster
+from tests.support.shufflers import SharedShufflers
+from tests.support.statistics import FALSE_ALARM
+from tests.unit.shuffler.fake_server import SIZE, body_of
+from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def shared(postgres: Cluster, tmp_path: Path) -> SharedShufflers:
+    return SharedShufflers.make(postgres, tmp_path)
+
+
+async def upload(shufflers: list[Shuffler], header: Any, sealed: list[bytes], at_once: int = 1) -> list[int]:
+    """Reports by turns, at the same time; the statuses."""
+    groups = [sealed[start : start + at_once] for start in range(0, len(sealed), at_once)]
+    asked = (shufflers[at % len(shufflers)].post(header, group) for at, group in enumerate(groups))
+    return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+
+async def test_replicas_fill_one_batch_and_one_delivers_it(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=40), sealed_reports(50)
+    async with shared.served(3) as shufflers:
+        statuses = await upload(shufflers, header, reports)
+        assert (statuses.count(202), statuses.count(503)) == (40, 10)
+        await until(lambda: bool(shared.server.taken))
+        received = shared.server.received()
+        accepted = [report for report, status in zip(reports, statuses, strict=True) if status == 202]
+        assert sorted(received) == sorted(accepted)
+        assert len(shared.server.attempts) == 1
+        # It is over everywhere, and nothing is left of it.
+        for one in shufflers:
+            await until_over(one, header)
+        assert shared.rows("SELECT (SELECT count(*) FROM rounds), (SELECT count(*) FROM pieces)") == [(0, 0)]
+        assert shared.rows("SELECT count(*) FROM fingerprints") == [(0,)]
+
+
+async def until_over(one: Shuffler, header: Any) -> None:
+    async with asyncio.timeout(10):
+        while (await one.post(header, sealed_reports(1))).status_code != 409:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_report_is_held_once_whoever_is_asked(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=40), sealed_reports(10)
+    async with shared.served(2) as shufflers:
+        answers = await asyncio.gather(*(one.post(header, [report]) for one in shufflers * 3 for report in reports))
+        statuses = [answer.status_code for answer in answers]
+        assert (statuses.count(202), statuses.count(409)) == (10, 50)
+        twice = await shufflers[0].post(header, [reports[0], *sealed_reports(1)])
+        assert twice.json() == {"accepted": 1, "refused": {"duplicate-report": 1}}
+    async with shared.served(1) as (again,):
+        assert_problem(await again.post(header, [reports[3]]), 409, "duplicate-report")
+
+
+async def test_the_whole_person_or_nothing(shared: SharedShufflers) -> None:
+    """Four messages each, of two kinds: one message that is held already keeps the other three out."""
+    header = shared.server.publish(batch=3, messages=4, groups=2)
+    people = [b"".join(sealed_reports(4)) for _ in range(3)]
+    async with shared.served(2) as (one, two):
+        assert (await one.post(header, [people[0]])).status_code == 202
+        mixed = people[1][: 3 * SIZE] + people[0][:SIZE]
+        assert_problem(await two.post(header, [mixed]), 409, "duplicate-report")
+        repeated = people[1][:SIZE] * 4
+        assert_problem(await two.post(header, [repeated]), 409, "duplicate-report")
+        assert await upload([one, two], header, people[1:]) == [202, 202]
+        await until(lambda: bool(shared.server.taken))
+    kinds = [{message for person in people for message in pieces(person, SIZE)[at : at + 2]} for at in (0, 2)]
+    received = shared.server.received()
+    assert [set(received[:6]), set(received[6:])] == kinds
+
+
+async def test_a_batch_that_the_server_wants_more_of_takes_nothing_twice(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=10), sealed_reports(25)
+    shared.server.insatiable = True
+    async with shared.served(2) as shufflers:
+        assert await upload(shufflers, header, reports[:10]) == [202] * 10
+        await until(lambda: len(shared.server.attempts) == 1)
+        taken = 0
+        async with asyncio.timeout(20):
+            for at, report in enumerate(reports):  # the first ten again
+                while (status := (await shufflers[at % 2].post(header, [report])).status_code) == 503:
+                    await asyncio.sleep(0.05)
+                taken += status == 202
+                assert status == (409 if at < 10 else 202)
+        await until(lambda: len(shared.server.attempts) == 2)
+        assert taken == 15
+    first, second = (decode_batch(body).sealed for body in shared.server.attempts)
+    assert set(pieces(first, SIZE)) == set(reports[:10])
+    assert set(pieces(second, SIZE)) == set(reports[10:20])
+
+
+async def test_a_round_that_closes_by_its_deadline_is_delivered_once(shared: SharedShufflers) -> None:
+    due = int(SystemClock().now()) + 3
+    header, reports = shared.server.publish(batch=40, least=5, deadline=due), sealed_reports(7)
+    async with shared.served(2) as shufflers:
+        assert await upload(shufflers, header, reports) == [202] * 7
+        await until(lambda: bool(shared.server.taken))
+        await asyncio.sleep(1.5)
+        assert sorted(shared.server.received()) == sorted(reports)
+        assert len(shared.server.attempts) == 1
+
+
+async def test_another_replica_delivers_the_same_bytes_when_one_has_died(
+    shared: SharedShufflers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one has delivered and gets no answer; its lease runs out, since a dead one does not renew it."""
+    monkeypatch.setattr(Leases.__init__, "__defaults__", (1.0,))
+    header, reports = shared.server.publish(batch=10), sealed_reports(10)
+    shared.server.mute = True
+    monkeypatch.setattr("privateer.serving.postgres.leases.Lease._renew", lambda _: None)
+    monkeypatch.setattr("privateer.serving.postgres.leases.Lease.give_back", lambda _: None)
+    async with shared.served(1) as (first,):
+        assert await upload([first], header, reports) == [202] * 10
+        await until(lambda: len(shared.server.attempts) == 1)
+        async with shared.served(1):
+            await asyncio.sleep(0.5)
+            assert len(shared.server.attempts) == 1  # not while the lease lasts
+            await until(lambda: len(shared.server.attempts) >= 2)
+            shared.server.mute = False
+            await until(lambda: shared.rows("SELECT count(*) FROM rounds") == [(0,)])
+    assert len(set(shared.server.attempts)) == 1
+    assert shared.rows("SELECT version, over FROM taken") == [(1, True)]
+
+
+async def test_a_replica_that_never_heard_of_an_experiment_delivers_its_batch(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=10), sealed_reports(10)
+    shared.server.busy = 10**6
+    async with shared.served(1) as (first,):
+        assert await upload([first], header, reports) == [202] * 10
+        await until(lambda: bool(shared.server.attempts))
+    shared.server.busy = 0
+    async with shared.served(1):
+        await until(lambda: bool(shared.server.taken))
+    assert len(set(shared.server.attempts)) == 1
+
+
+async def test_a_replica_that_is_behind_takes_nothing_for_a_version_that_is_over(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=10), sealed_reports(12)
+    async with shared.served(2) as (one, two):
+        assert await upload([one, two], header, reports[:4]) == [202] * 4
+        shared.server.publish(version=2, batch=10)
+        await until_version(one, two, version=2)
+        assert_problem(await two.post(header, reports[4:5]), 409, "round-closed")
+        following = shared.server.header()
+        assert await upload([one, two], following, reports[:10]) == [202] * 10
+        await until(lambda: ("spring", 2) in shared.server.taken)
+        assert ("spring", 1) not in shared.server.taken
+        assert sum([await one.metric("reports_dropped_total"), await two.metric("reports_dropped_total")]) == 4
+
+
+async def until_version(*shufflers: Shuffler, version: int) -> None:
+    for one in shufflers:
+        await one.reaches(version)
+
+
+async def test_a_database_that_is_away_and_comes_back_loses_nothing(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=20), sealed_reports(20)
+    async with shared.served(2) as shufflers:
+        assert await upload(shufflers, header, reports[:10]) == [202] * 10
+        shared.cluster.restart()
+        async with asyncio.timeout(30):
+            for at, report in enumerate(reports[10:]):
+                while (await shufflers[at % 2].post(header, [report])).status_code == 503:
+                    await asyncio.sleep(0.05)
+        await until(lambda: bool(shared.server.taken))
+        for one in shufflers:
+            assert (await one.client.get("/readyz")).status_code == 200
+    assert sorted(shared.server.received()) == sorted(reports)
+
+
+async def test_a_token_is_spent_once_whoever_is_asked(postgres: Cluster, tmp_path: Path) -> None:
+    shared = SharedShufflers.make(postgres, tmp_path, tokens=tokens(tmp_path / "tokens", "spring"))
+    header, token, reports = shared.server.publish(batch=40), minted(), sealed_reports(40)
+    async with shared.served(2) as shufflers:
+
+        async def report(at: int, sealed: bytes, paid: bytes) -> httpx.Response:
+            headers, client = {"authorization": authorization(paid)}, shufflers[at % 2].client
+            url = "/experiments/spring/reports"
+            return await client.post(url, content=body_of(header, [sealed]), headers=headers, auth=httpx.Auth())
+
+        answers = await asyncio.gather(*(report(at, sealed, token) for at, sealed in enumerate(reports)))
+        statuses = [answer.status_code for answer in answers]
+        assert sorted(statuses) == [202] + [401] * 39
+        winner = statuses.index(202)
+        for at in range(2):
+            assert_problem(await report(at, sealed_reports(1)[0], token), 401, "token-spent")
+            assert_problem(await report(at, reports[winner], minted()), 409, "duplicate-report")
+        # Neither a token nor a nonce is in the database as it came.
+        spent = shared.rows("SELECT token FROM spent")
+        assert len(spent) == 1
+        assert bytes(spent[0][0]) not in token
+
+
+async def test_the_database_shows_no_message_and_no_place(shared: SharedShufflers) -> None:
+    header, reports = shared.server.publish(batch=40), sealed_reports(20)
+    async with shared.served(2) as shufflers:
+        assert await upload(shufflers, header, reports) == [202] * 20
+        everything = b"".join(bytes(piece) for (piece,) in shared.rows("SELECT piece FROM pieces"))
+        everything += b"".join(bytes(one) for (one,) in shared.rows("SELECT fingerprint FROM fingerprints"))
+        assert len(everything) > 20 * SIZE
+        assert not any(report[at : at + 12] in everything for report in reports for at in range(0, SIZE - 12, 12))
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE rounds SET ended_at = 1",
+        "UPDATE rounds SET ended_at = 1, held = 40; INSERT INTO pieces SELECT * FROM pieces LIMIT 20",
+        "UPDATE rounds SET ended_at = 1, held = 40",
+        "UPDATE pieces SET piece = piece || '\\x00'; UPDATE rounds SET ended_at = 1, held = 0",
+    ],
+)
+async def test_who_writes_to_the_database_gets_no_smaller_batch(shared: SharedShufflers, harm: str) -> None:
+    header, reports = shared.server.publish(batch=40), sealed_reports(20)
+    async with shared.served(2) as shufflers:
+        assert await upload(shufflers, header, reports) == [202] * 20
+        shared.rows(harm)
+        await asyncio.sleep(2.5)
+        assert not shared.server.attempts
+        statuses = [(await one.client.get("/readyz")).status_code for one in shufflers]
+        assert 503 in statuses
+
+
+@asynccontextmanager
+async def order_of_arrival(shared: SharedShufflers, batches: int) -> AsyncIterator[list[list[int]]]:
+    """For batches of five, the place that each report leaves at, in order of arrival."""
+    seen = []
+    async with shared.served(1) as (one,):
+        for at in range(batches):
+            header, reports = shared.server.publish(f"spring{at}", batch=5), sealed_reports(5)
+            for report in reports:
+                assert (await one.post(header, [report])).status_code == 202
+            await until(lambda at=at: (f"spring{at}", 1) in shared.server.taken)  # type: ignore[misc]
+            received = shared.server.received(f"spring{at}")
+            seen.append([received.index(report) for report in reports])
+    yield seen
+
+
+def fit(seen: list[list[int]]) -> float:
+    """The p-value of a place being independent of the order of arrival."""
+    table = [[sum(places[arrival] == place for places in seen) for place in range(5)] for arrival in range(5)]
+    expected = len(seen) / 5
+    chi = sum((count - expected) ** 2 / expected for row in table for count in row)
+    return float(stats.chi2.sf(chi, 16))
+
+
+async def test_places_do_not_depend_on_the_order_of_arrival(shared: SharedShufflers) -> None:
+    """The false alarm is that of one test; secrets come from the operating system."""
+    async with order_of_arrival(shared, 120) as seen:
+        assert fit(seen) > FALSE_ALARM
+
+
+async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_they_came() -> Iterator[bytes]:
+        for at in range(10**6):
+            yield at.to_bytes(16)
+
+    numbers = as_they_came()
+    honest = shared_round.keyed_hash
+    assert honest(b"one", b"k") != honest(b"two", b"k")
+    monkeypatch.setattr(shared_round, "keyed_hash", lambda *_: next(numbers))
+    async with order_of_arrival(shared, 20) as seen:
+        assert fit(seen) < FALSE_ALARM
+
+
+def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path: Path) -> None:
+    open_held(shared.settings).holdings.close()
+    other = tmp_path / "other.key"
+    own_key(other, "PRIVATEER_SIGNING_KEY")
+    with pytest.raises(SpecError, match="another key"):
+        create_app(replace(shared.settings, signing_key=other))
+    other.write_bytes(os.urandom(32))
+    with pytest.raises(SpecError, match="another key"):
+        create_app(replace(shared.settings, store_key_file=other))
