@@ -98,7 +98,7 @@ class Spend:
         body = at.maker.body(publication, 1, before.token) if publication else None
         if body:
             await at.send(body)
-            assert not (before.acknowledged and body.accepted and not at.restores), "a token was spent twice"
+            assert not (before.acknowledged and body.accepted and not at.witness.restores), "a token was spent twice"
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ async def run(operations: Sequence[Operation], folder: Path, kind: Callable[...,
                 await at.look()
         async with asyncio.timeout(_DRAIN_SECONDS):
             await drain(at)
-        at.witness.check(at.sent, at.maker, BATCHES, at.restores)
+        at.witness.check(at.sent, at.maker, BATCHES)
         return {
             "deaths": len(at.faults.happened),
             "rounds": len(at.witness.releases()),
@@ -297,7 +297,7 @@ async def _close(at: World, name: str) -> None:
         if body:
             await at.send(body)
             over += "round-closed" in body.answers[-1]
-        if name == MIXED and at.restores and over >= _OVER:
+        if name == MIXED and at.witness.restores and over >= _OVER:
             return  # the shuffler has delivered what the copy does not have: docs/operations.md says what to do
     last = [f"{body.version} {body.answers[-1:]}" for body in at.sent[-3:]]
     raise AssertionError(f"the round of {name} does not close: {last}")
