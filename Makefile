@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+POSTGRES := $(strip $(wildcard /usr/lib/postgresql/*/bin/initdb) $(shell command -v initdb 2>/dev/null))
 ROLES := shared client shuffler issuer server lab
 
 .PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents site sdk sdkcheck lock format clean
@@ -31,7 +32,7 @@ data: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly"
 
 nightly: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

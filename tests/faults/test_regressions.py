@@ -28,7 +28,11 @@ A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED: list[Operation] = [
 """The shuffler gives no second batch for the round, which stays open: docs/operations.md says what to do."""
 A_CLAIM_ON_A_FULL_DISK: list[Operation] = [Full("server", 100), Upload(MIXED, 3)]
 """The shuffler's claim was answered with 500 in the place of 503."""
-A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [Crash("server", 1, after=True), Race(8), Upload(PLAIN, 10)]
+A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [
+    Crash("server", 1, after=True),
+    Race(8),
+    Upload(PLAIN, 10),
+]
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,9 @@ class Witness:
         assert all(number == batch for number in sizes), f"batches of {key} have {sizes} reports"
         everything = [one for some in delivered for one in some]
         assert len(set(everything)) == len(everything), f"a report of {key} is in two batches"
-        taken = next((some for some in _choices(delivered) if _are(release.total, tally(policy, maker.rows(some)))), None)
+        taken = next(
+            (some for some in _choices(delivered) if _are(release.total, tally(policy, maker.rows(some)))), None
+        )
         assert taken is not None, f"the sums of {key} are of no batches that were delivered"
         assert release.received == release.total.reports, f"{key} counted others than its sums"
         there = set(taken)
