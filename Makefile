@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+POSTGRES := $(strip $(wildcard /usr/lib/postgresql/*/bin/initdb) $(shell command -v initdb 2>/dev/null))
 ROLES := shared client shuffler issuer server lab
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
 marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
@@ -33,7 +34,7 @@ data: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "data and not nightly" $(call marked,data)
 
 nightly: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -86,7 +86,7 @@ _Item = TypeVar("_Item")
 
 
 def shortened(items: list[_Item], fails: Callable[[list[_Item]], bool], runs: int) -> list[_Item]:
-    """A list that fails and is no longer than a failing one: parts of it are left out, halves first, in so many runs."""
+    """A list that fails, no longer than a failing one: parts of it are left out, halves first, in so many runs."""
     part = len(items) // 2
     while part and runs > 0:
         start = 0

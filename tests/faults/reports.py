@@ -131,4 +131,3 @@ def tally(policy: Any, rows: list[bytes]) -> Any:
 def messages(batch: bytes, size: int) -> list[bytes]:
     """The sealed reports of a batch's body."""
     return pieces(decode_batch(batch).sealed, size)
-

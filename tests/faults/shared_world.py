@@ -54,7 +54,7 @@ class SharedWorld(World):
         cluster, database = self._shared.cluster, self._shared.database
         cluster.drop(database)
         cluster.load(self.folder / "dump", cluster.make_again(database))
-        self.restores += 1
+        self.witness.restores += 1
         if not how:  # they go no further on another copy: somebody starts them again
             for slot in self.servers:
                 await slot.stop()

@@ -1,4 +1,4 @@
-"""Five hundred lists of faults on each store. A failure names its seed: PRIVATEER_FAULTS_SEED=SEED PRIVATEER_FAULTS_RUNS=1."""
+"""Five hundred lists of faults on each store. CONTRIBUTING.md says how to run a single one again."""
 
 import os
 

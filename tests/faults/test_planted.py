@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -71,6 +70,6 @@ def planted(plant: Plant) -> Iterator[None]:
 
 @pytest.mark.parametrize("plant", [acknowledged_before_durable, held_in_memory, counted_again, released_again])
 def test_a_planted_defect_is_caught(plant: Plant) -> None:
-    with planted(plant), pytest.raises(AssertionError, match="^seed [0-9]+: AssertionError: ") as caught:
+    with planted(plant), pytest.raises(AssertionError, match=r"^seed [0-9]+: AssertionError: ") as caught:
         every(SEEDS, shortening=0)
     print(caught.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privateer_server.store.sqlite import SqliteStore
-from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Operation, PutBack, Race, Upload
+from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Operation, PutBack, Race, Upload
 from tests.faults.runs import once
 from tests.faults.shared_world import on
 from tests.faults.world import MIXED, PLAIN, world
@@ -26,9 +26,21 @@ A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED: list[Operation] = [
     PutBack(0),
 ]
 """The shuffler gives no second batch for the round, which stays open: docs/operations.md says what to do."""
+A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH: list[Operation] = [
+    BackUp(),
+    Junk(2),
+    Race(4, kills=True),
+    Upload(MIXED, 6),
+    PutBack(1),
+]
+"""The first batch went with the database, and the shuffler takes nothing of it again: no report is in two batches."""
 A_CLAIM_ON_A_FULL_DISK: list[Operation] = [Full("server", 100), Upload(MIXED, 3)]
 """The shuffler's claim was answered with 500 in the place of 503."""
-A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [Crash("server", 1, after=True), Race(8), Upload(PLAIN, 10)]
+A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [
+    Crash("server", 1, after=True),
+    Race(8),
+    Upload(PLAIN, 10),
+]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +48,7 @@ A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [Crash("server", 1,
     [
         TOKENS_WHILE_THE_DATABASE_IS_AWAY,
         A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED,
+        A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH,
         A_CLAIM_ON_A_FULL_DISK,
         A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE,
     ],
@@ -45,7 +58,9 @@ def test_what_was_found(operations: list[Operation]) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("operations", [TOKENS_WHILE_THE_DATABASE_IS_AWAY])
+@pytest.mark.parametrize(
+    "operations", [TOKENS_WHILE_THE_DATABASE_IS_AWAY, A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH]
+)
 def test_what_was_found_of_shared_data(
     operations: list[Operation], postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

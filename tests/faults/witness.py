@@ -43,6 +43,8 @@ class Witness:
         Digests of what was seen by experiment and version.
     log
         The longest log that was seen.
+    restores
+        How often a backup was put back.
     batches
         Bodies of the batches that were on their way to a server, by experiment and version.
     """
@@ -52,6 +54,8 @@ class Witness:
         self.bodies: dict[bytes, bytes] = {}
         self.log: list[dict[str, Any]] = []
         self.batches: dict[Key, list[bytes]] = defaultdict(list)
+        self.restores = 0
+        self._since: dict[Key, int] = {}
         self._releases: dict[bytes, Release] = {}
 
     def watch(self, patched: pytest.MonkeyPatch) -> None:
@@ -76,6 +80,7 @@ class Witness:
         facts, name = decode_publication(publication).round, digest(publication)
         seen = self.published[facts.experiment, facts.version]
         seen.add(name)
+        self._since.setdefault((facts.experiment, facts.version), self.restores)
         self.bodies[name] = publication
         assert len(seen) == 1, f"two publications of {facts.experiment} {facts.version} were shown"
 
@@ -111,7 +116,7 @@ class Witness:
                 found[release.key] = release
         return found
 
-    def check(self, sent: list[Body], maker: Maker, batch: dict[str, int], restores: int) -> None:
+    def check(self, sent: list[Body], maker: Maker, batch: dict[str, int]) -> None:
         """Check all that is known at the end."""
         releases = self.releases()
         by_round: dict[Key, list[Body]] = defaultdict(list)
@@ -120,19 +125,19 @@ class Witness:
         for key, release in releases.items():
             if key[0] == "plain":
                 assert release.received == batch[key[0]], f"{key} closed with {release.received} people"
-                self._check_plain(key, release, by_round[key], restores)
+                self._check_plain(key, release, by_round[key])
             else:
-                self._check_mixed(key, release, by_round[key], maker, batch[key[0]], restores)
+                self._check_mixed(key, release, by_round[key], maker, batch[key[0]])
         for key, bodies in by_round.items():
             if key not in releases:
                 for body in bodies:
                     if body.is_junk:
                         continue
-                    # A round that went with a restored backup was given up, and says so.
-                    gone = body.restores < restores or not body.acknowledged
+                    # A round that was open when a backup was put back is given up, and says so.
+                    gone = self._since[key] < self.restores or not body.acknowledged
                     assert gone, f"{body.acknowledged} acknowledged reports of {key} are lost: {body.answers}"
 
-    def _check_plain(self, key: Key, release: Release, bodies: list[Body], restores: int) -> None:
+    def _check_plain(self, key: Key, release: Release, bodies: list[Body]) -> None:
         mechanism = policy_of(self._body(release.closed, key)).terms.mechanism
         times = counted(mechanism, release.total)
         twice = [mark for mark, number in times.items() if number > 1]
@@ -142,21 +147,21 @@ class Witness:
         assert set(times) <= known, f"{key} counted what nobody sent"
         for body in bodies:
             has = sum(mark in times for mark in body.marks)
-            self._check_body(key, body, has, restores)
+            self._check_body(key, body, has)
         tokens = Counter(body.token for body in bodies if body.token and any(mark in times for mark in body.marks))
         assert max(tokens.values(), default=1) == 1, f"a token admitted two reports to {key}"
 
-    def _check_body(self, key: Key, body: Body, has: int, restores: int) -> None:
-        if body.restores < restores:
-            return  # docs/operations.md: an earlier copy of a round that is open lacks what came after it
+    def _check_body(self, key: Key, body: Body, has: int) -> None:
+        # docs/operations.md: an earlier copy of a round that is open lacks what came after it, which a shuffler knows.
+        was_open = self._since[key] < self.restores
+        if body.restores < self.restores or (was_open and key in self.batches):
+            return
         assert body.acknowledged <= has, (
             f"of {body.acknowledged} acknowledged reports of {key}, {has} are counted: {body.answers}"
         )
         assert body.accepted <= has, f"{body.accepted} reports of {key} were accepted, and {has} count: {body.answers}"
 
-    def _check_mixed(
-        self, key: Key, release: Release, bodies: list[Body], maker: Maker, batch: int, restores: int
-    ) -> None:
+    def _check_mixed(self, key: Key, release: Release, bodies: list[Body], maker: Maker, batch: int) -> None:
         publication = self._body(release.closed, key)
         policy, size = policy_of(publication), decode_publication(publication).round.report_size
         delivered = [messages(one, size) for one in self.batches[key]]
@@ -164,12 +169,14 @@ class Witness:
         assert all(number == batch for number in sizes), f"batches of {key} have {sizes} reports"
         everything = [one for some in delivered for one in some]
         assert len(set(everything)) == len(everything), f"a report of {key} is in two batches"
-        taken = next((some for some in _choices(delivered) if _are(release.total, tally(policy, maker.rows(some)))), None)
+        taken = next(
+            (some for some in _choices(delivered) if _are(release.total, tally(policy, maker.rows(some)))), None
+        )
         assert taken is not None, f"the sums of {key} are of no batches that were delivered"
         assert release.received == release.total.reports, f"{key} counted others than its sums"
         there = set(taken)
         for body in bodies:
-            self._check_body(key, body, sum(mark in there for mark in body.marks), restores)
+            self._check_body(key, body, sum(mark in there for mark in body.marks))
 
     def _body(self, name: bytes, key: Key) -> bytes:
         assert name in self.bodies, f"the publication of {key} was never shown"

@@ -77,8 +77,6 @@ class World:
         Bodies that were made, and are still on their way.
     sent
         Bodies that were sent, in order.
-    restores
-        How often a backup was put back.
     """
 
     def __init__(self, folder: Path, faults: Faults, clock: Hands) -> None:
@@ -86,7 +84,6 @@ class World:
         self.maker, self.witness = Maker(), Witness()
         self.late: list[Body] = []
         self.sent: list[Body] = []
-        self.restores = 0
         self.servers = self._places()
         self.shuffler = Slot("shuffler", folder / "shuffler", faults, self._shuffler)
         self._ways = {PLAIN: self._way(self.servers), MIXED: self._way([self.shuffler])}
@@ -250,7 +247,7 @@ class World:
         elif slug == "duplicate-report":
             taken = 1
         if taken:
-            body.acknowledged, body.restores = max(body.acknowledged, taken), self.restores
+            body.acknowledged, body.restores = max(body.acknowledged, taken), self.witness.restores
 
     async def claim(self, name: str) -> int:
         """Claim an experiment as the shuffler does; the status of the answer."""
@@ -293,7 +290,7 @@ class World:
             return
         await self.servers[0].stop()
         _PUT_BACK[how % len(_PUT_BACK)](self.folder, self.servers[0].folder)
-        self.restores += 1
+        self.witness.restores += 1
 
     async def away(self) -> None:
         """Take the database away: nothing can be written."""

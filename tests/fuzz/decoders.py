@@ -288,6 +288,8 @@ DECODERS: dict[str, Decoder] = {
     "claim": Decoder(lambda: [sign_claim(_NAME, _KEY, _NOW).encode()], _claim),
     "signature of a publication": Decoder(lambda: [Identity(_KEY).signed(digest(b"body")).encode()], _signed),
     "attestation": Decoder(lambda: [attest(_SECRET, _NAME, "me", int(_NOW) + 60).encode()], _attestation),
-    "base64url": Decoder(lambda: [base64url(b"some bytes").encode()], lambda some: base64url(unbase64url(some)).encode()),
+    "base64url": Decoder(
+        lambda: [base64url(b"some bytes").encode()], lambda some: base64url(unbase64url(some)).encode()
+    ),
     "problem": Decoder(lambda: [problem_body(NotFound("no"))], _slug),
 }

@@ -16,7 +16,13 @@ _NUMBERS = [
     b"9" * 400,
     b"9" * 5000,
 ]
-_LENGTHS = [b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xdb\x00\xff\xff\xff", b"\xc9" * 6]
+_LENGTHS = [
+    b"\xdd\xff\xff\xff\xff",
+    b"\xc6\xff\xff\xff\xff",
+    b"\xdf\x7f\xff\xff\xff",
+    b"\xdb\x00\xff\xff\xff",
+    b"\xc9" * 6,
+]
 """Lengths of what does not follow."""
 _DEPTHS = [b"\x91", b"[", b'{"a":', b"\x81\xa1a", b"[[", b"a.", b"{a="]
 _SIGNS = "— é\u2028\ud7ff".encode()

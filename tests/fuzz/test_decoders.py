@@ -29,8 +29,7 @@ def tried(read: Callable[[bytes], bytes], some: bytes) -> None:
     tracemalloc.start()
     try:
         written = read(some)
-    except PrivateerError as refused:
-        assert refused.detail
+    except PrivateerError:
         return
     finally:
         _, most = tracemalloc.get_traced_memory()

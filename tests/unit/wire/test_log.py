@@ -50,6 +50,7 @@ def test_a_head_is_a_checkpoint_that_other_programs_read() -> None:
         lambda signed: signed.replace(ORIGIN, "privateer/log/0000000000000000"),
         lambda signed: signed.replace("\n3\n", "\n03\n"),
         lambda signed: signed[:-20],
+        lambda signed: signed[:-20] + "é" + signed[-19:],
         lambda signed: signed.replace("\n\n", "\n"),
         lambda signed: signed + "x" * 5000,
         lambda _: "",
