@@ -20,7 +20,8 @@ class SpentToken(NamedTuple):
     Attributes
     ----------
     token, report
-        Hashes of the nonce and of the sealed report: the same report again is told from another one unopened.
+        Hashes of the nonce with its experiment, and of the sealed report: the same report again is told from another
+        one unopened. Devices choose nonces, so two experiments may see the same one, and each is spent by itself.
     expires
         Until when it must be remembered, in seconds since 1970.
     refusal
@@ -35,7 +36,8 @@ class SpentToken(NamedTuple):
     @classmethod
     def of(cls, admission: Admission, sealed: bytes) -> "SpentToken":
         """Return the token that admits a sealed report."""
-        return cls(_hash(admission.nonce), _hash(sealed), admission.expires, admission.spent())
+        named = admission.experiment.encode() + admission.nonce
+        return cls(_hash(named), _hash(sealed), admission.expires, admission.spent())
 
     def check(self, find: FindSpent) -> None:
         """Refuse a token that was spent.

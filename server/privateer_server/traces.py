@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
@@ -142,7 +143,7 @@ class Traces:
         try:
             with self._opener.open(request, timeout=_SECONDS):
                 self._is_away = False
-        except (OSError, ValueError):
+        except (OSError, ValueError, HTTPException):
             if not self._is_away:
                 _log.warning("the collector of traces does not take them: they are dropped until it does")
             self._is_away = True

@@ -274,14 +274,23 @@ class Pool:
                 refusals.append(duplicate())
             elif self.full:
                 refusals.append(waiting())
-            elif request.admission and self._tokens and not self._tokens.spend(request.admission):
-                refusals.append(request.admission.spent())
+            elif unpaid := self._unpaid(request.admission):
+                refusals.append(unpaid)
             else:
                 accepted += 1
                 self._held |= fingerprints
                 each = self.round.messages_of_kind
                 placed += [(message, self._places.draw(index // each)) for index, message in enumerate(messages)]
         return Receipt.of(accepted, refusals)
+
+    def _unpaid(self, admission: Admission | None) -> PrivateerError | None:
+        """Spend the token that a report comes with, if it needs one; return why that cannot be."""
+        if admission is None or self._tokens is None:
+            return None
+        try:
+            return None if self._tokens.spend(admission) else admission.spent()
+        except Unavailable as problem:
+            return problem
 
     def _knows(self, fingerprints: set[bytes]) -> bool:
         """Whether any of these messages is held or was delivered before. A full pool knows only what it holds."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer.clock import Clock, SystemClock
+from privateer.errors import Unavailable
 from privateer.serving.database import Kind, open_database
 from privateer.serving.tokens import Admission
 from privateer_shuffler.shuffle import Places
@@ -144,9 +145,17 @@ class RoundTokens:
         self._placed: list[tuple[bytes, int]] = []
 
     def spend(self, admission: Admission) -> bool:
-        """Spend a token with the next write; False if it was spent before."""
+        """Spend a token with the next write; False if it was spent before.
+
+        Raises
+        ------
+        Unavailable
+            If it was, and has been taken back since: nobody has looked at its signature.
+        """
         if self._spent.knows(admission.nonce):
             return False
+        if admission.is_spent:
+            raise Unavailable("the disk did not take the report", remedy="send the same bytes again later")
         token = self._spent.hash(admission.nonce)
         self._spent.spend(token)
         self._placed.append((token + admission.expires.to_bytes(_TIME_BYTES), self._places.draw()))

@@ -41,7 +41,7 @@ class PublicPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that there is no such page."""
-        if scope["type"] == "http" and not self._is_public(scope["method"], scope["path"]):
+        if scope["type"] == "http" and not self._finds(scope):
             missing = NotFound("no such page", remedy="some pages are at the private listener only")
             await problem_answer(missing).send(scope, send)
         else:
@@ -50,4 +50,8 @@ class PublicPages:
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Pass on a request that is there as a whole; False if ``__call__`` must answer it."""
-        return self._is_public(scope["method"], scope["path"]) and self._at_once(scope, body, reply)
+        return self._finds(scope) and self._at_once(scope, body, reply)
+
+    def _finds(self, scope: Scope) -> bool:
+        # A router takes "/metrics" and a line feed for "/metrics": its patterns end with "$".
+        return "\n" not in scope["path"] and self._is_public(scope["method"], scope["path"])

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.request import Request, urlopen
@@ -63,12 +64,12 @@ class TokenKeys:
     def _look(self) -> None:
         try:
             documents = self._documents()
-            is_away = self._is_page and not documents  # for a moment: that takes no keys back
-            if documents != self._read_before and not is_away:
-                found: dict[str, Issued] = {}
-                for name, body in documents:
-                    found |= self._read(name, body)
-                self._known, self._read_before = found, documents
+            if documents != self._read_before:
+                read = [self._read(name, body) for name, body in documents]
+                found = [one for one in read if one is not None]
+                if found or not self._is_page:  # a page that is away, or cut off, takes no keys back
+                    self._known = {name: issued for one in found for name, issued in one.items()}
+                    self._read_before = documents
         finally:
             self._looking.release()
 
@@ -81,17 +82,17 @@ class TokenKeys:
             path = Path(self._source)
             files = sorted(path.glob("*.json")) if path.is_dir() else [path]
             return [(file.name, file.read_bytes()) for file in files]
-        except (OSError, ValueError):
+        except (OSError, ValueError, HTTPException):
             self._warn(self._source, "cannot be read")
             return []
 
-    def _read(self, name: str, body: bytes) -> dict[str, Issued]:
+    def _read(self, name: str, body: bytes) -> dict[str, Issued] | None:
         try:
             directory = Directory.decode(body)
             return {one: Issued(directory.issuer, tuple(directory.keys(one))) for one in directory.experiments}
         except Malformed:
             self._warn(name, "shows no token keys")
-            return {}
+            return None
 
     def _warn(self, name: str, what: str) -> None:
         if name not in self._warned:
