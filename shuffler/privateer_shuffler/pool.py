@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Self, TypeVar
 
 from privateer.clock import Clock, SystemClock
-from privateer.errors import PrivateerError
+from privateer.errors import PrivateerError, Unavailable
 from privateer.serving.tokens import Admission
 from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer.wire.publication import Round

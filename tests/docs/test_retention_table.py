@@ -15,7 +15,7 @@ from privateer_server.store.postgres import schema
 from privateer_server.store.sqlite import FILE
 from privateer_server.store.tables import DATABASE as STORE
 from privateer_shuffler import history, spent, store
-from privateer_shuffler.app import KEY_FILE
+from privateer_shuffler.held import KEY_FILE
 from privateer_shuffler.pin import PIN_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()

@@ -17,8 +17,8 @@ from privateer.wire.token import authorization
 from privateer.wire.upload import UPLOAD
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
-from privateer_shuffler.app import KEY_FILE
 from privateer_shuffler.app import create_app as create_shuffler
+from privateer_shuffler.held import KEY_FILE
 from privateer_shuffler.settings import Settings as ShufflerSettings
 from tests.faults.points import Faults
 from tests.faults.processes import Process, Slot, Way

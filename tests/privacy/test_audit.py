@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np

@@ -52,8 +52,8 @@ def decide(people: Sequence[Person], known: Collection[bytes], spent: Collection
             person.refusal = duplicate()
         elif not room:
             person.refusal = waiting()
-        elif person.token in used:
-            refuse_spent(person)
+        elif person.token in used or (person.request.admission and person.request.admission.is_spent):
+            refuse_spent(person)  # where this replica has seen it spent, nobody has looked at its signature
         else:
             room -= 1
             held.update(person.fingerprints)
