@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from privateer.serving.postgres.pool import Pool, Unreachable
 from privateer_server.round_keys import RoundKeys
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.postgres import store as postgres_store
 from privateer_server.store.postgres.journal import PostgresJournal
 from privateer_server.store.postgres.keys import PostgresKeys
-from privateer_server.store.postgres.pool import Pool, Unreachable
 from privateer_server.store.postgres.store import PostgresStore
 from privateer_server.store.sqlite import SqliteStore
 from privateer_shuffler.history import History

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from privateer.errors import PrivateerError
-from privateer_server.store.postgres.pool import Unreachable
+from privateer.serving.postgres.pool import Unreachable
 from tests.faults.points import Faults
 from tests.support.asgi import AtOnce
 
