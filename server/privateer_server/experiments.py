@@ -10,7 +10,7 @@ from typing import Any, Final
 from privateer.clock import Clock
 from privateer.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
 from privateer.serving.logs import trace
-from privateer.spec import Spec
+from privateer.spec import Spec, is_name
 from privateer.wire.publication import decode_publication
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
@@ -111,7 +111,7 @@ class Experiments:
 
     async def find(self, name: str) -> Experiment:
         """Return the experiment of that name, also if another server has just created it; raises what `get` does."""
-        if name not in self._by_name and name not in self._deleted:
+        if is_name(name) and name not in self._by_name and name not in self._deleted:
             self.add(await asyncio.to_thread(self.readings.experiment, name))
         return self.get(name)
 

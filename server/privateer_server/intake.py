@@ -14,6 +14,7 @@ from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, U
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.serving.tokens import Admission
+from privateer.spec import is_name
 from privateer.wire.envelope import Envelope, binding
 from privateer.wire.upload import check_alone
 from privateer_server.accumulator import Delivery, Receipt
@@ -172,8 +173,10 @@ class Intake:
         """
         name = envelope.header.experiment
         try:
-            # Another server may have just created it: whoever counts reads that first.
-            known = self._experiments.known(name) if self._is_shared else self._experiments.get(name)
+            # Another server may have just created it: whoever counts reads that first. But
+            # a database may have no text for what is no name, and everybody in the group would be refused.
+            may_be_new = self._is_shared and is_name(name)
+            known = self._experiments.known(name) if may_be_new else self._experiments.get(name)
             # What comes for an earlier version is refused unopened, and may be larger than a report of this one; what
             # comes for a later one, which another server may have published, is looked at once that is read.
             if known and not is_signed and envelope.header.version == known.current.round.version:

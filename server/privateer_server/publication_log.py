@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Final
 
 from privateer.errors import NotFound, SpecError, Unavailable
+from privateer.spec import is_name
 from privateer.wire.identity import Identity
 from privateer.wire.keys import own_key
 from privateer.wire.log import BLOCK, Entry, Head, Proof, prove
@@ -123,7 +124,7 @@ class PublicationLog:
         return prove(self._tree, head, index, block)
 
     def _place(self, experiment: str, version: int) -> int:
-        place = self._store.place(experiment, version)
+        place = self._store.place(experiment, version) if is_name(experiment) else None
         if place is None or place >= len(self._tree):
             raise NotFound("this publication is not in the log", field="version", remedy="see the history")
         return place

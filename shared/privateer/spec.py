@@ -5,6 +5,7 @@ all its refusals, in `privateer.algorithms`.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -31,6 +32,11 @@ PERIOD_MIN: Final = 3600
 _PEOPLE_MAX: Final = 10_000_000_000
 _GRAINS: Final = 100
 """Parts of a conversion window."""
+
+
+def is_name(text: str) -> bool:
+    """Whether an experiment may have this name."""
+    return re.fullmatch(NAME, text) is not None
 
 
 class Reward(Range):

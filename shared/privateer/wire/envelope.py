@@ -11,6 +11,8 @@ MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
 """Number of people whose reports one request may carry. A device sends one person's, a trusted sender more."""
 _PURPOSE: Final = "privateer/report/1"
+_VERSION_MAX: Final = 2**63 - 1
+"""A database has no larger number."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -22,7 +24,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     digest: bytes
 
     def __post_init__(self) -> None:
-        if len(self.key_id) != KEY_ID_SIZE or len(self.digest) != DIGEST_SIZE or self.version < 1:
+        if len(self.key_id) != KEY_ID_SIZE or len(self.digest) != DIGEST_SIZE or not 1 <= self.version <= _VERSION_MAX:
             raise ValueError("header fields have fixed sizes")
 
 
