@@ -7,7 +7,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
+from urllib.parse import unquote
 
+import httptools
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -72,11 +74,11 @@ class Turnstile:
         self._known_senders: tuple[float, Mapping[str, Ed25519PublicKey]] = (-_FRESH, {})
         self._clock = clock or SystemClock()
 
-    def refusal(self, method: bytes, path: bytes, headers: Headers) -> tuple[bytes, int] | None:
+    def refusal(self, method: bytes, target: bytes, headers: Headers) -> tuple[bytes, int] | None:
         """Return the answer to an upload that is not admitted, and what it has cost; None for everything else."""
         if method != b"POST":
             return None
-        name = self._experiment(path.partition(b"?")[0].decode("latin-1"))
+        name = self._experiment(_path(target))
         if name is None:
             return None
         sent = dict(headers)
@@ -124,3 +126,11 @@ class Turnstile:
             units -= cost
             connection.read_on()
         self._next = asyncio.get_running_loop().call_later(_TICK, self._let_in) if self._waiting else None
+
+
+def _path(target: bytes) -> str:
+    """Return the path that a request becomes one for, however it is written; empty if there is none."""
+    try:
+        return unquote(httptools.parse_url(target).path.decode("ascii"))
+    except (httptools.HttpParserInvalidURLError, AttributeError, UnicodeDecodeError):
+        return ""

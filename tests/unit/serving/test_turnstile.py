@@ -68,6 +68,14 @@ async def test_an_upload_without_a_token_is_turned_away(tmp_path: Path) -> None:
         assert refused == {"token-missing": 1}
 
 
+@pytest.mark.parametrize("target", [f"http://here{PATH}", PATH.replace("r", "%72"), f"{PATH}?a=1", f"{PATH}#a"])
+async def test_an_upload_is_known_however_its_address_is_written(tmp_path: Path, target: str) -> None:
+    """Else a flood of such uploads would have a task each."""
+    async with listening(tmp_path) as (port, refused, _):
+        assert (await said(port, upload(CLOSE, path=target))).startswith(b"HTTP/1.1 401 ")
+        assert refused == {"token-missing": 1}
+
+
 @pytest.mark.parametrize("more", [f"{UPLOAD.header}: {UPLOAD.sign(b'hello', KEY)}\r\n", with_token(minted())])
 async def test_others_become_requests(tmp_path: Path, more: str) -> None:
     async with listening(tmp_path) as (port, refused, _):
