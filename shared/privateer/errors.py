@@ -245,7 +245,7 @@ class ScopeMissing(PrivateerError):
 
     slug, title, status = "scope-missing", "Scope missing", 403
 
-    def __init__(self, detail: str, scope: str, *, field: str | None = None, remedy: str | None = None) -> None:
+    def __init__(self, detail: str, scope: str = "", *, field: str | None = None, remedy: str | None = None) -> None:
         super().__init__(detail, field=field, remedy=remedy)
         self.scope = scope
 

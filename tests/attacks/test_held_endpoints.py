@@ -126,7 +126,7 @@ def test_idle_sockets_on_the_door_for_batches(tmp_path: Path) -> None:
     with endpoint(tmp_path, "server") as at:
         admin = urlsplit(at.admin)
         head = (
-            f"POST /batches HTTP/1.1\r\nhost: here\r\n{SIGNATURE_HEADER}: {'0' * 128}\r\ncontent-length: {MIB}\r\n\r\n"
+            f"POST /batches HTTP/1.1\r\nhost: [::1]\r\n{SIGNATURE_HEADER}: {'0' * 128}\r\ncontent-length: {MIB}\r\n\r\n"
         )
         held = [socket.create_connection((admin.hostname, admin.port), SECONDS) for _ in range(8)]
         try:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -76,8 +76,13 @@ async def test_an_upload_is_known_however_its_address_is_written(tmp_path: Path,
         assert refused == {"token-missing": 1}
 
 
-@pytest.mark.parametrize("more", [f"{UPLOAD.header}: {UPLOAD.sign(b'hello', KEY)}\r\n", with_token(minted())])
-async def test_others_become_requests(tmp_path: Path, more: str) -> None:
+def signed() -> str:
+    return f"{UPLOAD.header}: {UPLOAD.sign(b'hello', KEY)}\r\n"
+
+
+@pytest.mark.parametrize("made", [signed, lambda: with_token(minted())], ids=["signed", "paid"])
+async def test_others_become_requests(tmp_path: Path, made: Callable[[], str]) -> None:
+    more = made()
     async with listening(tmp_path) as (port, refused, _):
         assert (await said(port, upload(CLOSE + more))).endswith(b"\r\n\r\n5")
         assert (await said(port, upload(CLOSE, path="/other"))).endswith(b"\r\n\r\n5")
