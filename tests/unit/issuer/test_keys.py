@@ -1,5 +1,6 @@
 """Keys have their turns: one signs, its predecessor is valid, an older one is shown without its private half."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,10 @@ class Shown:
 
 
 @pytest.fixture
-def shown(tmp_path: Path) -> Shown:
-    return Shown(tmp_path)
+def shown(tmp_path: Path) -> Iterator[Shown]:
+    shown = Shown(tmp_path)
+    yield shown
+    shown.store.close()
 
 
 def test_keys_have_their_turns(shown: Shown) -> None:
