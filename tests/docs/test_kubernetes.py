@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -185,7 +186,11 @@ def test_nobody_reaches_anybody_unless_it_is_allowed() -> None:
 def test_the_shuffler_reaches_the_server_and_its_database_alone() -> None:
     server, database = policy("shuffler")["egress"]
     assert server == {"to": [{"podSelector": {"matchLabels": {"app": "server"}}}], "ports": [{"port": 8002}]}
-    assert environment("shuffler")["PRIVATEER_SERVER_URL"].endswith(":8002")
+    called = urlsplit(environment("shuffler")["PRIVATEER_SERVER_URL"])
+    assert called.port == 8002
+    # The private listener answers to its own names alone.
+    assert called.hostname in environment("server")["PRIVATEER_ADMIN_NAMES"].split(",")
+    assert called.hostname in {d["metadata"]["name"] for d in documents("server.yaml") if d["kind"] == "Service"}
     assert database["to"][0]["podSelector"] == {"matchLabels": {"privateer-database": "shuffler"}}
     (other,) = policy("server")["egress"]
     assert other["to"][0]["podSelector"] == {"matchLabels": {"privateer-database": "server"}}
