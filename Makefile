@@ -61,7 +61,7 @@ browser: $(STAMP)
 
 # Servers that share their data, on a PostgreSQL that the tests start in a temporary folder. Needs PostgreSQL's binaries.
 postgres: $(STAMP)
-	$(BIN)/python -m pytest -q -m "postgres and not nightly" $(call marked,postgres)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "postgres and not nightly" $(call marked,postgres)
 
 # The README's pictures of the dashboard, of experiments with simulated people.
 pictures: $(STAMP)
