@@ -22,7 +22,7 @@ def judge(log: dict[str, Any], here: World, **more: Any) -> lab.Evaluation:
 
 
 def bounds(runs: int, alarm: float = FALSE_ALARM) -> tuple[float, float]:
-    """The shares of intervals that may hold the truth: 93 to 97 % in 400 runs by the brief, or by chance in fewer."""
+    """The shares of intervals that may hold the truth: 93 to 97 % in 400 runs, or what chance allows in fewer."""
     if runs == 400:
         return 0.93, 0.97
     low, high = stats.binom.ppf([alarm / 6, 1 - alarm / 6], runs, 0.95) / runs
