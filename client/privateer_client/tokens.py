@@ -33,7 +33,7 @@ _REFUSALS: Final = {error.slug: error for error in (AttestationRefused, TokensEx
 
 @dataclass(frozen=True)
 class Issuer:
-    """Who signs a device's tokens.
+    """The service that signs a device's tokens.
 
     Attributes
     ----------

@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from privateer.clock import Clock, SystemClock
 from privateer.errors import Unavailable
 from privateer.serving.background import Background
 from privateer.serving.budget import Budget
+from privateer.serving.disk import is_writable
 from privateer.serving.endpoint import answer
 from privateer.serving.hosts import Hosts
 from privateer.serving.problems import answer_problems
@@ -62,7 +62,7 @@ class Pages:
     async def readyz(self, _: Request) -> Response:
         """Answer whether tokens can be counted and signed."""
         healthy = not (self._background.failed or self._shares.failed)
-        if not healthy or not await asyncio.to_thread(_writable, self._folder):
+        if not healthy or not await asyncio.to_thread(is_writable, self._folder):
             raise Unavailable("the issuer cannot count tokens", remedy="check its disk and its log")
         return answer(Status("ready"), _OK)
 
@@ -167,14 +167,3 @@ def _is_public(_: str, path: str) -> bool:
 
 def _free(folder: Path) -> float:
     return shutil.disk_usage(folder).free
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"0")
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError:
-        return False
-    return True

@@ -68,7 +68,7 @@ class Keys:
             self._store.replace_keys(after)
         if after != rows or not self._keys:
             self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
-        # Of an experiment without keys no token can ever count again.
+        # Once an experiment has no keys, none of its tokens can ever count again.
         self._store.forget_shares({row.experiment for row in after})
         self._show()
 

@@ -1,13 +1,12 @@
 """What one shuffler holds, in a folder of its own."""
 
 import asyncio
-import os
 import sqlite3
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
 from privateer.serving.database import damaged
+from privateer.serving.disk import is_writable
 from privateer_shuffler.history import History
 from privateer_shuffler.holdings import Taken
 from privateer_shuffler.label import Label
@@ -66,7 +65,7 @@ class Folder:
 
     async def is_writable(self) -> bool:
         """Whether the disk takes anything now."""
-        return await asyncio.to_thread(_writable, self._folder)
+        return await asyncio.to_thread(is_writable, self._folder)
 
     async def tidy(self) -> None:
         """Forget spent tokens whose key has expired, until the task is cancelled."""
@@ -90,14 +89,3 @@ def _load_pool(path: Path, spent: Spent | None) -> Pool | None:
         return None if store is None else Pool(store, spent=spent)
     except sqlite3.Error as error:
         raise damaged(path, DATABASE) from error
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"0")
-            probe.flush()
-            os.fsync(probe.fileno())
-    except OSError:
-        return False
-    return True

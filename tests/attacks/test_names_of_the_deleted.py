@@ -54,7 +54,7 @@ async def test_who_lost_the_stream_for_a_moment_hears_of_the_deletion(there: dic
 
 @pytest.mark.parametrize("kept", [BEAT, 3600.0])
 async def test_names_of_the_deleted_do_not_pile_up(there: dict[str, Any], kept: float) -> None:  # noqa: F811
-    """With an hour in the place of a moment they would: this is the planted defect."""
+    """This is the planted defect: deletions that are told for an hour reach those who come later."""
     there["stays"] = standing("stays")
     news = News(listed(there), BEAT, kept)
     async with asyncio.timeout(20), aclosing(news.follow()) as following:

@@ -113,7 +113,7 @@ async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Pat
 
 @pytest.mark.postgres
 async def test_one_token_at_two_servers_at_once(postgres: Cluster, tmp_path: Path) -> None:
-    """Of two reports with one token one counts, whichever servers they reach."""
+    """One of two reports with the same token counts, whichever servers they reach."""
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
     settings = replace(Shared.make(postgres, tmp_path).settings(), tokens=tokens, admin_token=TOKEN)
     async with AsyncExitStack() as stack:

@@ -272,7 +272,7 @@ async def test_a_device_that_asks_for_more_than_its_share(tmp_path: Path) -> Non
 
 
 async def test_a_report_that_waits_gets_its_token_apart_from_its_upload(tmp_path: Path) -> None:
-    """Who was away when the person joined is asked at the next chance, and the report is sent at the one after."""
+    """An issuer that is away at first is asked at the next chance, and the report goes out at the one after."""
     async with trio(tmp_path) as services:
         await services.create(SHUFFLED)
         issuer = services.ways.hosts["issuer"]

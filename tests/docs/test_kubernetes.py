@@ -164,7 +164,7 @@ def policy(name: str) -> dict[str, Any]:
 
 
 def reaching(service: str, port: int) -> list[dict[str, Any]]:
-    """Who may reach a port of a service."""
+    """Return the peers that may reach a port of a service."""
     rules = [rule for rule in policy(service)["ingress"] if {"port": port} in rule["ports"]]
     return [peer for rule in rules for peer in rule["from"]]
 

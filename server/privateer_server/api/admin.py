@@ -16,7 +16,7 @@ Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEM
 
 
 class Admins:
-    """Who may do what at the private listener.
+    """Checks what the bearer of a token may do at the private listener.
 
     Parameters
     ----------

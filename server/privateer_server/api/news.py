@@ -135,7 +135,7 @@ class News:
     def _news(self, after: int, name: str | None) -> models.News | None:
         if after < self._forgotten:
             after = -1
-        # Who is told everything is not told what there was: only who asks for it by its name.
+        # A newcomer who listens to everything does not learn what was deleted before; who asks for its name does.
         wanted = {
             one: seen
             for one, seen in self._seen.items()
