@@ -45,9 +45,11 @@ def facts(at: Services) -> dict[str, Any]:
 
 
 def settled(at: Services, folder: Path) -> bool:
-    """Whether the shuffler holds the server's round and no other."""
+    """Whether the shuffler holds a part of the server's round, and the server learns from no batch just now."""
     version = httpx.get(f"{at.shuffler}/experiments/test").json()["version"]
-    return bool(version == facts(at)["version"]) and len(list(folder.glob("*.db"))) == 1
+    seen = facts(at)
+    is_open = bool(version == seen["version"] and seen["received"] == 0)
+    return is_open and len(list(folder.glob("*.db"))) == 1 and held(folder) < 1000
 
 
 def wait_for_the_end(at: Services) -> None:
@@ -58,13 +60,13 @@ def wait_for_the_end(at: Services) -> None:
 
 
 def held(folder: Path) -> int:
-    """Reports in the rounds of a shuffler that has stopped."""
+    """Reports in the rounds of a shuffler."""
     count = 0
     for path in folder.glob("*.db"):
-        with closing(sqlite3.connect(path)) as database:
-            # A shuffler killed while it opened a round leaves a file without tables.
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True)) as database:
+            # A shuffler killed while it opened a round leaves a file without tables; one at work deletes files.
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'place'").fetchone():
-                count += database.execute("SELECT SUM(taken) FROM place").fetchone()[0]
+                count += database.execute("SELECT SUM(taken) FROM place").fetchone()[0] or 0
     return count
 
 
