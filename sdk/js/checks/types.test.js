@@ -45,7 +45,7 @@ const PROGRAM = `
   import type { Provider as Web } from "@openfeature/web-sdk";
   import type { Provider as Server } from "@openfeature/server-sdk";
   const client = new Client("https://learn.example", { ledger: new MemoryLedger(), limits: { epsilon: 2 } });
-  const attest = async (experiment: string) => (await fetch(`/attestation/${experiment}`)).text();
+  const attest = async (experiment: string) => (await fetch("/attestation/" + experiment)).text();
   const paid = new Client("https://learn.example", { ledger: new MemoryLedger(), issuer: "https://issuer.example", attest });
   const left: number = await paid.fetchTokens("offers");
   const session: Session = await client.join("offers");
