@@ -198,6 +198,7 @@ test("two pages at once ask for one token", () =>
     at.sign = (request) => (requests.add(request.toString("hex")), MINTS[0].sign(request));
     await Promise.all(Array.from({ length: 5 }, () => device(at, { ledger }).fetchTokens("test")));
     assert.equal(requests.size, 1);
+    assert.equal((await ledger.entry(`${at.url}/test`)).tokens?.length, 1);
     assert.equal(await device(at, { ledger }).fetchTokens("test"), 1);
   }));
 
