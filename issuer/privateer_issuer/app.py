@@ -24,6 +24,7 @@ from privateer.serving.budget import Budget
 from privateer.serving.disk import is_writable
 from privateer.serving.endpoint import answer
 from privateer.serving.hosts import Hosts
+from privateer.serving.origins import Origins
 from privateer.serving.problems import answer_problems
 from privateer.serving.process import Listener, Service, listen, prepare_process, run
 from privateer.serving.public import PublicPages
@@ -156,7 +157,10 @@ def _start() -> Service:
     app = create_app(settings)
     private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
-        Listener(PublicPages(app, _is_public), listen(settings.host, settings.port, "PRIVATEER_PORT")),
+        Listener(
+            Origins(PublicPages(app, _is_public), settings.origins),
+            listen(settings.host, settings.port, "PRIVATEER_PORT"),
+        ),
         Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
     )
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from privateer.errors import SpecError
 from privateer.serving.hosts import host_names
+from privateer.serving.origins import origins
 from privateer.serving.settings import PORT_MAX, number, required
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -42,6 +43,8 @@ class Settings:
         Names by which operators call the private one besides (``PRIVATEER_ADMIN_NAMES``).
     environment
         All variables, for the plug.
+    origins
+        Origins whose pages may get tokens from a browser; none by default (``PRIVATEER_ORIGINS``).
     """
 
     data: Path
@@ -57,6 +60,7 @@ class Settings:
     admin_port: int = 8005
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     admin_names: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -84,6 +88,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
         admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
         admin_names=host_names(environment),
+        origins=origins(environment),
         environment=dict(environment),
     )
 

@@ -251,7 +251,7 @@ def running(
     if issuing:
         at = at._replace(issuer=issuing.url)
         checked = {name: one | issuing.checks(data, urls[name]) for name, one in settings.items()}
-        settings, urls = {"issuer": issuing.settings(data), **checked}, {"issuer": issuing.url, **urls}
+        settings, urls = {"issuer": issuing.settings(data) | allowed, **checked}, {"issuer": issuing.url, **urls}
     try:
         # One after the other: a shuffler that follows experiments would warn that the server does not answer yet.
         for name, url in urls.items():

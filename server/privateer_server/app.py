@@ -138,6 +138,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         If the directory cannot be used.
     """
     traces, clock = Traces(settings.traces), clock or SystemClock()
+    gate = settings.tokens.gate(clock=clock)
     metrics = Metrics(traces.stage)
     admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
@@ -181,7 +182,6 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     news = News(experiments)
     control.include_router(stream_router(experiments, news))
     control.include_router(claims_router(experiments, admins, shufflers))
-    gate = settings.tokens.gate(clock=clock)
     control.include_router(tokens_router(gate))
     describe(control)
     senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
@@ -199,12 +199,13 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
-    turnstile = _turnstile(required, metrics, senders) if required else None
+    turnstile = _turnstile(required, metrics, senders, settings.origins) if required else None
     return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
 
 
-def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
-    return Turnstile(gate, lambda path: "" if path == ReportsEndpoint.route else None, metrics.refuse, senders)
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:
+    endpoint = ReportsEndpoint.route
+    return Turnstile(gate, lambda path: "" if path == endpoint else None, metrics.refuse, senders, origins=origins)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

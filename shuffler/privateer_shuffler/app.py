@@ -208,11 +208,11 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(endpoint, app, _turnstile(checked, metrics, senders) if checked else None)
+    return Shuffler(endpoint, app, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
 
 
-def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys) -> Turnstile:
-    return Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse, senders)
+def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:
+    return Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse, senders, origins=origins)
 
 
 def _watch(metrics: Metrics, rounds: Rounds, held: Held) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.documents import exports, families, logs, offline, schemas, uploads, vectors
+from tests.documents import exports, families, logs, offline, schemas, tokens, uploads, vectors
 
 
 def same(committed: Any, made: Any) -> bool:
@@ -19,7 +19,7 @@ def same(committed: Any, made: Any) -> bool:
     return type(committed) is type(made) and bool(committed == made)
 
 
-@pytest.mark.parametrize("documents", [vectors, families, uploads, exports, offline, schemas, logs])
+@pytest.mark.parametrize("documents", [vectors, families, uploads, exports, offline, schemas, logs, tokens])
 def test_the_vectors_are_what_devices_do_and_services_answer(documents: Any) -> None:
     for path, text in documents.documents().items():
         assert same(json.loads(path.read_text()), json.loads(text)), f"{path} is not what is made: run make documents"

@@ -10,11 +10,12 @@ from tests.documents import (
     offline,
     openapi,
     schemas,
+    tokens,
     uploads,
     vectors,
 )
 
-MADE = (openapi, vectors, uploads, exports, offline, schemas, logs, commands, endpoints, families, notebook)
+MADE = (openapi, vectors, uploads, tokens, exports, offline, schemas, logs, commands, endpoints, families, notebook)
 
 for path, text in (page for one in MADE for page in one.documents().items()):
     path.parent.mkdir(parents=True, exist_ok=True)

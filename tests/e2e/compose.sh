@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# Builds and runs the composed services for real: health, isolation, an experiment, people, a restart by kill -9.
+# Builds and runs the composed services for real: health, isolation, an experiment, people, a restart by kill -9, and
+# then people with upload tokens of an issuer.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PRIVATEER_ADMIN_TOKEN=token-of-the-compose-test PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18000}
 export PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18001}
 export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18002} PRIVATEER_SHUFFLER_ADMIN_PORT=${PRIVATEER_SHUFFLER_ADMIN_PORT:-18003}
+export PRIVATEER_ISSUER_PORT=${PRIVATEER_ISSUER_PORT:-18004} PRIVATEER_ISSUER_ADMIN_PORT=${PRIVATEER_ISSUER_ADMIN_PORT:-18005}
 compose() { docker-compose -p privateer-test "$@"; }
 fail() { echo "compose: $*" >&2; compose logs --tail 20 >&2 || true; exit 1; }
-trap 'compose down --volumes --timeout 5 >/dev/null 2>&1 || true' EXIT
+folder=$(mktemp -d)
+trap 'compose down --volumes --timeout 5 >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 server=http://127.0.0.1:$PRIVATEER_SERVER_PORT
 admin=http://127.0.0.1:$PRIVATEER_ADMIN_PORT
 shuffler=http://127.0.0.1:$PRIVATEER_SHUFFLER_PORT
+issuer=http://127.0.0.1:$PRIVATEER_ISSUER_PORT
 
-compose --profile load build --quiet >/dev/null
+compose --profile load --profile tokens build --quiet >/dev/null
 compose up -d --force-recreate server shuffler >/dev/null 2>&1
 ready() { for _ in $(seq 60); do curl -fs "$1/readyz" >/dev/null && return 0; sleep 1; done; return 1; }
 ready "$server" || fail "the server is not ready"
@@ -39,7 +43,7 @@ echo "compose: images hold their role alone, unprivileged, read-only"
 
 docker run -d --rm --name privateer-test-elsewhere --network privateer-test_front --read-only python:3.12-slim \
   python3 -m http.server 9000 >/dev/null
-trap 'docker rm -f privateer-test-elsewhere >/dev/null 2>&1; compose down --volumes --timeout 5 >/dev/null 2>&1 || true' EXIT
+trap 'docker rm -f privateer-test-elsewhere >/dev/null 2>&1; compose down --volumes --timeout 5 >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
 elsewhere=$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' privateer-test-elsewhere)
 reach() { compose exec -T "$1" python -c "import socket; socket.create_connection(('$2', $3), 3)" >/dev/null 2>&1; }
 sleep 1
@@ -55,14 +59,47 @@ curl -fs -o /dev/null "$server/dashboard/app.mjs" || fail "the image lacks the d
 curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @examples/peaks-shuffle.toml >/dev/null || fail "not created"
 compose --profile load run --rm load peaks-shuffle --users 6000 --json >/dev/null || fail "the load failed"
+tokens=peaks-tokens people=300
 version() { curl -fs "$server/experiments/peaks-shuffle" | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])'; }
 before=$(version)
 [[ $before -ge 4 ]] || fail "the policy stayed at version $before"
 
+# From now on reports need tokens, but those of trusted senders, which the load driver is without --issuer.
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/secrets"
+chmod 755 "$folder"
+export PRIVATEER_TOKENS=required PRIVATEER_EXPERIMENTS=$tokens PRIVATEER_ISSUER_NAME=issuer:8004
+export PRIVATEER_ATTESTATION=hmac PRIVATEER_ATTESTATION_SECRETS=$folder/secrets
 compose kill -s SIGKILL server shuffler >/dev/null 2>&1
-compose up -d server shuffler >/dev/null 2>&1
-ready "$server" && ready "$shuffler" || fail "no restart after kill -9"
+compose --profile tokens up -d server shuffler issuer >/dev/null 2>&1
+ready "$server" && ready "$shuffler" && ready "$issuer" || fail "no restart after kill -9"
 [[ $(version) -eq $before ]] || fail "the version changed with a restart"
 compose --profile load run --rm load peaks-shuffle --users 3000 --json >/dev/null || fail "the load failed after a restart"
 [[ $(version) -gt $before ]] || fail "nothing learned after a restart"
 echo "compose: 9,000 people, version $before before kill -9 and $(version) after"
+
+lacks issuer numpy scipy privateer_server privateer_shuffler privateer_client privateer_lab pip
+if reach issuer "$elsewhere" 9000; then fail "the issuer reaches somebody"; fi
+sed "s/^name = \"peaks-shuffle\"/name = \"$tokens\"/; s/^round_size.*/round_size = $people/; s/^horizon.*/horizon = $people/" \
+  examples/peaks-shuffle.toml | sed "/^round_growth/d; /^model = /a min_batch = $people" |
+  curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
+    -H 'Content-Type: application/toml' --data-binary @- >/dev/null || fail "$tokens is not created"
+without=$(curl -s -o /dev/null -D - -X POST "$shuffler/experiments/$tokens/reports" --data x | tr -d '\r')
+grep -q '^HTTP/1.1 401' <<<"$without" && grep -qi '^www-authenticate: PrivateToken challenge=' <<<"$without" ||
+  fail "an upload without a token is not asked for one"
+compose --profile load run --rm -T -v "$folder/secrets:/run/secrets:ro" load $tokens --users $people \
+  --issuer http://issuer:8004 --attestation-secrets /run/secrets --json >"$folder/load.json" || fail "the load with tokens failed"
+for _ in $(seq 30); do
+  curl -fs "$server/experiments/$tokens" >"$folder/facts.json"
+  python3 - "$folder" $people <<'PY' && exit 0
+import json, sys
+load, facts = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("load", "facts"))
+people = int(sys.argv[2])
+assert (load["accepted"], load["refused"]) == (people, {}), load
+is_counted = (facts["accepted"], facts["refused"], facts["version"]) == (people, {}, 2)
+if is_counted:
+    print(f"compose: {people} people with tokens are counted, and who has none is asked for one")
+sys.exit(not is_counted)
+PY
+  sleep 1
+done
+fail "people with tokens are not counted: $(cat "$folder/facts.json")"

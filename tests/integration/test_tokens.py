@@ -7,10 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from privateer.verification import Limits
-from privateer.wire.token import read_authorization
+from privateer.wire.attestation import HEADER
+from privateer.wire.problem import slug_of
+from privateer.wire.token import Challenge, PendingToken, read_authorization
+from privateer.wire.token_keys import Directory
 from privateer_client import AsyncClient
 from privateer_client.answers import Outcome
 from privateer_client.ledger import Ledger
@@ -104,3 +108,32 @@ def test_kills_lose_no_report_and_spend_no_token_twice(tmp_path: Path, victim: s
     else:
         assert accepted == people
         assert rows(tmp_path / "server" / "server.db", "SELECT count(*) FROM spent_tokens") == people
+
+
+SHOP = "https://shop.example"
+
+
+def test_pages_of_a_named_origin_read_every_answer(tmp_path: Path) -> None:
+    """A browser asks ahead about the token's headers, and hides an answer that names no origin: also a refusal."""
+    (tmp_path / "secrets").write_text("ab" * 32)
+    issuing = Issuing("test", free_port(), "hmac", tmp_path / "secrets")
+    with running(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing, origins=SHOP) as at:
+        pages = {
+            f"{at.issuer}/experiments/test/tokens": (f"content-type,{HEADER}", "attestation-refused"),
+            f"{at.shuffler}/experiments/test/reports": ("authorization,content-type", "token-missing"),
+            f"{at.server}/reports": ("authorization,content-type", "token-missing"),
+        }
+        (key,) = Directory.decode(httpx.get(f"{at.issuer}/token-keys").content).keys("test")
+        request = PendingToken.draw(Challenge("issuer", "shuffler", "test"), key).request
+        for page, (headers, reason) in pages.items():
+            ahead = {"origin": SHOP, "access-control-request-method": "POST", "access-control-request-headers": headers}
+            asked = httpx.options(page, headers=ahead)
+            assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, SHOP)
+            allowed = asked.headers["access-control-allow-headers"].lower().split(", ")
+            assert set(headers.split(",")) <= set(allowed)
+            for origin, named in ((SHOP, SHOP), ("https://other.example", None)):
+                refused = httpx.post(page, headers={"origin": origin}, content=request)
+                assert (slug_of(refused.content), refused.headers.get("access-control-allow-origin")) == (reason, named)
+                assert refused.headers["vary"] == "Origin"
+        keys = httpx.get(f"{at.shuffler}/experiments/test/token-keys", headers={"origin": SHOP})
+        assert (keys.status_code, keys.headers["access-control-allow-origin"]) == (200, SHOP)

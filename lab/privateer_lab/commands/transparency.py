@@ -15,9 +15,9 @@ from privateer.wire.identity import fingerprint, read_keys
 from privateer.wire.keys import read_signing_key
 from privateer.wire.log import Head
 from privateer.wire.merkle import Peaks
-from privateer_lab.commands.options import URL, Url
+from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.log_audit import Contradiction, Source, State, audit, compare
-from privateer_lab.output import print_table, screen
+from privateer_lab.output import print_json, print_table, screen
 
 _SECONDS = 30.0
 _KEY_FILE = "identity.key"
@@ -43,6 +43,7 @@ def identity(
         Path | None,
         typer.Option(help="The server's data folder, that of privateer up, or the key file, on this machine."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Show the key that a server signs with: applications pin it. A key that is read from the disk is certain."""
     if data is not None:
@@ -50,7 +51,11 @@ def identity(
     else:
         with httpx.Client(timeout=_SECONDS) as http:
             key = Source(url, http, "--url").key()
-    print_table("identity", [("key", key.hex()), ("fingerprint", fingerprint(key))])
+    told = {"key": key.hex(), "fingerprint": fingerprint(key)}
+    if as_json:
+        print_json(told)
+    else:
+        print_table("identity", told.items())
 
 
 def _key_file(data: Path) -> Path:

@@ -16,6 +16,7 @@ _DAY: Final = 86_400
 _CHECK: Final = "upload keys"
 _HERE: Final = ("127.", "localhost", "[::1]")
 _GET: Final = "start the issuer, and see that its public keys come to where PRIVATEER_TOKEN_KEYS says"
+_ONE: Final = "an experiment has one issuer: take it off the other one's PRIVATEER_EXPERIMENTS"
 
 
 def check_upload_tokens(found: Findings, tokens: TokenSettings, host: str, experiments: Sequence[str]) -> None:
@@ -58,13 +59,17 @@ def _check_required(
 
 def _known(found: Findings, source: str) -> dict[str, list[TokenKey]]:
     """Return the keys of issuers by experiment, the newest first."""
-    known = dict[str, list[TokenKey]]()
+    known, files = dict[str, list[TokenKey]](), dict[str, str]()
     for name, body in _documents(found, source):
         try:
             directory = Directory.decode(body)
             known |= {one: directory.keys(one) for one in directory.experiments}
         except Malformed:
             found.fail(_CHECK, f"{name} shows no token keys", _GET)
+            continue
+        for one in directory.experiments:
+            if files.setdefault(one, name) != name:
+                found.fail(_CHECK, f"{files[one]} and {name} both have keys of {one}: the service does not start", _ONE)
     return known
 
 

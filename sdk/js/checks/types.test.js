@@ -45,6 +45,9 @@ const PROGRAM = `
   import type { Provider as Web } from "@openfeature/web-sdk";
   import type { Provider as Server } from "@openfeature/server-sdk";
   const client = new Client("https://learn.example", { ledger: new MemoryLedger(), limits: { epsilon: 2 } });
+  const attest = async (experiment: string) => (await fetch("/attestation/" + experiment)).text();
+  const paid = new Client("https://learn.example", { ledger: new MemoryLedger(), issuer: "https://issuer.example", attest });
+  const left: number = await paid.fetchTokens("offers");
   const session: Session = await client.join("offers");
   const arm: string = session.choose({ age: 41, country: "NL", premium: null });
   const outcome: "accepted" | "late" | "not-asked" | "refused" | "pending" = await session.report(1);
@@ -53,7 +56,7 @@ const PROGRAM = `
   const policy: OfflinePolicy = await OfflinePolicy.read("{}", { warn: () => {} });
   const same: string = policy.choose({ age: 41 }, 7);
   const point: number[] = policy.choose<number[]>();
-  console.log(arm, outcome, same, point, policy.features.length, policy.status);
+  console.log(left, arm, outcome, same, point, policy.features.length, policy.status);
 `;
 
 test("a program in TypeScript has types", () => {

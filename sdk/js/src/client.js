@@ -1,14 +1,16 @@
 // @ts-check
-/** The SDK's entry: a client of one server, and of the shuffler that the application trusts. */
+/** The SDK's entry: a client of one server, and of the shuffler and the issuer that the application trusts. */
 
 import { Delivery } from "./delivery.js";
-import { alreadyReported, invalid, unavailable } from "./errors.js";
+import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
 import { Ledger } from "./ledgers/ledger.js";
 import { below, systemClock } from "./platform.js";
 import { Publications } from "./publications.js";
 import { settled } from "./reports.js";
 import { Session } from "./session.js";
+import { Purse } from "./tokens/purse.js";
+import { Tokens } from "./tokens/tokens.js";
 import { LIMITS } from "./verification.js";
 
 /** @typedef {import("./delivery.js").Outcome} Outcome */
@@ -17,11 +19,14 @@ import { LIMITS } from "./verification.js";
  * @typedef {object} Options
  * @property {Ledger} [ledger] what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
  * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
+ * @property {string} [issuer] address of the issuer of upload tokens, where reports need some
+ * @property {import("./tokens/tokens.js").Attest} [attest] what the application's backend signed for this device and an
+ * experiment, if the issuer asks for it
  * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
  * @property {number} [timeout] seconds for a request
  * @property {number} [patience] seconds for which `report` tries to send
- * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for; the message
- * names the feature, never the value
+ * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for, and of what
+ * keeps upload tokens away; the message names the feature, never the value
  * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
  * default the first one that the ledger meets
  * @property {import("./platform.js").Clock} [clock]
@@ -29,9 +34,11 @@ import { LIMITS } from "./verification.js";
 
 export class Client {
   /** @param {string} server address of the learning server @param {Options} [options] */
-  constructor(server, { ledger, shuffler, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
+  constructor(server, { ledger, shuffler, issuer, attest, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
     this.server = address(server, "server");
     this.shuffler = shuffler === undefined ? undefined : address(shuffler, "shuffler");
+    this.issuer = issuer === undefined ? undefined : address(issuer, "issuer");
+    this.attest = attest;
     this.ledger = ledger ?? defaultLedger();
     /** @type {import("./verification.js").Limits} */
     this.limits = { ...LIMITS, ...limits };
@@ -42,15 +49,17 @@ export class Client {
     this.timeout = timeout;
     this.patience = patience;
     this.clock = clock;
-    this.delivery = new Delivery(this.ledger, timeout, clock);
+    this.purse = new Purse(this.ledger, clock);
+    this.delivery = new Delivery(this.ledger, this.purse, timeout, clock);
     /** @type {Set<string>} */
-    this.warned = new Set();
+    this.told = new Set();
     this.tell = warn;
   }
 
   /**
    * Fetch the policy of an experiment, check it, and start this person's session. Before, make the reports that are due,
    * and send once those that wait. If the server does not answer, the session follows the last policy that was checked.
+   * Where the application names an issuer, also get an upload token for each report that this device may still make.
    * @param {string} name
    */
   async join(name) {
@@ -60,7 +69,48 @@ export class Client {
     for (const [identity, sealed] of await this.waiting()) {
       if (this.clock.monotonic() < end) await this.delivery.once(identity, sealed);
     }
-    return this.session(publications, await publications.joined());
+    const published = await publications.joined();
+    const session = await this.session(publications, published);
+    if (this.issuer) await this.warned(this.filled(publications, published, end));
+    return session;
+  }
+
+  /**
+   * Get the upload tokens for an experiment ahead, for instance a day before the person is asked to choose: the longer
+   * before a report, the less its time tells whoever knows when tokens were issued.
+   * @param {string} name @returns {Promise<number>} how many are left for reports
+   */
+  async fetchTokens(name) {
+    const publications = new Publications(this, name);
+    const published = await publications.joined();
+    await this.filled(publications, published, Infinity);
+    return this.purse.count(publications.identity, publications.endpoint(published.participation));
+  }
+
+  /** Get a token for each report that this device may still make to an experiment. @param {Publications} publications
+   * @param {import("./publications.js").Published} published @param {number} end of the monotonic clock */
+  async filled(publications, { participation }, end) {
+    const { payment } = await this.ledger.entry(publications.identity);
+    const left = participation.spec.reports - (payment?.made ?? 0);
+    const seconds = Math.min(this.timeout, end - this.clock.monotonic());
+    if (!participation.round.batch || left <= 0 || seconds <= 0) return;
+    await this.tokens(publications.name).fill(publications.endpoint(participation), left, seconds);
+  }
+
+  /** @param {string} name */
+  tokens(name) {
+    if (this.issuer) return new Tokens(this, name);
+    throw invalid("none is named: new Client(server, { issuer: \"https://...\" })", "issuer");
+  }
+
+  /** Warn of what keeps tokens away: the person gets an arm all the same. @param {Promise<void>} steps */
+  async warned(steps) {
+    try {
+      await steps;
+    } catch (error) {
+      if (!(error instanceof PrivateerError)) throw error;
+      this.warn([`no upload token: ${error.message}`]);
+    }
   }
 
   /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
@@ -80,7 +130,16 @@ export class Client {
     for (const [identity, sealed] of await this.waiting()) {
       outcomes[nameOf(identity)] = (await this.delivery.once(identity, sealed)).outcome;
     }
+    if (this.issuer) await this.warned(this.forTheNextTime());
     return outcomes;
+  }
+
+  /** Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. */
+  async forTheNextTime() {
+    const bare = new Map((await this.waiting()).map(([identity, { endpoint }]) => [`${identity} ${endpoint}`, { identity, endpoint }]));
+    for (const { identity, endpoint } of bare.values()) {
+      await this.tokens(nameOf(identity)).fill(endpoint, await this.purse.bare(identity, endpoint), this.timeout);
+    }
   }
 
   /** @param {Publications} publications @param {import("./publications.js").Published} published */
@@ -123,6 +182,11 @@ export class Client {
     return found;
   }
 
+  /** The service that takes the reports of an endpoint. @param {string} endpoint */
+  baseOf(endpoint) {
+    return endpoint === `${this.server}/reports` ? this.server : /** @type {string} */ (this.shuffler);
+  }
+
   /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
   async own() {
     const names = (await this.ledger.names()).filter((identity) => this.identity(nameOf(identity)) === identity);
@@ -145,8 +209,8 @@ export class Client {
 
   /** @param {string[]} messages */
   warn(messages) {
-    for (const message of messages.filter((one) => !this.warned.has(one))) {
-      this.warned.add(message);
+    for (const message of messages.filter((one) => !this.told.has(one))) {
+      this.told.add(message);
       this.tell(message);
     }
   }

@@ -4,11 +4,14 @@
 import { PrivateerError } from "./errors.js";
 import { MSGPACK, ask, problem } from "./exchange.js";
 import { below, pause } from "./platform.js";
+import { authorization } from "./tokens/token.js";
 
 const FINAL = new Set([
   "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "unopenable",
   "out-of-range", "too-large", "terms-refused", "spec-invalid", "deleted",
 ]);
+/** What endpoints say of tokens that they will never take. */
+const WORN = new Set(["token-spent", "token-expired"]);
 const AGAIN = new Set([408, 425, 429]);
 const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
 
@@ -32,9 +35,11 @@ export function judged(answer) {
 
 /** Sends what a ledger keeps. */
 export class Delivery {
-  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {number} timeout @param {import("./platform.js").Clock} clock */
-  constructor(ledger, timeout, clock) {
+  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {import("./tokens/purse.js").Purse} purse
+   * @param {number} timeout @param {import("./platform.js").Clock} clock */
+  constructor(ledger, purse, timeout, clock) {
     this.ledger = ledger;
+    this.purse = purse;
     this.timeout = timeout;
     this.clock = clock;
   }
@@ -42,13 +47,17 @@ export class Delivery {
   /** Send once. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed @returns {Promise<Verdict & {quiet: number}>} */
   async once(identity, sealed) {
     try {
-      const request = { method: "POST", headers: { "content-type": MSGPACK }, body: sealed.body };
-      const answer = await ask(sealed.endpoint, request, this.timeout);
+      const token = await this.purse.tie(identity, sealed);
+      const headers = { "content-type": MSGPACK, ...(token && { authorization: authorization(token) }) };
+      const answer = await ask(sealed.endpoint, { method: "POST", headers, body: sealed.body }, this.timeout);
       const outcome = judged(answer);
+      const reason = outcome === "accepted" ? null : problem(answer);
+      // The next try comes with another one.
+      if (reason !== null && WORN.has(reason)) await this.purse.untie(identity, sealed);
       // Bytes that could not be deleted are sent again, and are duplicates then.
       if (outcome !== "pending") await this.ledger.answered(identity, sealed).catch(() => {});
       const quiet = Number(answer.headers.get("retry-after")) || 0;
-      return { outcome, reason: outcome === "accepted" ? null : problem(answer), quiet };
+      return { outcome, reason, quiet };
     } catch (error) {
       if (error instanceof PrivateerError && error.type === "unavailable") return { outcome: "pending", reason: null, quiet: 0 };
       throw error;

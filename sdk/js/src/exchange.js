@@ -5,6 +5,7 @@ import { joined } from "./bytes.js";
 import { unavailable } from "./errors.js";
 
 const BYTES_MAX = 16 << 20;
+const PROBLEM_MAX = 64 << 10;
 const PROBLEM = "urn:privateer:problem:";
 export const MSGPACK = "application/msgpack";
 
@@ -12,7 +13,7 @@ export const MSGPACK = "application/msgpack";
 
 /**
  * Ask once.
- * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of the answer
+ * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of a success
  * @returns {Promise<Answer>}
  */
 export async function ask(url, request, seconds, most = BYTES_MAX) {
@@ -26,9 +27,9 @@ export async function ask(url, request, seconds, most = BYTES_MAX) {
       redirect: "error",
       cache: "no-store",
       referrerPolicy: "no-referrer",
-      signal: AbortSignal.timeout(seconds * 1000),
+      signal: AbortSignal.timeout(Math.ceil(seconds * 1000)),
     });
-    return { status: answer.status, headers: answer.headers, body: await bounded(answer, most) };
+    return { status: answer.status, headers: answer.headers, body: await bounded(answer, answer.ok ? most : PROBLEM_MAX) };
   } catch {
     const origin = globalThis.location?.origin;
     const allows = origin ? `, or it does not allow pages of ${origin} (PRIVATEER_ORIGINS)` : "";

@@ -1,8 +1,10 @@
-/** The SDK's entry: a client of one server, and of the shuffler that the application trusts. */
+/** The SDK's entry: a client of one server, and of the shuffler and the issuer that the application trusts. */
 import { Delivery } from "./delivery.js";
 import { Ledger } from "./ledgers/ledger.js";
 import { Publications } from "./publications.js";
 import { Session } from "./session.js";
+import { Purse } from "./tokens/purse.js";
+import { Tokens } from "./tokens/tokens.js";
 export type Outcome = import("./delivery.js").Outcome;
 export type Options = {
     /**
@@ -13,6 +15,15 @@ export type Options = {
      * address of the shuffler that the application trusts; no server can name one
      */
     shuffler?: string;
+    /**
+     * address of the issuer of upload tokens, where reports need some
+     */
+    issuer?: string;
+    /**
+     * what the application's backend signed for this device and an
+     * experiment, if the issuer asks for it
+     */
+    attest?: import("./tokens/tokens.js").Attest;
     /**
      * what this device accepts
      */
@@ -26,8 +37,8 @@ export type Options = {
      */
     patience?: number;
     /**
-     * told once of each feature whose value the spec has no place for; the message
-     * names the feature, never the value
+     * told once of each feature whose value the spec has no place for, and of what
+     * keeps upload tokens away; the message names the feature, never the value
      */
     warn?: (message: string) => void;
     /**
@@ -42,11 +53,14 @@ export type Options = {
  * @typedef {object} Options
  * @property {Ledger} [ledger] what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
  * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
+ * @property {string} [issuer] address of the issuer of upload tokens, where reports need some
+ * @property {import("./tokens/tokens.js").Attest} [attest] what the application's backend signed for this device and an
+ * experiment, if the issuer asks for it
  * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
  * @property {number} [timeout] seconds for a request
  * @property {number} [patience] seconds for which `report` tries to send
- * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for; the message
- * names the feature, never the value
+ * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for, and of what
+ * keeps upload tokens away; the message names the feature, never the value
  * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
  * default the first one that the ledger meets
  * @property {import("./platform.js").Clock} [clock]
@@ -54,6 +68,8 @@ export type Options = {
 export declare class Client {
     server: string;
     shuffler: string | undefined;
+    issuer: string | undefined;
+    attest: import("./tokens/tokens.js").Attest | undefined;
     ledger: Ledger;
     /** @type {import("./verification.js").Limits} */
     limits: import("./verification.js").Limits;
@@ -64,22 +80,39 @@ export declare class Client {
         now: () => number;
         monotonic: () => number;
     };
+    purse: Purse;
     delivery: Delivery;
     /** @type {Set<string>} */
-    warned: Set<string>;
+    told: Set<string>;
     tell: (message: string) => void;
     /** @param {string} server address of the learning server @param {Options} [options] */
-    constructor(server: string, { ledger, shuffler, limits, timeout, patience, warn, serverKeys, clock }?: Options);
+    constructor(server: string, { ledger, shuffler, issuer, attest, limits, timeout, patience, warn, serverKeys, clock }?: Options);
     /**
      * Fetch the policy of an experiment, check it, and start this person's session. Before, make the reports that are due,
      * and send once those that wait. If the server does not answer, the session follows the last policy that was checked.
+     * Where the application names an issuer, also get an upload token for each report that this device may still make.
      * @param {string} name
      */
     join(name: string): Promise<Session>;
+    /**
+     * Get the upload tokens for an experiment ahead, for instance a day before the person is asked to choose: the longer
+     * before a report, the less its time tells whoever knows when tokens were issued.
+     * @param {string} name @returns {Promise<number>} how many are left for reports
+     */
+    fetchTokens(name: string): Promise<number>;
+    /** Get a token for each report that this device may still make to an experiment. @param {Publications} publications
+     * @param {import("./publications.js").Published} published @param {number} end of the monotonic clock */
+    filled(publications: Publications, { participation }: import("./publications.js").Published, end: number): Promise<void>;
+    /** @param {string} name */
+    tokens(name: string): Tokens;
+    /** Warn of what keeps tokens away: the person gets an arm all the same. @param {Promise<void>} steps */
+    warned(steps: Promise<void>): Promise<void>;
     /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
     resume(name: string): Promise<Session>;
     /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
     resend(): Promise<Record<string, Outcome>>;
+    /** Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. */
+    forTheNextTime(): Promise<void>;
     /** @param {Publications} publications @param {import("./publications.js").Published} published */
     session(publications: Publications, published: import("./publications.js").Published): Promise<Session>;
     /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
@@ -89,6 +122,8 @@ export declare class Client {
     settle(end: number): Promise<Record<string, "not-asked" | "pending">>;
     /** Reports for this client's endpoints that nobody has answered. */
     waiting(): Promise<[string, import("./ledgers/ledger.js").Sealed][]>;
+    /** The service that takes the reports of an endpoint. @param {string} endpoint */
+    baseOf(endpoint: string): string;
     /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
     own(): Promise<string[]>;
     /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */

@@ -15,13 +15,15 @@ export declare function judged(answer: import("./exchange.js").Answer): Outcome;
 /** Sends what a ledger keeps. */
 export declare class Delivery {
     ledger: import("./ledgers/ledger.js").Ledger;
+    purse: import("./tokens/purse.js").Purse;
     timeout: number;
     clock: {
         now: () => number;
         monotonic: () => number;
     };
-    /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {number} timeout @param {import("./platform.js").Clock} clock */
-    constructor(ledger: import("./ledgers/ledger.js").Ledger, timeout: number, clock: import("./platform.js").Clock);
+    /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {import("./tokens/purse.js").Purse} purse
+     * @param {number} timeout @param {import("./platform.js").Clock} clock */
+    constructor(ledger: import("./ledgers/ledger.js").Ledger, purse: import("./tokens/purse.js").Purse, timeout: number, clock: import("./platform.js").Clock);
     /** Send once. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed @returns {Promise<Verdict & {quiet: number}>} */
     once(identity: string, sealed: import("./ledgers/ledger.js").Sealed): Promise<Verdict & {
         quiet: number;

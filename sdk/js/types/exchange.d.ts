@@ -8,7 +8,7 @@ export type Answer = {
 /** @typedef {{status: number, headers: Headers, body: Uint8Array<ArrayBuffer>}} Answer */
 /**
  * Ask once.
- * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of the answer
+ * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of a success
  * @returns {Promise<Answer>}
  */
 export declare function ask(url: string, request: RequestInit, seconds: number, most?: number): Promise<Answer>;

@@ -1,6 +1,6 @@
 """Pages of other origins that may use a service from a browser: none, unless the operator names them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -12,16 +12,19 @@ from privateer.errors import SpecError
 from privateer.serving.answer import WHOLE
 from privateer.serving.endpoint import Reply
 from privateer.serving.public import Application
+from privateer.wire.attestation import HEADER as ATTESTATION
 
 VARIABLE: Final = "PRIVATEER_ORIGINS"
 ANY: Final = "*"
 _REMEDY: Final = "list origins such as https://shop.example, separated by spaces, or * for all"
 _ASKED: Final = {
     "Access-Control-Allow-Methods": "GET, HEAD, POST",
-    "Access-Control-Allow-Headers": "Accept, Content-Type, If-None-Match",
+    "Access-Control-Allow-Headers": f"Accept, Authorization, Content-Type, If-None-Match, {ATTESTATION}",
     "Access-Control-Max-Age": "600",
 }
 _SHOWN: Final = "ETag, Retry-After, Privateer-Asks, Privateer-Signed"
+VARY: Final = {"Vary": "Origin"}
+"""What all answers say where an origin is allowed: a cache must not give one origin what it keeps for another."""
 _NO_CONTENT: Final = 204
 
 
@@ -50,11 +53,17 @@ def _is_origin(text: str) -> bool:
     return is_web and text == text.lower() and text == f"{parts.scheme}://{parts.netloc}" and "@" not in text
 
 
+def shown_to(origin: str, allowed: Collection[str]) -> dict[str, str]:
+    """Return the headers by which a browser lets pages of an origin read an answer; none if they may not."""
+    named = ANY if origin and ANY in allowed else origin if origin in allowed else ""
+    return {"Access-Control-Allow-Origin": named, "Access-Control-Expose-Headers": _SHOWN} if named else {}
+
+
 class Origins:
     """ASGI middleware of the public listener: it answers browsers that ask for pages of other origins.
 
-    No answer depends on who asks, and none takes a cookie, so an origin that is allowed learns nothing but what
-    everybody may read.
+    No answer depends on who asks, but for what a page itself says of its device to an issuer, and none takes a cookie.
+    So an origin that is allowed learns nothing but what everybody may read.
 
     Parameters
     ----------
@@ -73,19 +82,16 @@ class Origins:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        origin = self._told(headers.get("origin", ""))
-        if origin and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            told = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} | _ASKED
-            await Response(status_code=_NO_CONTENT, headers=told)(scope, receive, send)
+        told = shown_to(headers.get("origin", ""), self._allowed)
+        if told and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await Response(status_code=_NO_CONTENT, headers=told | VARY | _ASKED)(scope, receive, send)
             return
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 shown = MutableHeaders(scope=message)
-                shown.add_vary_header("Origin")
-                if origin:
-                    shown["Access-Control-Allow-Origin"] = origin
-                    shown["Access-Control-Expose-Headers"] = _SHOWN
+                shown.add_vary_header(VARY["Vary"])
+                shown.update(told)
             await send(message)
 
         # A whole answer would not pass here.
@@ -95,9 +101,3 @@ class Origins:
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
         """Pass on a request that is there as a whole, unless answers have to name origins: ``__call__`` does."""
         return not self._allowed and self._app.at_once(scope, body, reply)
-
-    def _told(self, origin: str) -> str:
-        """Return the origin that the answer names; empty if its pages may not read it."""
-        if ANY in self._allowed:
-            return ANY if origin else ""
-        return origin if origin in self._allowed else ""

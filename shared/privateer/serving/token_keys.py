@@ -37,7 +37,7 @@ class TokenKeys:
     Raises
     ------
     SpecError
-        If it is an address of no web page.
+        If it is an address of no web page, or two files have keys of the same experiment.
     """
 
     def __init__(self, source: str) -> None:
@@ -49,7 +49,9 @@ class TokenKeys:
         self._looking = threading.Lock()
         self._known: Mapping[str, Issued] = {}
         self._read_before: list[tuple[str, bytes]] = []
-        self._warned: set[str] = set()
+        self._warned: set[tuple[str, str]] = set()
+        if not self._is_page:
+            _merged(self._read_all(self._documents()))
 
     def all(self) -> Mapping[str, Issued]:
         """Return the keys by experiment. A page is asked in a thread of its own, and what was known holds meanwhile."""
@@ -65,11 +67,12 @@ class TokenKeys:
         try:
             documents = self._documents()
             if documents != self._read_before:
-                read = [self._read(name, body) for name, body in documents]
-                found = [one for one in read if one is not None]
+                found = self._read_all(documents)
                 if found or not self._is_page:  # a page that is away, or cut off, takes no keys back
-                    self._known = {name: issued for one in found for name, issued in one.items()}
                     self._read_before = documents
+                    self._known = _merged(found)
+        except SpecError as clash:  # a file has come since the start
+            self._warn(self._source, f"counts as it was before: {clash.detail}")
         finally:
             self._looking.release()
 
@@ -86,6 +89,11 @@ class TokenKeys:
             self._warn(self._source, "cannot be read")
             return []
 
+    def _read_all(self, documents: list[tuple[str, bytes]]) -> dict[str, Mapping[str, Issued]]:
+        """Return what each document shows that can be read."""
+        read = {name: self._read(name, body) for name, body in documents}
+        return {name: one for name, one in read.items() if one is not None}
+
     def _read(self, name: str, body: bytes) -> dict[str, Issued] | None:
         try:
             directory = Directory.decode(body)
@@ -95,6 +103,24 @@ class TokenKeys:
             return None
 
     def _warn(self, name: str, what: str) -> None:
-        if name not in self._warned:
+        if (name, what) not in self._warned:
             _log.warning("%s %s", name, what)
-        self._warned.add(name)
+        self._warned.add((name, what))
+
+
+def _merged(found: Mapping[str, Mapping[str, Issued]]) -> Mapping[str, Issued]:
+    """Return the keys of all documents by experiment.
+
+    Raises
+    ------
+    SpecError
+        If two have the same one: the keys of one issuer would take the place of the other's.
+    """
+    files = dict[str, str]()
+    for file, issued in found.items():
+        for name in issued:
+            if files.setdefault(name, file) != file:
+                detail = f"{files[name]} and {file} both have keys of {name}"
+                remedy = "an experiment has one issuer: take it off the other one's PRIVATEER_EXPERIMENTS"
+                raise SpecError(detail, field="PRIVATEER_TOKEN_KEYS", remedy=remedy)
+    return {name: one for issued in found.values() for name, one in issued.items()}

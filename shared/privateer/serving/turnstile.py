@@ -5,7 +5,7 @@ No task is made for them, nothing of their body is kept, and whoever sends many 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from privateer.clock import Clock, SystemClock
 from privateer.errors import SenderRefused, TokenMissing, TokenRefused
+from privateer.serving.origins import VARY, shown_to
 from privateer.serving.tokens import TokenGate
 from privateer.wire.keys import TrustedKeys
 from privateer.wire.problem import MEDIA_TYPE, problem_body
@@ -57,6 +58,8 @@ class Turnstile:
         Counts refused reports by reason.
     keys
         Keys of trusted senders, whose uploads need no token.
+    origins
+        Origins whose pages may read the answers (`privateer.serving.origins`).
     """
 
     def __init__(
@@ -66,8 +69,10 @@ class Turnstile:
         refuse: Callable[[Mapping[str, int]], None],
         keys: TrustedKeys,
         clock: Clock | None = None,
+        origins: Collection[str] = (),
     ) -> None:
         self._gate, self._experiment, self._refuse, self._keys = gate, experiment, refuse, keys
+        self._origins = frozenset(origins)
         self._waiting: deque[tuple[Turned, int]] = deque()
         self._next: asyncio.TimerHandle | None = None
         self._answers: dict[tuple[str, ...], bytes] = {}
@@ -89,7 +94,8 @@ class Turnstile:
                 self._gate.admit_early(sent.get(b"authorization"), name)
         except (TokenRefused, SenderRefused) as refused:
             self._refuse({refused.slug: 1})
-            return self._answer(refused), _LOOK if isinstance(refused, TokenMissing) else _VERIFY
+            cost = _LOOK if isinstance(refused, TokenMissing) else _VERIFY
+            return self._answer(refused, sent.get(b"origin", b"")), cost
         return None
 
     def _senders(self) -> Mapping[str, Ed25519PublicKey]:
@@ -101,8 +107,11 @@ class Turnstile:
             self._known_senders = now, keys
         return keys
 
-    def _answer(self, refused: TokenRefused | SenderRefused) -> bytes:
-        asks = [f"www-authenticate: {refused.challenge}"] if isinstance(refused, TokenRefused) else []
+    def _answer(self, refused: TokenRefused | SenderRefused, origin: bytes) -> bytes:
+        told = {"www-authenticate": refused.challenge} if isinstance(refused, TokenRefused) else {}
+        if self._origins:
+            told |= VARY | shown_to(origin.decode("latin-1"), self._origins)
+        asks = [f"{name}: {text}" for name, text in told.items()]
         known = (refused.detail, *asks)
         answer = self._answers.get(known)
         if answer is None:

@@ -29,10 +29,11 @@ def test_everything_can_be_set() -> None:
         "PRIVATEER_PORT": "9004",
         "PRIVATEER_ADMIN_HOST": "10.0.0.1",
         "PRIVATEER_ADMIN_PORT": "9005",
+        "PRIVATEER_ORIGINS": "https://shop.example",
     }
     where = ("0.0.0.0", 9004, "10.0.0.1", 9005)
     names = (Path("/data"), ("spring", "autumn"), "issuer.example", "hmac", 3, 7, Path("/tokens/issuer.json"))
-    assert read_settings(environment) == Settings(*names, *where, environment)
+    assert read_settings(environment) == Settings(*names, *where, environment, origins=("https://shop.example",))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,7 @@ def test_everything_can_be_set() -> None:
         ("PRIVATEER_TOKENS_PER_DEVICE", "0"),
         ("PRIVATEER_KEY_DAYS", "0"),
         ("PRIVATEER_PORT", "x"),
+        ("PRIVATEER_ORIGINS", "shop.example"),
     ],
 )
 def test_a_bad_setting_is_named(name: str, value: str) -> None:

@@ -1,5 +1,6 @@
 """``privateer identity`` and ``privateer audit-log``: a log that holds, and evidence where it does not."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,6 +204,9 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert key in run(capsys, "identity", "--data", str(own))[1]
     assert key in run(capsys, "identity", "--data", str(own / "identity.key"))[1]
     assert key in run(capsys, "identity", "--data", str(own.parent))[1]
+    for where in (("--url", at.server), ("--data", str(own))):
+        told = json.loads(run(capsys, "identity", *where, "--json")[1])
+        assert told == {"key": key, "fingerprint": hashlib.sha256(bytes.fromhex(key)).hexdigest()}
     state, evidence, head = tmp_path / "state.json", tmp_path / "evidence.json", tmp_path / "head"
     asked = ("audit-log", at.server, "--state", str(state), "--evidence", str(evidence))
     code, said = run(capsys, *asked, "--server-key", key)

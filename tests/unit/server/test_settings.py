@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from privateer.errors import SpecError
+from privateer.wire.token_keys import Directory
 from privateer_server.app import main
 from privateer_server.settings import read_settings
+from tests.support.mint import key
 
 GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "a-secret-of-the-tests"}
 
@@ -103,6 +105,22 @@ def test_a_database_that_is_none(
     (tmp_path / "server.db").write_bytes(b"not a database" * 100)
     assert start(monkeypatch, tmp_path) == 2
     assert "server.db is damaged, or no database" in capsys.readouterr().err
+
+
+def test_two_issuers_of_one_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The keys of one would take the place of the other's. No folder is made, and no key."""
+    folder = tmp_path / "keys"
+    for name in ("first", "second"):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.json").write_bytes(Directory.of(f"{name}.example", {"spring": [key()]}).encode())
+    monkeypatch.setenv("PRIVATEER_TOKEN_KEYS", str(folder))
+    assert start(monkeypatch, tmp_path / "data") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("privateer-server: PRIVATEER_TOKEN_KEYS: first.json and second.json both have keys of spring")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_port_that_is_taken(

@@ -178,6 +178,37 @@ def test_a_damaged_file_is_left_out_with_one_warning(
     assert [record.message for record in caplog.records] == ["second.json shows no token keys"]
 
 
+def test_two_files_with_keys_of_one_experiment_are_refused(at: Gate) -> None:
+    """The last one read would take the other issuer's place, and nobody would see why its tokens are refused."""
+    (at.file.parent / "second.json").write_bytes(Directory.of("second.example", {"autumn": KEYS}).encode())
+    with pytest.raises(SpecError, match=r"issuer\.json and second\.json both have keys of autumn") as refused:
+        TokenKeys(str(at.file.parent))
+    assert refused.value.field == "PRIVATEER_TOKEN_KEYS"
+    (at.file.parent / "second.json").write_bytes(Directory.of("second.example", {"winter": KEYS}).encode())
+    known = TokenKeys(str(at.file.parent)).all()
+    assert {name: one.issuer for name, one in known.items()} == {
+        "spring": "issuer.example",
+        "autumn": "issuer.example",
+        "winter": "second.example",
+    }
+
+
+def test_a_second_file_that_comes_later_takes_nothing_over(
+    at: Gate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privateer.serving.token_keys._FRESH", {False: 0.0, True: 0.0})
+    at.gate.admit(header(signed(token())), "spring")
+    second = at.file.parent / "second.json"
+    second.write_bytes(Directory.of("second.example", {"spring": KEYS[1:]}).encode())
+    for _ in range(3):
+        at.gate.admit(header(signed(token())), "spring")
+    (record,) = caplog.records
+    assert record.message.endswith("counts as it was before: issuer.json and second.json both have keys of spring")
+    second.unlink()
+    at.show(winter=KEYS)
+    assert at.gate.directory("winter").keys("winter") == KEYS[::-1]
+
+
 def test_the_page_shows_what_a_device_needs(at: Gate) -> None:
     assert at.gate.directory("spring").keys("spring") == KEYS[::-1]
     assert at.gate.directory("spring").keys("autumn") == []

@@ -40,11 +40,12 @@ CLOSE = "connection: close\r\n"
 
 
 @asynccontextmanager
-async def listening(folder: Path) -> AsyncIterator[tuple[int, Counter[str], TokenGate]]:
+async def listening(folder: Path, *origins: str) -> AsyncIterator[tuple[int, Counter[str], TokenGate]]:
     """A listener whose uploads need tokens, and what it has refused."""
     gate = TokenGate(TokenKeys(tokens(folder / "keys").keys), (ORIGIN,))
     refused: Counter[str] = Counter()
-    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, TrustedKeys(TRUSTED))
+    senders = TrustedKeys(TRUSTED)
+    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
     config, state = _config(app, "off", 100), State()
     config.load()
     loop = asyncio.get_running_loop()
@@ -66,6 +67,40 @@ async def test_an_upload_without_a_token_is_turned_away(tmp_path: Path) -> None:
         assert b"urn:privateer:problem:token-missing" in body
         assert f"content-length: {len(body)}".encode() in head
         assert refused == {"token-missing": 1}
+
+
+SHOP, OTHER = "https://shop.example", "https://other.example"
+
+
+def cors(answer: bytes) -> dict[str, str]:
+    """What an answer tells browsers of origins."""
+    lines = (line.partition(": ") for line in answer.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n"))
+    return {name: text for name, _, text in lines if name.startswith("access-control-") or name == "vary"}
+
+
+@pytest.mark.parametrize("more", ["", with_token(bytes(354)), f"{UPLOAD.header}: x\r\n"], ids=["none", "bad", "sender"])
+async def test_a_page_reads_why_it_is_turned_away(tmp_path: Path, more: str) -> None:
+    """Else a browser hides the answer, and the page cannot tell a token that is missing from a service that is away."""
+    async with listening(tmp_path, SHOP) as (port, _, _):
+        for _ in range(2):  # what was answered before is kept
+            for origin, named in ((SHOP, SHOP), (OTHER, None), ("", None)):
+                asks = f"origin: {origin}\r\n" if origin else ""
+                answer = await said(port, upload(CLOSE + asks + more))
+                assert answer.startswith((b"HTTP/1.1 401 ", b"HTTP/1.1 403 "))
+                assert cors(answer).get("access-control-allow-origin") == named
+                assert cors(answer)["vary"] == "origin"
+                assert ("access-control-expose-headers" in cors(answer)) == bool(named)
+
+
+async def test_every_page_reads_it_where_all_may(tmp_path: Path) -> None:
+    async with listening(tmp_path, "*") as (port, _, _):
+        answer = await said(port, upload(f"{CLOSE}origin: {OTHER}\r\n"))
+        assert cors(answer)["access-control-allow-origin"] == "*"
+
+
+async def test_by_default_no_page_reads_it(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (port, _, _):
+        assert cors(await said(port, upload(f"{CLOSE}origin: {SHOP}\r\n"))) == {}
 
 
 @pytest.mark.parametrize("target", [f"http://here{PATH}", PATH.replace("r", "%72"), f"{PATH}?a=1", f"{PATH}#a"])

@@ -13,7 +13,9 @@ import httpx
 import pytest
 
 from privateer.wire.problem import slug_of
+from privateer.wire.token_keys import Directory
 from privateer_shuffler.app import main
+from tests.support.mint import key
 from tests.support.senders import TRUSTED, Signing
 from tests.unit.shuffler.fake_server import body_of, free_port, listening
 from tests.unit.shuffler.helpers import sealed_reports, until
@@ -154,3 +156,20 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert told.startswith("privateer-shuffler: ")
+
+
+def test_two_issuers_of_one_experiment_are_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path):
+    for name in ("first", "second"):
+        keys = Directory.of(f"{name}.example", {"spring": [key()], name: [key()]})
+        (tmp_path / f"{name}.json").write_bytes(keys.encode())
+    monkeypatch.setenv("PRIVATEER_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PRIVATEER_TOKENS", "required")
+    monkeypatch.setenv("PRIVATEER_TOKEN_KEYS", str(tmp_path))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith(
+        "privateer-shuffler: PRIVATEER_TOKEN_KEYS: first.json and second.json both have keys of spring"
+    )

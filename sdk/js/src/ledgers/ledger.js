@@ -10,7 +10,8 @@ import { below } from "../platform.js";
  *   reports: number, made: number, period: number, pinned: string}} Payment epsilons are null where there is no bound
  */
 
-/** A report that was made for an endpoint. @typedef {{endpoint: string, body: Uint8Array<ArrayBuffer>}} Sealed */
+/** A report that was made for an endpoint, and the upload token that it comes with, if it has one.
+ * @typedef {{endpoint: string, body: Uint8Array<ArrayBuffer>, token?: Uint8Array<ArrayBuffer> | null}} Sealed */
 
 /** Which time of several was drawn for the report, and which it is now. @typedef {{times: number, seconds: number, drawn: number,
  *   come: number, period: number}} Turn */
@@ -23,6 +24,7 @@ import { below } from "../platform.js";
  * @property {import("../participation.js").Choice | null} choice
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
+ * @property {import("../tokens/purse.js").Kept[]} [tokens] upload tokens that no report comes with yet
  * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
  */
 

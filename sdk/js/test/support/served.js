@@ -63,11 +63,19 @@ export class Notary {
  */
 export async function serving(publication, use) {
   /** @type {Served} */
-  const at = { url: "", publication, bodies: [], answers: [], asks: "published", away: false, notary: new Notary(), proof: (proof) => proof };
+  const at = {
+    url: "", publication, bodies: [], answers: [], asks: "published", away: false, notary: new Notary(), proof: (proof) => proof,
+    keys: null, sign: null, requests: [],
+  };
   const server = createServer(async (request, response) => {
     if (at.away) return void request.socket.destroy();
+    at.requests.push({ url: request.url ?? "", headers: request.headers });
     if (request.url?.startsWith("/log/proof")) {
       response.writeHead(200).end(JSON.stringify(await at.proof(await at.notary.proof(at.publication))));
+      return;
+    }
+    if (request.url?.endsWith("/token-keys")) {
+      response.writeHead(at.keys === null ? 404 : 200, { "content-type": "application/private-token-issuer-directory" }).end(at.keys ?? "{}");
       return;
     }
     if (request.method === "GET") {
@@ -77,6 +85,11 @@ export async function serving(publication, use) {
     /** @type {Buffer[]} */
     const chunks = [];
     request.on("data", (chunk) => chunks.push(chunk)).on("end", () => {
+      if (request.url?.endsWith("/tokens")) {
+        const told = at.sign?.(Buffer.concat(chunks), request.headers) ?? [404, '{"type": "urn:privateer:problem:not-found"}'];
+        response.writeHead(Array.isArray(told) ? told[0] : 200).end(Array.isArray(told) ? told[1] : told);
+        return;
+      }
       at.bodies.push(Buffer.concat(chunks).toString("hex"));
       const [status, slug] = at.answers.shift() ?? [202, ""];
       response.writeHead(status).end(JSON.stringify(slug ? { type: `urn:privateer:problem:${slug}` } : { accepted: 1 }));
@@ -92,7 +105,8 @@ export async function serving(publication, use) {
 }
 
 /** @typedef {{url: string, publication: Uint8Array, bodies: string[], answers: [number, string][], asks: string, away: boolean,
- *   notary: Notary, proof: (proof: any) => any}} Served */
+ *   notary: Notary, proof: (proof: any) => any, keys: string | null, requests: {url: string, headers: Record<string, any>}[],
+ *   sign: ((request: Buffer, headers: Record<string, any>) => Buffer | [number, string]) | null}} Served */
 
 /** @param {Promise<any>} promise @param {string} type */
 export const rejects = (promise, type) =>

@@ -155,6 +155,10 @@ def test_what_keeps_reports_out_is_told(place: IssuerPlace, tmp_path: Path, monk
     assert ("FAIL", "upload keys", "nowhere.json cannot be read") in checked(tmp_path / "nowhere.json")
     (tmp_path / "junk.json").write_text("{}")
     assert ("FAIL", "upload keys", "junk.json shows no token keys") in checked(tmp_path / "junk.json")
+    for name in ("copy.json", "issuer.json"):
+        (tmp_path / "empty" / name).write_bytes(place.shown.read_bytes())
+    told_twice = "copy.json and issuer.json both have keys of offers: the service does not start"
+    assert ("FAIL", "upload keys", told_twice) in checked(tmp_path / "empty")
     monkeypatch.setattr(upload_tokens, "get", lambda _: None)
     assert "does not answer" in checked("https://issuer.example")[0][2]
 

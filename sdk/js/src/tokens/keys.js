@@ -1,0 +1,61 @@
+// @ts-check
+/** The public keys of an issuer, and the document that shows them: RFC 9578's directory, by experiment. */
+
+import { joined, same, unhex } from "../bytes.js";
+import { malformed } from "../errors.js";
+import { sha256 } from "../sealing.js";
+import { unbase64url } from "./base64url.js";
+import { integer } from "./blind-rsa.js";
+
+export const DIRECTORY = "application/private-token-issuer-directory";
+const TYPE = 2;
+const SIZE = 256;
+/** A SubjectPublicKeyInfo up to the modulus, and after it: RSASSA-PSS with SHA-384 and 48 bytes of salt, exponent 65537. */
+const HEAD = unhex(
+  "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d010108" +
+    "300b0609608648016503040202a2030201300382010f003082010a0282010100",
+);
+const TAIL = unhex("0203010001");
+
+/** @typedef {{encoded: Uint8Array<ArrayBuffer>, n: bigint, id: Uint8Array<ArrayBuffer>, notBefore: number, notAfter: number}} TokenKey */
+
+/** A key that signs tokens. @param {Uint8Array<ArrayBuffer>} encoded @param {number} notBefore @param {number} notAfter @returns {Promise<TokenKey>} */
+export async function tokenKey(encoded, notBefore, notAfter) {
+  const modulus = encoded.slice(HEAD.length, HEAD.length + SIZE);
+  // A modulus of 2,048 bits begins with a one.
+  if (!same(encoded, joined(HEAD, modulus, TAIL)) || modulus.length !== SIZE || modulus[0] < 128) {
+    throw malformed("not an RSA key of 2048 bits for RSASSA-PSS with SHA-384", "token-key");
+  }
+  const areTimes = Number.isSafeInteger(notBefore) && Number.isSafeInteger(notAfter) && notBefore >= 0;
+  if (!areTimes || notBefore >= notAfter) throw malformed("a token key's times are not in order", "not-after");
+  return { encoded, n: integer(modulus), id: await sha256(encoded), notBefore, notAfter };
+}
+
+/** Whether tokens of a key count now. @param {TokenKey} key @param {number} now */
+export const isValid = ({ notBefore, notAfter }, now) => notBefore <= now && now < notAfter;
+
+/**
+ * Whose keys a document shows, and those of an experiment, the newest first.
+ * @param {Uint8Array<ArrayBuffer>} body @param {string} experiment @returns {Promise<{issuer: string, keys: TokenKey[]}>}
+ */
+export async function readDirectory(body, experiment) {
+  const { issuer, experiments } = parsed(body);
+  const shown = Object.hasOwn(experiments, experiment) ? experiments[experiment]?.["token-keys"] : [];
+  if (!Array.isArray(shown)) throw strange();
+  const ours = shown.filter((one) => one?.["token-type"] === TYPE);
+  const keys = await Promise.all(ours.map((one) => tokenKey(unbase64url(one["token-key"]), one["not-before"], one["not-after"])));
+  return { issuer, keys: keys.sort((one, other) => other.notBefore - one.notBefore) };
+}
+
+const strange = () => malformed("not a directory of token keys");
+
+/** @param {Uint8Array<ArrayBuffer>} body @returns {{issuer: string, experiments: Record<string, any>}} */
+function parsed(body) {
+  try {
+    const told = JSON.parse(new TextDecoder().decode(body));
+    if (typeof told.issuer === "string" && typeof told.experiments === "object" && told.experiments) return told;
+  } catch {
+    // It is no JSON, as below.
+  }
+  throw strange();
+}

@@ -1,0 +1,126 @@
+// @ts-check
+/** The upload tokens in a device's ledger: drawn, then signed, then tied to one report, and gone with it. */
+
+import { same } from "../bytes.js";
+import { digestOf } from "./token.js";
+
+/**
+ * A token for an endpoint. `token` is empty until the issuer has signed, and then request and inverse are: nothing ties the
+ * token to the request for it. `expires` is when its key does, in seconds since 1970.
+ * @typedef {import("./token.js").PendingToken & {endpoint: string, token: Uint8Array<ArrayBuffer>, expires: number}} Kept
+ */
+
+/** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
+/** @typedef {import("../ledgers/ledger.js").Entry} Entry */
+
+const NOTHING = new Uint8Array(0);
+const isSigned = (/** @type {Kept} */ { token }) => token.length > 0;
+
+/** The tokens of an entry; those of an earlier version have none. @param {Entry} entry @returns {Kept[]} */
+const tokensOf = ({ tokens }) => tokens ?? [];
+
+/** @param {Entry} entry @param {Sealed} report */
+const waits = ({ waiting }, report) => waiting.find(({ endpoint, body }) => endpoint === report.endpoint && same(body, report.body));
+
+/** An entry with another token for a report that waits. @param {Entry} entry @param {Sealed} report @param {Uint8Array<ArrayBuffer> | null} token */
+function tied(entry, report, token) {
+  const own = waits(entry, report);
+  return { ...entry, waiting: entry.waiting.map((one) => (one === own ? { ...one, token } : one)) };
+}
+
+/** Tokens of the experiments in a ledger. Every change is one of the ledger's: at once and for good. */
+export class Purse {
+  /** @param {import("../ledgers/ledger.js").Ledger} ledger @param {import("../platform.js").Clock} clock */
+  constructor(ledger, clock) {
+    this.ledger = ledger;
+    this.clock = clock;
+  }
+
+  /** @param {string} identity @param {(entry: Entry) => Entry} change */
+  async change(identity, change) {
+    await this.ledger.store.change(identity, (entry) => [change(entry), null]);
+  }
+
+  /**
+   * Keep tokens that are about to be asked for, no more than are missing: another page of this device may have drawn some
+   * meanwhile. Return all that the issuer has not signed.
+   * @param {string} identity @param {string} endpoint @param {import("./token.js").PendingToken[]} drawn
+   * @param {number} expires @param {number} wanted @returns {Promise<Kept[]>}
+   */
+  begin(identity, endpoint, drawn, expires, wanted) {
+    return this.ledger.store.change(identity, (entry) => {
+      const missing = wanted - tokensOf(entry).filter((one) => one.endpoint === endpoint).length;
+      const fresh = drawn.slice(0, Math.max(0, missing)).map((one) => ({ ...one, endpoint, token: NOTHING, expires }));
+      const tokens = [...tokensOf(entry), ...fresh];
+      return [{ ...entry, tokens }, tokens.filter((one) => one.endpoint === endpoint && !isSigned(one))];
+    });
+  }
+
+  /** Tokens for an endpoint that the issuer has not signed. @param {string} identity @param {string} endpoint */
+  async pending(identity, endpoint) {
+    return tokensOf(await this.ledger.entry(identity)).filter((one) => one.endpoint === endpoint && !isSigned(one));
+  }
+
+  /** Keep the signed token, and forget what could tie it to the request for it. @param {string} identity
+   * @param {import("./token.js").PendingToken} pending @param {Uint8Array<ArrayBuffer>} token */
+  finish(identity, { input }, token) {
+    const signed = (/** @type {Kept} */ one) => (same(one.input, input) ? { ...one, token, request: NOTHING, inverse: NOTHING } : one);
+    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).map(signed) }));
+  }
+
+  /** Forget a token that nobody will sign. @param {string} identity @param {import("./token.js").PendingToken} pending */
+  drop(identity, { input }) {
+    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter((one) => !same(one.input, input)) }));
+  }
+
+  /** Forget tokens for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
+  keepOnly(identity, endpoint, digest) {
+    const now = this.clock.now();
+    const isGood = (/** @type {Kept} */ one) => one.expires > now && (one.endpoint !== endpoint || same(digestOf(one.input), digest));
+    const isElsewhere = (/** @type {Sealed} */ { endpoint: at, token }) => at === endpoint && token && !same(digestOf(token), digest);
+    return this.change(identity, (entry) => ({
+      ...entry,
+      tokens: tokensOf(entry).filter(isGood),
+      waiting: entry.waiting.map((one) => (isElsewhere(one) ? { ...one, token: null } : one)),
+    }));
+  }
+
+  /** Signed tokens that are left. @param {Entry} entry @param {string} endpoint */
+  left(entry, endpoint) {
+    return tokensOf(entry).filter((one) => one.endpoint === endpoint && isSigned(one) && one.expires > this.clock.now());
+  }
+
+  /** How many signed tokens are left. @param {string} identity @param {string} endpoint */
+  async count(identity, endpoint) {
+    return this.left(await this.ledger.entry(identity), endpoint).length;
+  }
+
+  /** How many reports wait without a token. @param {string} identity @param {string} endpoint */
+  async bare(identity, endpoint) {
+    const { waiting } = await this.ledger.entry(identity);
+    return waiting.filter((one) => one.endpoint === endpoint && !one.token).length;
+  }
+
+  /**
+   * The token that a waiting report comes with: the one of before, or one of those left; null: none is. Which one that is
+   * tells nothing, since all are alike.
+   * @param {string} identity @param {Sealed} report @returns {Promise<Uint8Array<ArrayBuffer> | null>}
+   */
+  async tie(identity, report) {
+    const entry = await this.ledger.entry(identity);
+    const own = waits(entry, report);
+    if (!own || own.token || !this.left(entry, report.endpoint).length) return own?.token ?? null;
+    return this.ledger.store.change(identity, (now) => {
+      const waiting = waits(now, report);
+      const [spare] = this.left(now, report.endpoint);
+      if (!waiting || waiting.token || !spare) return [now, waiting?.token ?? null];
+      const rest = { ...now, tokens: tokensOf(now).filter((one) => one !== spare) };
+      return [tied(rest, report, spare.token), spare.token];
+    });
+  }
+
+  /** Forget the token of a report, since no endpoint takes it any more. @param {string} identity @param {Sealed} report */
+  untie(identity, report) {
+    return this.change(identity, (entry) => tied(entry, report, null));
+  }
+}

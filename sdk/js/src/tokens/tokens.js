@@ -1,0 +1,132 @@
+// @ts-check
+/** How a device gets upload tokens: ahead, apart from reports, with keys that are everybody's. */
+
+import { same } from "../bytes.js";
+import { PrivateerError, refused } from "../errors.js";
+import { ask, problem } from "../exchange.js";
+import { sha256 } from "../sealing.js";
+import { DIRECTORY, isValid, readDirectory } from "./keys.js";
+import { SIGNATURE_SIZE, challenge, draw, finished, keyIdOf, serverName } from "./token.js";
+
+const REQUEST = "application/private-token-request";
+const RESPONSE = "application/private-token-response";
+const ATTESTATION = "privateer-attestation";
+const DIRECTORY_MAX = 64 << 10;
+/** Keys of one experiment that are valid at a time; more would tell devices apart. */
+const VALID_MAX = 2;
+/** @type {Record<string, string>} */
+const REMEDIES = {
+  "attestation-refused": "have the application's backend sign anew",
+  "tokens-exhausted": "it has had its share",
+};
+
+/** What the application's backend signed for this device and an experiment. @typedef {(experiment: string) => string | Promise<string>} Attest */
+/** @typedef {import("./keys.js").TokenKey} TokenKey */
+/** @typedef {import("./token.js").PendingToken} PendingToken */
+
+const strange = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
+const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
+
+/** Gets tokens for one experiment. */
+export class Tokens {
+  /** @param {import("../client.js").Client} client with an issuer @param {string} name of the experiment */
+  constructor(client, name) {
+    this.client = client;
+    this.name = name;
+    this.identity = client.identity(name);
+    this.issuer = /** @type {string} */ (client.issuer);
+  }
+
+  /**
+   * Get tokens until so many are left for an endpoint; ask nobody if they are there already.
+   * @param {string} endpoint @param {number} wanted @param {number} seconds for each request
+   */
+  async fill(endpoint, wanted, seconds) {
+    const { identity } = this;
+    const { purse } = this.client;
+    const missing = wanted - (await purse.count(identity, endpoint));
+    if (missing <= 0) return;
+    const base = this.client.baseOf(endpoint);
+    const digest = await sha256(await challenge(serverName(this.issuer), serverName(base), this.name));
+    const keys = await this.keys(base, seconds);
+    await purse.keepOnly(identity, endpoint, digest);
+    const known = await this.stillValid(await purse.pending(identity, endpoint), keys);
+    const drawn = await Promise.all(Array.from({ length: Math.max(0, missing - known.length) }, () => draw(digest, keys[0])));
+    const pending = await purse.begin(identity, endpoint, drawn, keys[0].notAfter, wanted);
+    for (const one of pending.slice(0, missing)) await this.sign(one, keys, seconds);
+  }
+
+  /** The tokens that were asked for before and may still be signed; forget the others. @param {PendingToken[]} pending @param {TokenKey[]} keys */
+  async stillValid(pending, keys) {
+    const isKnown = (/** @type {PendingToken} */ one) => keys.some(({ id }) => same(id, keyIdOf(one)));
+    for (const one of pending) if (!isKnown(one)) await this.client.purse.drop(this.identity, one);
+    return pending.filter(isKnown);
+  }
+
+  /**
+   * The keys that the endpoint takes, the newest first, if the server shows the same. Neither request says who asks. Keys
+   * that only one device gets would tell it from others when it spends a token.
+   * @param {string} base @param {number} seconds
+   */
+  async keys(base, seconds) {
+    const shown = await this.shown(base, seconds);
+    if (!shown) throw nobody("the endpoint shows no token keys");
+    if (base !== this.client.server) {
+      const checked = await this.shown(this.client.server, seconds);
+      if (checked && !checked.some(({ id }) => same(id, shown[0].id))) throw strange("shuffler and server show different token keys");
+    }
+    return shown;
+  }
+
+  /** @param {string} base @param {number} seconds @returns {Promise<TokenKey[] | null>} */
+  async shown(base, seconds) {
+    const url = `${base}/experiments/${encodeURIComponent(this.name)}/token-keys`;
+    const answer = await ask(url, { headers: { accept: DIRECTORY } }, seconds, DIRECTORY_MAX);
+    if (answer.status === 404) return null;
+    if (answer.status !== 200) throw nobody("no answer about token keys");
+    const { issuer, keys } = await readDirectory(answer.body, this.name).catch(() => {
+      throw strange("no token keys of type 2");
+    });
+    const valid = keys.filter((key) => isValid(key, this.client.clock.now()));
+    if (issuer !== serverName(this.issuer)) throw strange("the token keys are another issuer's than the application names");
+    if (valid.length > VALID_MAX) throw strange(`more than ${VALID_MAX} token keys are valid at a time`);
+    return valid.length ? valid : null;
+  }
+
+  /** Have a token signed, and keep it. @param {PendingToken} pending @param {TokenKey[]} keys @param {number} seconds */
+  async sign(pending, keys, seconds) {
+    const key = keys.find(({ id }) => same(id, keyIdOf(pending)));
+    if (!key) return; // another page has drawn it by keys of its own, and has it signed
+    const url = `${this.issuer}/experiments/${encodeURIComponent(this.name)}/tokens`;
+    const headers = { "content-type": REQUEST, accept: RESPONSE, ...(await this.attestation(seconds)) };
+    const answer = await ask(url, { method: "POST", headers, body: pending.request }, seconds, SIGNATURE_SIZE);
+    if (answer.status !== 200) throw await this.unsigned(problem(answer) ?? "", pending);
+    const token = await finished(pending, key, answer.body).catch(() => {
+      throw strange("the issuer signs with another key than everybody's");
+    });
+    await this.client.purse.finish(this.identity, pending, token);
+  }
+
+  /** What tells the issuer of this device. @param {number} seconds @returns {Promise<Record<string, string>>} */
+  async attestation(seconds) {
+    const { attest } = this.client;
+    if (!attest) return {};
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    try {
+      const late = new Promise((_, reject) => (timer = setTimeout(reject, 1000 * seconds)));
+      return { [ATTESTATION]: String(await Promise.race([attest(this.name), late])) };
+    } catch {
+      throw new PrivateerError("unavailable", "the application's backend signed nothing for this device", "attest");
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Why the issuer gives no token. @param {string} reason @param {PendingToken} pending */
+  async unsigned(reason, pending) {
+    if (reason === "token-request-refused") await this.client.purse.drop(this.identity, pending);
+    if (!Object.hasOwn(REMEDIES, reason)) return nobody("the issuer has signed no token");
+    return new PrivateerError(reason, `the issuer gives this device no token: ${REMEDIES[reason]}`, "issuer");
+  }
+}
