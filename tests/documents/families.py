@@ -239,6 +239,8 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if "epsilon" in mechanism:
         more = mechanism["epsilon"] + 0.02
         lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
+    if "chosen" in mechanism:
+        lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
     if spec.experiment.reports_per_person > 1:
         lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
     if spec.algorithm.name == "linear":
