@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-from privateer.accounting.allotment import Allotment, allotted_message_epsilon
-from privateer.accounting.clones import clones_local_epsilon
+from privateer.accounting.allotment import Allotment
 from privateer.accounting.events import Event
 from privateer.coins import SlotLayout
 from privateer.errors import SpecError
@@ -185,11 +184,8 @@ def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share
 
 
 def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
-    if share:
-        local = allotted_message_epsilon(share, honest, privacy.local_epsilon_max)
-    else:
-        local = clones_local_epsilon(privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
-    return VectorSymbol.calibrated(question.ball, local, question.seed, question.classes)
+    promise, limit = (privacy.bound, privacy.delta), privacy.local_epsilon_max
+    return VectorSymbol.amplified(question.ball, promise, honest, limit, share, question.seed, question.classes)
 
 
 def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:

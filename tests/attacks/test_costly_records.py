@@ -2,7 +2,7 @@
 
 import pytest
 
-from privateer.accounting import clones
+from privateer.accounting import amplification
 from privateer.algorithms import parse_spec
 from privateer.certificate import certify
 from privateer.risk import risks
@@ -18,21 +18,21 @@ SPEC = parse_spec(
 )
 TERMS = [calibrate(SPEC.privacy, batch, SPEC.usual_question(), reports=SPEC.reports) for batch in (1001, 1303, 1707)]
 FEW = 300
-"""A curve on its grid needs about a thousand sums over all clones, which take a tenth of a second a round."""
+"""A curve on its grid needs about a thousand sums over a batch, which take a tenth of a second a round."""
 
 
 @pytest.fixture
 def summed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The batches over whose clones something was summed."""
-    clones.clones_delta.cache_clear()
+    """The batches over which something was summed."""
+    amplification.shuffled_delta.cache_clear()
     found: list[int] = []
-    real = clones.binomial_range
+    real = amplification.binomial_range
 
     def counted(trials: int, probability: float, tail: float) -> tuple[int, int]:
         found.append(trials)
         return real(trials, probability, tail)
 
-    monkeypatch.setattr(clones, "binomial_range", counted)
+    monkeypatch.setattr(amplification, "binomial_range", counted)
     return found
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from privateer.accounting.accountant import account
 from privateer.accounting.allotment import Allotment, allot
-from privateer.accounting.clones import clones_delta
+from privateer.accounting.events import ShuffledSubset
 from privateer.accounting.gaussian import gaussian_delta
 from privateer.coins import mix
 from privateer.errors import PrivateerError
@@ -188,17 +189,18 @@ def _facts(mechanism: Any, given: Any, noise: int) -> bytes:
 
 
 def curves() -> dict[str, list[dict[str, float]]]:
-    """What messages of a batch, normal noise and allotments cost."""
-    names = ("epsilon", "local_epsilon", "honest")
-    facts = [(1.0, 4.0, 900), (0.5, 2.0, 10_000), (0.3, 1.0, 100_000), (1.0, 3.0, 1_000_000), (0.1, 1.5, 50)]
-    clones = [dict(zip(names, one, strict=True)) | {"delta": _digits(clones_delta(*one))} for one in facts]
+    """What subset selection in a batch, normal noise and allotments cost."""
+    names = ("epsilon", "local_epsilon", "symbols", "own", "honest")
+    facts = [(1.0, 4.0, 128, 11, 900), (0.5, 2.0, 64, 32, 10_000), (1.0, 7.0, 512, 3, 1_000_000), (0.0, 1.5, 6, 2, 50)]
+    found = [(dict(zip(names, one, strict=True)), ShuffledSubset(*one[1:])) for one in facts]
+    subsets = [told | {"delta": _digits(account(event).delta(told["epsilon"]))} for told, event in found]
     names = ("epsilon", "standard_deviation", "sensitivity")
     noises = [(1.0, 2.0, 1.0), (0.5, 3.0, 1.0), (8.0, 0.5, 1.0), (0.01, 100.0, 2.0), (0.0, 5.0, 3.0)]
     normal = [dict(zip(names, one, strict=True)) | {"delta": _digits(gaussian_delta(*one))} for one in noises]
     names = ("epsilon", "delta", "reports", "least")
     shared = [(1.0, 1e-6, 4, 1e-15), (1.0, 1e-6, 30, 1e-8), (0.4, 1e-5, 300, 1e-15), (1.0, 0.0, 4, 0.0)]
     allotments = [dict(zip(names, one, strict=True)) | _allotted(allot(*one)) for one in shared]
-    return {"messages": clones, "normal": normal, "allotments": allotments}
+    return {"subsets": subsets, "normal": normal, "allotments": allotments}
 
 
 def _allotted(share: Allotment) -> dict[str, float]:
@@ -237,6 +239,8 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if "epsilon" in mechanism:
         more = mechanism["epsilon"] + 0.02
         lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
+    if "chosen" in mechanism:
+        lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
     if spec.experiment.reports_per_person > 1:
         lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
     if spec.algorithm.name == "linear":

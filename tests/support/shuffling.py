@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+from scipy import stats
 
+_NOTHING = 1e-25
+"""Probabilities that an oracle leaves out; it is a lower bound."""
 Law = dict[tuple[int, ...], float]
 
 
@@ -88,3 +91,26 @@ def sampled_blanket_delta(
     excess = of_x * loss[0] + of_other * loss[1] + (messages - of_x - of_other) * loss[2]
     sample = np.maximum(excess, 0) / (weight * batch)
     return float(sample.mean()), float(sample.std() / math.sqrt(draws))
+
+
+def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
+    """The lemma for as many symbols for each own one, whole or not, person by person: E(X_1 + ... + X_n)_+ / n.
+
+    X is l - e for a blanket message of the one set, 1 - e l of the other, 1 - e of neither, and 0 for another message.
+    """
+    l, e = math.exp(local_epsilon), math.exp(epsilon)  # noqa: E741
+    p = 1 / (l + symbols - 1)
+    total = 0.0
+    for one in range(batch + 1):
+        reached = stats.binom.pmf(one, batch, p)
+        if reached < _NOTHING:
+            continue
+        other = np.arange(batch - one + 1)
+        mass = stats.binom.pmf(other, batch - one, p / (1 - p))
+        for count, chance in zip(other[mass > _NOTHING], mass[mass > _NOTHING], strict=True):
+            left = batch - one - count
+            neither = np.arange(left + 1)
+            excess = one * (l - e) + count * (1 - e * l) + neither * (1 - e)
+            share = max(0.0, 1 - (l + 1) * p) / (1 - 2 * p)
+            total += reached * chance * float(stats.binom.pmf(neither, left, share) @ np.maximum(excess, 0))
+    return total / batch

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from privateer.accounting.clones import clones_local_epsilon
+from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.contributions import BoundedVectors
 from privateer.mechanisms import VectorMechanism
 from privateer.mechanisms.vector_bits import BitVectors
@@ -63,10 +63,10 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
 
 def _shuffled_cases(samples: int) -> list[Case]:
     tight, published = BitVectors.calibrated(_BOX, 1.0, 0.01, _PEOPLE), BitVectors.published(_BOX, 10.0, 0.01, _PEOPLE)
-    direction = VectorSymbol.calibrated(_BALL, clones_local_epsilon(1.0, 0.01, _PEOPLE, 8.0), 11)
+    direction = VectorSymbol(_BALL, amplified_local_epsilon(1.0, 0.01, 16 / 3, _PEOPLE, 8.0), 8, 3, 11)
     count = max(2000, samples // 20)
     return [
-        mechanism_case("permuted batch", batches, _target(direction), (1.0, 0.01), count),
+        mechanism_case("permuted batch", batches, _target(direction), (1.0, 0.01), 2 * count),
         mechanism_case("summed batch", batches, _target(tight), (1.0, 0.01), count),
         mechanism_case("summed batch", batches, _target(published), (10.0, 0.01), count, "published"),
     ]

@@ -11,7 +11,7 @@ from privateer.accounting.accountant import account
 from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
 from privateer.accounting.clones import clones_local_epsilon
-from privateer.accounting.events import Event, Gaussian, ShuffledMessage, ShuffledResponse, read_event
+from privateer.accounting.events import Event, Gaussian, ShuffledMessage, ShuffledResponse, ShuffledSubset, read_event
 from privateer.accounting.gaussian import (
     classic_gaussian_standard_deviation,
     gaussian_delta,
@@ -39,6 +39,7 @@ class Bound(StrEnum):
     CLONES = "clones"
     BINARY = "binary"
     K_ARY = "k-ary"
+    SUBSET = "subset"
 
 
 def register(app: typer.Typer) -> None:
@@ -91,8 +92,11 @@ def amplification(
     epsilon: Epsilon,
     delta: Delta,
     batch: Batch,
-    bound: Annotated[Bound, typer.Option(help="clones: any pure message; others: randomized response.")] = Bound.CLONES,
-    symbols: Annotated[int, typer.Option(help="Size of the alphabet, for k-ary.")] = 2,
+    bound: Annotated[
+        Bound, typer.Option(help="clones: any pure message; subset: subset selection; others: randomized response.")
+    ] = Bound.CLONES,
+    symbols: Annotated[int, typer.Option(help="Size of the alphabet, for k-ary and subset.")] = 2,
+    own: Annotated[int, typer.Option(help="How many symbols are a person's own, for subset.")] = 1,
     limit: Annotated[float, typer.Option(help="Largest local epsilon to consider.")] = 16.0,
     as_json: Json = False,
 ) -> None:
@@ -106,10 +110,11 @@ def amplification(
         local_epsilon = clones_local_epsilon(epsilon, delta, batch, limit)
         event: Event = ShuffledMessage(local_epsilon, batch)
     else:
-        event = ShuffledResponse(min(limit, epsilon), symbols, batch)
-        account(event).delta(epsilon)  # refuses what is out of range
-        local_epsilon = amplified_local_epsilon(epsilon, delta, symbols, batch, limit)
-        event = ShuffledResponse(local_epsilon, symbols, batch)
+        own = own if bound is Bound.SUBSET else 1
+        account(ShuffledSubset(min(limit, epsilon), symbols, own, batch)).delta(epsilon)  # refuses what is out of range
+        local_epsilon = amplified_local_epsilon(epsilon, delta, symbols / own, batch, limit)
+        response = ShuffledResponse(local_epsilon, symbols, batch)
+        event = ShuffledSubset(local_epsilon, symbols, own, batch) if bound is Bound.SUBSET else response
     curve = account(event)
     result = {
         "epsilon": epsilon,

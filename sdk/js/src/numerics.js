@@ -1,5 +1,5 @@
 // @ts-check
-/** Normal and binomial probabilities, to the last digits. */
+/** Normal probabilities, to the last digits. */
 
 /* Rational approximations of the normal quantile, of Cephes (S. Moshier): the middle, and two tails. */
 const P0 = [-59.9633501014107895267, 98.0010754185999661536, -56.6762857469070293439, 13.9312609387279679503, -1.23916583867381258016];
@@ -68,38 +68,6 @@ function logTail(x) {
   let fraction = x;
   for (let k = Math.ceil(60 + 2000 / (x * x)); k > 0; k--) fraction = x + k / fraction;
   return (-x * x) / 2 - Math.log(ROOT_2PI * fraction);
-}
-
-/** n ln(n / mean) - n + mean without cancellation (Loader 2000). @param {number} n @param {number} mean */
-function deviance(n, mean) {
-  if (Math.abs(n - mean) > 0.1 * (n + mean)) return n * Math.log(n / mean) + mean - n;
-  const v = (n - mean) / (n + mean);
-  let [sum, term] = [(n - mean) * v, 2 * n * v];
-  for (let j = 1; ; j++) {
-    term *= v * v;
-    const next = sum + term / (2 * j + 1);
-    if (next === sum) return next;
-    sum = next;
-  }
-}
-
-const SMALL = [0];
-for (let n = 1; n < 16; n++) SMALL.push(SMALL[n - 1] + Math.log(n));
-
-/** What Stirling's formula leaves out of ln n!. @param {number} n at least 1 */
-function stirlingError(n) {
-  if (n < 16) return SMALL[n] - (n + 0.5) * Math.log(n) + n - 0.5 * Math.log(2 * Math.PI);
-  const square = n * n;
-  return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / square) / square) / square) / square) / n;
-}
-
-/** The probability of k among n, to almost all digits whatever their size. @param {number} k @param {number} n @param {number} p */
-export function binomialMass(k, n, p) {
-  if (k < 0 || k > n) return 0;
-  if (k === 0) return Math.exp(n * Math.log1p(-p));
-  if (k === n) return Math.exp(n * Math.log(p));
-  const exponent = stirlingError(n) - stirlingError(k) - stirlingError(n - k) - deviance(k, n * p) - deviance(n - k, n * (1 - p));
-  return Math.exp(exponent) * Math.sqrt(n / (2 * Math.PI * k * (n - k)));
 }
 
 /** To the nearest whole number; of two, to the even one. @param {number} value */

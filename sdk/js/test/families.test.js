@@ -12,7 +12,7 @@ import { VectorSymbol } from "../src/mechanisms/index.js";
 import { rounded } from "../src/numerics.js";
 import { Participation } from "../src/participation.js";
 import { allot } from "../src/privacy/allotment.js";
-import { clonesDelta, normalCurve } from "../src/privacy/curves.js";
+import { normalCurve, shuffledCurve } from "../src/privacy/curves.js";
 import { LIMITS } from "../src/verification.js";
 import { share, value, word } from "./support/people.js";
 
@@ -86,12 +86,12 @@ test("10,000 people decide, and what they report is distributed, as in Python", 
   assert.equal(people, 10_000);
 });
 
-test("what messages, normal noise and allotments cost", () => {
+test("what subset selection, normal noise and allotments cost", () => {
   /** @type {any} */
-  const { messages, normal, allotments } = vectors("curves");
+  const { subsets, normal, allotments } = vectors("curves");
   const near = (/** @type {number} */ found, /** @type {number} */ wanted, digits = 1e-6) =>
     assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
-  for (const one of messages) near(clonesDelta(one.epsilon, one.local_epsilon, one.honest), one.delta);
+  for (const one of subsets) near(shuffledCurve(one.local_epsilon, one.symbols / one.own, one.honest)(one.epsilon), one.delta);
   for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
   for (const one of allotments) {
     const grid = allot(one.epsilon, one.delta, one.reports, one.least);

@@ -1,9 +1,7 @@
-/** Normal and binomial probabilities, to the last digits. */
+/** Normal probabilities, to the last digits. */
 /** The normal quantile. @param {number} share in (0, 1) */
 export declare function normalQuantile(share: number): number;
 /** The logarithm of the normal distribution function. @param {number} x @returns {number} */
 export declare function logNormal(x: number): number;
-/** The probability of k among n, to almost all digits whatever their size. @param {number} k @param {number} n @param {number} p */
-export declare function binomialMass(k: number, n: number, p: number): number;
 /** To the nearest whole number; of two, to the even one. @param {number} value */
 export declare function rounded(value: number): number;

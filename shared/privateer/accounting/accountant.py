@@ -23,6 +23,7 @@ from privateer.accounting.events import (
     ShuffledBits,
     ShuffledMessage,
     ShuffledResponse,
+    ShuffledSubset,
     check_event,
 )
 from privateer.accounting.gaussian import gaussian_delta
@@ -131,6 +132,9 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
         case ShuffledResponse(local_epsilon, symbols, honest):
             proof = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
             return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
+        case ShuffledSubset(local_epsilon, symbols, own, honest):
+            proof = "privacy blanket of subset selection (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
+            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols / own, honest))
         case ShuffledMessage(local_epsilon, honest):
             proof = "clones (Feldman, McMillan and Talwar, FOCS 2021, Theorem 3.2)"
             return Curve(False, proof, lambda e: _shuffled(clones_delta, e, local_epsilon, honest))
@@ -158,7 +162,7 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
     raise SpecError("the kind of the event is not known", field="event", remedy="see docs/accounting.md")
 
 
-def _shuffled(bound: Callable[..., float], epsilon: float, local_epsilon: float, *facts: int) -> float:
+def _shuffled(bound: Callable[..., float], epsilon: float, local_epsilon: float, *facts: float) -> float:
     """Evaluate a bound that holds above epsilon 0, and cap it by the promise of the message alone."""
     alone = _pure_delta(epsilon, local_epsilon)
     # A curve falls by at most as much as e^epsilon grows.
@@ -277,7 +281,7 @@ def _pure_epsilon(event: Event) -> float:
             return epsilon
         case Laplace(scale, sensitivity):
             return sensitivity / scale
-        case ShuffledResponse(local_epsilon) | ShuffledMessage(local_epsilon):
+        case ShuffledResponse(local_epsilon) | ShuffledSubset(local_epsilon) | ShuffledMessage(local_epsilon):
             return local_epsilon
         case Parallel(events):
             return max(map(_pure_epsilon, events))

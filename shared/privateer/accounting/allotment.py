@@ -19,6 +19,7 @@ from privateer.accounting.events import (
     Sequential,
     ShuffledMessage,
     ShuffledResponse,
+    ShuffledSubset,
 )
 from privateer.accounting.gaussian import gaussian_epsilon, gaussian_standard_deviation
 from privateer.accounting.loss import Composition, from_curve
@@ -97,7 +98,7 @@ class Allotment:
             Compare at every so many points; only 1 proves anything.
         """
         # More people never harm, and devices have no time for millions.
-        if isinstance(event, ShuffledResponse | ShuffledMessage):
+        if isinstance(event, ShuffledResponse | ShuffledSubset | ShuffledMessage):
             event = replace(event, honest=min(event.honest, _CROWD_MAX))
         curve = account(event)
         return all(curve.delta(at) + sampling <= most * (1 + digits) for at, most in self.grid[::every])
@@ -177,9 +178,11 @@ def allotted_local_epsilon(
 
 
 @lru_cache(maxsize=4096)
-def allotted_message_epsilon(allotment: Allotment, batch: int, limit: float) -> float:
-    """Return the largest local epsilon of any message as `allotted_local_epsilon`, by the clones bound."""
-    return _largest(lambda one: ShuffledMessage(one, batch), allotment, batch, limit, proved=True)
+def allotted_subset_epsilon(
+    allotment: Allotment, symbols: int, own: int, batch: int, limit: float, *, proved: bool = True
+) -> float:
+    """Return the largest local epsilon of subset selection of ``own`` symbols, as `allotted_local_epsilon`."""
+    return _largest(lambda one: ShuffledSubset(one, symbols, own, batch), allotment, batch, limit, proved=proved)
 
 
 def _largest(

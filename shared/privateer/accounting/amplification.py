@@ -25,8 +25,8 @@ _RESOLUTION: Final = 1e-3
 
 
 @lru_cache(maxsize=1 << 16)
-def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int) -> float:
-    """Return delta at ``epsilon`` of a shuffled batch of k-ary randomized responses with public coins.
+def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
+    """Return delta at ``epsilon`` of a shuffled batch of randomized responses or subset selections with public coins.
 
     This is a certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and
     Nissim (CRYPTO 2019, Lemma 5.3) with all rounding towards a larger delta. For two symbols it is the lemma's value,
@@ -36,6 +36,8 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: in
     around a true symbol that coins and data determine. With probability symbols / (e^local_epsilon + symbols - 1) a
     message is uniform over both whatever the data are: the blanket. The worst neighbours differ in their true symbol
     for all coins, and relabelling the symbols for each value of the coins maps them to plain randomized response.
+    Subset selection has the bound of as many symbols as there are for each of a person's own, a whole number or not
+    (docs/privacy.md has the proof).
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: int, batch: in
     local_epsilon
         Epsilon of one report, > 0.
     symbols
-        Size of the alphabet, >= 2.
+        Size of the alphabet; of subset selection, over the number of a person's own symbols; >= 2.
     batch
         Reports that the amplification relies on, the person's own included, >= 1.
 
@@ -89,7 +91,7 @@ def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64],
 
 
 def _excess(
-    pairs: NDArray[np.float64], messages: NDArray[np.float64], epsilon: float, local_epsilon: float, symbols: int
+    pairs: NDArray[np.float64], messages: NDArray[np.float64], epsilon: float, local_epsilon: float, symbols: float
 ) -> NDArray[np.float64]:
     """Return E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
     e, l = math.exp(epsilon), math.exp(local_epsilon)  # noqa: E741
@@ -116,17 +118,15 @@ def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> N
 
 
 @lru_cache(maxsize=4096)
-def amplified_local_epsilon(epsilon: float, delta: float, symbols: int, batch: int, limit: float) -> float:
+def amplified_local_epsilon(epsilon: float, delta: float, symbols: float, batch: int, limit: float) -> float:
     """Return the largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
 
     Parameters
     ----------
     epsilon, delta
         Central promise, > 0.
-    symbols
-        Size of the alphabet, >= 2.
-    batch
-        Reports that the amplification relies on.
+    symbols, batch
+        As `shuffled_delta`.
     limit
         The local epsilon must not exceed it. It protects a person if shuffler and server collude.
 

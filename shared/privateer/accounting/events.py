@@ -55,6 +55,18 @@ class ShuffledResponse(_Event, frozen=True, tag="shuffled-response"):
     honest: int
 
 
+class ShuffledSubset(_Event, frozen=True, tag="shuffled-subset"):
+    """One response of subset selection among ``honest`` shuffled ones, with public coins.
+
+    Of the symbols ``own`` are a person's, at most half of them.
+    """
+
+    local_epsilon: float
+    symbols: int
+    own: int
+    honest: int
+
+
 class ShuffledMessage(_Event, frozen=True, tag="shuffled-message"):
     """One message of any randomizer of pure local epsilon among ``honest`` shuffled ones."""
 
@@ -106,6 +118,7 @@ Event: TypeAlias = (
     | Gaussian
     | Laplace
     | ShuffledResponse
+    | ShuffledSubset
     | ShuffledMessage
     | ShuffledBits
     | Approximate
@@ -161,6 +174,8 @@ def _check(event: Event, depth: int) -> int:
             size = 1
             for field in msgspec.structs.fields(event):
                 _check_number(field.name, getattr(event, field.name))
+    if isinstance(event, ShuffledSubset):
+        check("own", event.own, 2 * event.own <= event.symbols, "at most half of the symbols")
     if size > COUNT_MAX:
         raise SpecError(f"this composes {size:g} events, and the most is {COUNT_MAX}", field="count", remedy="lower it")
     return size
@@ -174,6 +189,7 @@ _RANGES: Final = {
     "scale": (1e-9, 1e12),
     "sensitivity": (1e-12, 1e12),
     "symbols": (2, 1 << 15),
+    "own": (1, 1 << 14),
     "honest": (1, 10**9),
     "trials": (1, 10**10),
     "probability": (1e-9, 0.5),

@@ -1,6 +1,7 @@
 """One symbol for a vector: one of the public random directions nearest to it, by subset selection."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import ClassVar, Final, Self
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, ndtri, roots_legendre
 
-from privateer.accounting.events import Event, Pure, ShuffledMessage
+from privateer.accounting.allotment import Allotment, allotted_subset_epsilon
+from privateer.accounting.amplification import amplified_local_epsilon
+from privateer.accounting.events import Event, Pure, ShuffledSubset
 from privateer.coins import classes_of, mix
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import SpecError
@@ -21,6 +24,12 @@ from privateer.vectors import Ball, VectorTotal
 Array = NDArray[np.float64]
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
 CLASSES_MAX: Final = 64
+_NEARLY: Final = 1.02
+"""An error within this factor of the least will do, if it takes fewer directions."""
+_TRIED: Final = 50
+"""Numbers of chosen directions that are tried for a shuffled batch."""
+_RATIOS: Final = (2, 8, 32, 128, 512, 2048)
+"""Symbols for each of a person's own, for which the local epsilon that a batch allows is computed to choose by."""
 DIRECTIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _BLOCK: Final = 1 << 15
 """Random numbers made at a time; keeps the working set in the processor's cache."""
@@ -96,6 +105,39 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """
         return cls(ball, epsilon, *best_directions(ball.coordinates, epsilon), seed, classes)
 
+    @classmethod
+    def amplified(
+        cls,
+        ball: Ball,
+        promise: tuple[float, float],
+        honest: int,
+        limit: float,
+        share: Allotment | None,
+        seed: int,
+        classes: int = 1,
+    ) -> Self:
+        """Return the mechanism of about the least error whose shuffled batch keeps a promise.
+
+        Parameters
+        ----------
+        ball, seed, classes
+            As of the mechanism.
+        promise
+            Epsilon and delta.
+        honest
+            Reports of the batch that the promise counts on.
+        limit
+            The most that its local epsilon may be.
+        share
+            What a report may cost, where several of a person share the promise.
+
+        Raises
+        ------
+        SpecError
+            If a batch is too small for any.
+        """
+        return cls(ball, *_amplified(ball.coordinates, promise, honest, limit, share), seed, classes)
+
     @property
     def alone(self) -> Event:
         """What one report reveals by itself."""
@@ -103,7 +145,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
 
     def shuffled(self, honest: int) -> Event:
         """Return what a permuted batch reveals."""
-        return ShuffledMessage(self.epsilon, honest)
+        return ShuffledSubset(self.epsilon, 2 * self.directions, self.chosen, honest)
 
     @property
     def local_epsilon(self) -> float:
@@ -309,12 +351,45 @@ def products(dimension: int, directions: int, chosen: int) -> tuple[float, float
 @lru_cache(maxsize=256)
 def best_directions(coordinates: int, epsilon: float) -> tuple[int, int]:
     """Numbers of directions and of chosen ones at a local epsilon; see `VectorSymbol.calibrated`."""
+    return _best(coordinates, lambda directions: dict.fromkeys(_counts(directions, epsilon), epsilon))
+
+
+def _best(coordinates: int, counts: Callable[[int], dict[int, float]]) -> tuple[int, int]:
+    """Return the fewest directions, and how many are chosen, within 2 % of the least error.
+
+    ``counts`` has the numbers of chosen ones that are tried with so many directions, each with its local epsilon.
+    """
     ball, found = Ball("l2", 1.0, coordinates), {}
     for directions in DIRECTIONS:
-        tried = {c: VectorSymbol(ball, epsilon, directions, c, 0).error for c in _counts(directions, epsilon)}
+        tried = {c: VectorSymbol(ball, e, directions, c, 0).error for c, e in counts(directions).items()}
         chosen = min(tried, key=tried.__getitem__)
         found[directions, chosen] = tried[chosen]
-    return next(pair for pair, error in found.items() if error <= 1.02 * min(found.values()))
+    return next(pair for pair, error in found.items() if error <= _NEARLY * min(found.values()))
+
+
+@lru_cache(maxsize=1024)
+def _amplified(
+    coordinates: int, promise: tuple[float, float], honest: int, limit: float, share: Allotment | None
+) -> tuple[float, int, int]:
+    """Local epsilon, directions and chosen ones of a shuffled batch; see `VectorSymbol.amplified`.
+
+    The local epsilon that a batch allows depends on how many symbols there are for each of a person's own, and grows
+    with it. To choose, we take it from a few such numbers; what is chosen gets its own.
+    """
+
+    def local(symbols: int, own: int, *, proved: bool) -> float:
+        if share is None:
+            return amplified_local_epsilon(*promise, symbols / own, honest, limit)
+        return allotted_subset_epsilon(share, symbols, own, honest, limit, proved=proved)
+
+    most = [local(ratio, 1, proved=False) for ratio in _RATIOS]
+
+    def counts(directions: int) -> dict[int, float]:
+        tried = {round(count) for count in np.geomspace(1, directions, _TRIED)}
+        return {c: float(np.interp(math.log(2 * directions / c), np.log(_RATIOS), most)) for c in sorted(tried)}
+
+    directions, chosen = _best(coordinates, counts)
+    return local(2 * directions, chosen, proved=True), directions, chosen
 
 
 def _counts(directions: int, epsilon: float) -> list[int]:

@@ -21,6 +21,7 @@ from privateer.accounting.events import (
     ShuffledBits,
     ShuffledMessage,
     ShuffledResponse,
+    ShuffledSubset,
     read_event,
 )
 from privateer.accounting.loss import Composition, from_curve
@@ -153,9 +154,11 @@ def test_normal_composition_is_exact():
         Approximate(1.0, 1e-7),
         ShuffledResponse(4.0, 2, 1000),
         ShuffledResponse(4.0, 9, 1000),
+        ShuffledSubset(4.0, 128, 26, 1000),
         ShuffledMessage(3.0, 1000),
         ShuffledBits(5000, 0.5, 5, 10),
         Repeated(ShuffledMessage(2.0, 500), 3),
+        Repeated(ShuffledSubset(2.0, 64, 21, 500), 3),
         Parallel((Pure(0.3), Gaussian(2.0))),
     ],
 )
@@ -184,7 +187,8 @@ def test_pure_events_add_up():
 
 
 def test_what_is_laid_out_on_a_grid_never_claims_less():
-    for event in (Pure(0.7), Gaussian(1.3), Laplace(1.0), ShuffledMessage(3.0, 1000)):
+    shuffled = (ShuffledMessage(3.0, 1000), ShuffledSubset(3.0, 64, 21, 1000))
+    for event in (Pure(0.7), Gaussian(1.3), Laplace(1.0), *shuffled):
         curve = account(event)
         one = Composition(((from_curve(curve.delta, 0.05, accountant._reach(curve)), 1),))
         for epsilon in np.linspace(0, 3, 31):
@@ -213,6 +217,7 @@ class Unknown(Pure, frozen=True, tag="unknown"):
         Gaussian(0.0),
         Gaussian(1.0, math.inf),
         ShuffledMessage(3.0, 0),
+        ShuffledSubset(3.0, 64, 33, 900),
         Repeated(Pure(1.0), 0),
         Sequential(()),
     ],

@@ -6,9 +6,8 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privateer.accounting.accountant import account
-from privateer.accounting.allotment import allot, allotted_local_epsilon, allotted_message_epsilon
+from privateer.accounting.allotment import allot, allotted_local_epsilon, allotted_subset_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
-from privateer.accounting.clones import clones_local_epsilon
 from privateer.accounting.events import (
     Approximate,
     Gaussian,
@@ -18,6 +17,7 @@ from privateer.accounting.events import (
     Sequential,
     ShuffledMessage,
     ShuffledResponse,
+    ShuffledSubset,
 )
 from privateer.accounting.gaussian import gaussian_standard_deviation
 from privateer.errors import SpecError
@@ -58,20 +58,22 @@ def test_what_one_report_may_cost_does_not_fit_several() -> None:
 
 
 @pytest.mark.parametrize("batch", [500, 9000])
-def test_messages_of_any_kind_keep_the_promise_together(batch: int) -> None:
-    """Composed by the clones bound. Planted: messages of an eighth more, and what one report alone may cost."""
-    share = allot(EPSILON, DELTA, 5, 1e-15)
-    message = ShuffledMessage(allotted_message_epsilon(share, batch, 8.0), batch)
+def test_subset_selections_keep_the_promise_together(batch: int) -> None:
+    """Planted: an eighth more for each, what one report alone may cost, and what any message may not cost."""
+    share, sizes = allot(EPSILON, DELTA, 5, 1e-15), (64, 21)
+    message = ShuffledSubset(allotted_subset_epsilon(share, *sizes, batch, 8.0), *sizes, batch)
+    assert not share.covers(ShuffledMessage(message.local_epsilon, batch))
     assert account(Repeated(message, 5)).delta(EPSILON) <= account(Repeated(share.each, 5)).delta(EPSILON) <= DELTA
     assert account(Repeated(message, 5)).delta(EPSILON) > 1e-3 * DELTA
-    for local in (1.125 * message.local_epsilon, clones_local_epsilon(EPSILON, DELTA, batch)):
-        assert not share.covers(ShuffledMessage(local, batch))
-        assert account(Repeated(ShuffledMessage(local, batch), 5)).delta(EPSILON) > DELTA
+    for local in (1.125 * message.local_epsilon, amplified_local_epsilon(EPSILON, DELTA, 64 / 21, batch, 8.0)):
+        assert not share.covers(ShuffledSubset(local, *sizes, batch))
+        assert account(Repeated(ShuffledSubset(local, *sizes, batch), 5)).delta(EPSILON) > DELTA
 
 
 def test_a_crowd_above_the_largest_is_taken_for_the_largest() -> None:
     share = allot(EPSILON, DELTA, 5, 1e-15)
-    assert allotted_message_epsilon(share, 10**6, 16.0) == allotted_message_epsilon(share, 200_000, 16.0)
+    assert len({allotted_subset_epsilon(share, 64, 21, batch, 16.0) for batch in (10**6, 200_000)}) == 1
+    assert share.covers(ShuffledMessage(4.0, 10**6)) == share.covers(ShuffledMessage(4.0, 200_000))
 
 
 def test_normal_noise_and_its_sampler_fit() -> None:

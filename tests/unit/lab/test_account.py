@@ -64,6 +64,19 @@ def test_amplification(capsys: pytest.CaptureFixture[str], batch: int, bound: st
     assert found["delta_reached"] <= 1e-6
 
 
+def test_amplification_of_subset_selection(capsys: pytest.CaptureFixture[str]) -> None:
+    """It lies between those of two symbols and of one own symbol of all; more than half of the symbols are refused."""
+    options = ["--epsilon", "1", "--delta", "1e-6", "--batch", "900", "--symbols", "128"]
+    subset, whole = (
+        figures(capsys, "amplification", *options, "--bound", *bound)["local_epsilon"]
+        for bound in (["subset", "--own", "26"], ["k-ary"])
+    )
+    assert 3.18 < subset < whole
+    assert figures(capsys, "amplification", *options, "--bound", "subset")["local_epsilon"] == whole
+    code, _, err = run(capsys, "account", "amplification", *options, "--bound", "subset", "--own", "65")
+    assert (code, "own" in err, "half of the symbols" in err) == (2, True, True)
+
+
 def test_shuffled_bits(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--epsilon", "1", "--delta", "1e-6", "--coordinates", "20", "--levels", "10", "--batch", "1024"]
     found = figures(capsys, "shuffled-bits", *options)

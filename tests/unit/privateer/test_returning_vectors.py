@@ -55,6 +55,22 @@ def test_every_vector_costs_its_share_and_all_together_the_promise(model: str) -
         assert not replace(terms, mechanism=terms.mechanism.weaker(weaker)).holds
 
 
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_device_computes_what_more_own_symbols_cost(times: int) -> None:
+    """A server that tells of more own symbols at the same local epsilon has a smaller blanket, and is refused."""
+    spec = returning("shuffle", times)
+    terms = Schedule(spec).open(3).policy.terms
+    symbol = terms.mechanism
+    assert isinstance(symbol, VectorSymbol)
+    checked(spec, terms)
+    more = with_parameters(symbol, chosen=symbol.directions)
+    fewer = with_parameters(symbol, chosen=symbol.chosen - 1)
+    with pytest.raises(TermsRefused) as refused:
+        checked(spec, replace(terms, mechanism=more))
+    assert refused.value.field == "delta"
+    checked(spec, replace(terms, mechanism=fewer))
+
+
 def test_sums_told_again_and_again_are_of_people_who_report_once() -> None:
     """What a person says in several rounds adds up in all later sums: however much noise, it is refused."""
     alone, spec = returning("central", 1), returning("central")

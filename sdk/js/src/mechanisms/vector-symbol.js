@@ -4,7 +4,7 @@
 import { mix } from "../coins.js";
 import { malformed, refused } from "../errors.js";
 import { normalQuantile } from "../numerics.js";
-import { messageCurve, pureCurve } from "../privacy/curves.js";
+import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { SubsetResponse } from "../response.js";
 import { Ball, dot, lengthOf } from "../vectors.js";
 import { hasFields, report } from "./symbols.js";
@@ -45,7 +45,7 @@ export class VectorSymbol {
 
   /** @param {number} honest */
   shuffled(honest) {
-    return messageCurve(this.localEpsilon, honest);
+    return shuffledCurve(this.localEpsilon, (2 * this.directions) / this.chosen, honest);
   }
 
   /** A public unit vector, of one coordinate more than the ball has. @param {number} slot @param {number} index */

@@ -2,7 +2,7 @@
 /** What events cost: for each a curve, delta at an epsilon. All are upper bounds (docs/accounting.md). */
 
 import { shuffledDelta } from "../amplification.js";
-import { binomialMass, logNormal } from "../numerics.js";
+import { logNormal } from "../numerics.js";
 
 /** @typedef {(epsilon: number) => number} Curve */
 
@@ -10,7 +10,6 @@ const ROUNDING = 1 + 1e-9;
 const LAST_DIGITS = 2 ** -49;
 /** Bounds of shuffled messages do not hold at 0. */
 const LEAST = 1e-9;
-const TAIL = 1e-20;
 
 /** What is pure: randomized response is the worst. @param {number} pure @returns {Curve} */
 export const pureCurve = (pure) => (epsilon) =>
@@ -24,49 +23,12 @@ export const normalCurve = (deviation, sensitivity) => (epsilon) => {
   return Math.min(1, ROUNDING * Math.exp(own) * -Math.expm1(Math.min(0, epsilon + other - own) - lost));
 };
 
-/** One randomized response among shuffled ones. @param {number} local @param {number} symbols @param {number} honest @returns {Curve} */
+/** One randomized response among shuffled ones, or one subset selection of that many symbols for each own one. @param {number} local @param {number} symbols @param {number} honest @returns {Curve} */
 export const shuffledCurve = (local, symbols, honest) => above((epsilon) => shuffledDelta(epsilon, local, symbols, honest), local);
-
-/** One message of any randomizer of pure privacy among shuffled ones. @param {number} local @param {number} honest @returns {Curve} */
-export const messageCurve = (local, honest) => above((epsilon) => clonesDelta(epsilon, local, honest), local);
 
 /** A bound that holds above 0, at 0 as well. @param {Curve} bound @param {number} local @returns {Curve} */
 const above = (bound, local) => (epsilon) =>
   Math.min(pureCurve(local)(epsilon), bound(Math.max(epsilon, LEAST)) + (epsilon < LEAST ? Math.expm1(LEAST) : 0));
-
-/**
- * Amplification by shuffling for any local message (Feldman, McMillan and Talwar, FOCS 2021, Theorem 3.2): with C ~
- * Bin(honest - 1, e^-local) clones and A ~ Bin(C, 1/2), A + Bern(q) against A + Bern(1 - q).
- * @param {number} epsilon @param {number} local @param {number} honest
- */
-export function clonesDelta(epsilon, local, honest) {
-  if (local <= epsilon) return 0;
-  const [trials, p] = [honest - 1, Math.exp(-local)];
-  const log = -Math.log(TAIL);
-  const width = Math.sqrt(2 * trials * p * (1 - p) * log) + log;
-  const [low, high] = [Math.max(0, Math.floor(trials * p - width)), Math.min(trials, Math.ceil(trials * p + width))];
-  let delta = 0;
-  for (let clones = low; clones <= high; clones++) delta += binomialMass(clones, trials, p) * excess(clones, epsilon, local);
-  return Math.min(1, delta * ROUNDING + 2 * TAIL);
-}
-
-/** The sum over outcomes of (P - e^epsilon Q)+, all terms positive. @param {number} clones @param {number} epsilon @param {number} local */
-function excess(clones, epsilon, local) {
-  const [e, q] = [Math.exp(epsilon), 1 / (1 + Math.exp(-local))];
-  const [more, less] = [q - e * (1 - q), e * q - (1 - q)];
-  // The likelihood ratio grows with the count, so what counts is "at least so many".
-  const first = Math.max(0, Math.floor((clones + 1) * (less / ((2 * q - 1) * (1 + e)))) + 1);
-  let mass = first > 0 ? binomialMass(first - 1, clones, 0.5) : 0;
-  let sum = 0;
-  for (let a = first; a <= clones + 1; a++) {
-    const next = a === 0 ? binomialMass(0, clones, 0.5) : (mass * (clones - a + 1)) / a;
-    const term = mass * more - next * less;
-    if (term > 0) sum += term;
-    if (mass < sum * 1e-18) break;
-    mass = next;
-  }
-  return sum;
-}
 
 /** Epsilon of a curve that falls, to a few digits, rounded up. @param {Curve} curve @param {number} delta */
 export function epsilonOf(curve, delta) {
