@@ -31,7 +31,12 @@ class ContinualLearner(ResidualLearner):
         running = replace(self._run_on(begun, known, policy, release), told=told, people=people)
         information, scores = running.evidence(release.noise / (1 - policy.share))
         return replace(
-            known, heard=state.heard + release.reports, information=information, scores=scores, running=running
+            known,
+            heard=state.heard + release.reports,
+            information=information,
+            scores=scores,
+            running=running,
+            recent=None,
         )
 
     def _run_on(self, begun: Running, known: LinearState, policy: LinearPolicy, release: RunningSums) -> Running:

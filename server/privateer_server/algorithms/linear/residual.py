@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 
 from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.contributions import VectorSums
+from privateer_server.algorithms.linear.again import Heard, Recent, Said
 from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
 from privateer_server.algorithms.linear.running import Known
-from privateer_server.algorithms.linear.surrogate import slopes
+from privateer_server.algorithms.linear.surrogate import PEOPLE, slopes
 
 Array = NDArray[np.float64]
 _SURE: Final = 0.01
 """The least doubt about slopes."""
+_AGAIN: Final = 1 << 13
+"""People drawn for a round that is read again."""
 LEAST: Final = 1e-3
 """Variance of what people say of an arm, if none would be seen to play it."""
 
@@ -58,30 +61,32 @@ class ResidualLearner(Rounds):
         return np.asarray(made * np.sqrt(variances / variances.max()))
 
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
-        """Return the state after a round's release: what it tells of second moments counts for its slopes, too."""
-        parts = release.sums.reshape(policy.classes, -1)
-        after, own = self._told(state, policy, parts, release), policy.means.size
-        information, scores = self._learned(after, policy, parts[:, :own], release)
-        return replace(
-            after,
-            heard=state.heard + release.reports,
-            information=state.information + information,
-            scores=state.scores + scores,
-        )
+        """Return the state after a round's release: what it tells of second moments counts for its slopes, too.
 
-    def _learned(
-        self, state: LinearState, policy: LinearPolicy, sums: Array, release: VectorSums
-    ) -> tuple[Array, Array]:
-        """Return what residuals add to information and scores; ``sums`` by class, (classes, arms * d)."""
-        found = slopes(policy, self.moments(state))
+        And for those of the latest rounds, which are read again: what residuals say depends on how contexts spread.
+        Were they taken for what they seemed to say at first, a posterior would be surest where its matrices were off.
+        """
+        parts = release.sums.reshape(policy.classes, -1)
+        after = self._told(state, policy, parts, release)
+        latest = Heard(policy, parts[:, : policy.means.size], release.reports, release.noise)
+        recent = state.recent or Recent(state.information, state.scores)
+        said = [self._said(after, one, _AGAIN) for one in recent.rounds] + [self._said(after, latest, PEOPLE)]
+        recent, (information, scores) = recent.read([*recent.rounds, latest], said)
+        heard = state.heard + release.reports
+        return replace(after, heard=heard, information=information, scores=scores, recent=recent)
+
+    def _said(self, state: LinearState, heard: Heard, drawn: int) -> Said:
+        """Return what a round's residuals say of parameters, by what is known of contexts; so many people are drawn."""
+        policy = heard.policy
+        found = slopes(policy, self.moments(state), drawn)
         classes, arms, d, _ = found.matrices.shape
-        people = release.reports / classes
+        people = heard.reports / classes
         share = 1 - policy.share
-        means = sums.reshape(classes, arms, d) / (people * math.sqrt(share))
+        means = heard.sums.reshape(classes, arms, d) / (people * math.sqrt(share))
         covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
         expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
         variance = (
-            release.noise / (share * people**2) + (found.spreads + LEAST) / (d * people) + self.doubt(state) * expected
+            heard.noise / (share * people**2) + (found.spreads + LEAST) / (d * people) + self.doubt(state) * expected
         )
         precision = 1 / variance
         before = policy.means - self.centre()

@@ -14,6 +14,7 @@ from privateer.contributions import VectorSums
 from privateer.result import Result
 from privateer.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
+from privateer_server.algorithms.linear.again import Recent
 from privateer_server.algorithms.linear.contexts import Contexts
 from privateer_server.algorithms.linear.running import Running
 
@@ -39,6 +40,8 @@ class LinearState:
         joint reports, precisions are all the variance of noise in ``information``.
     running
         Sums since noise began anew, where it depends on that of earlier rounds.
+    recent
+        The rounds that are read again when more is known of contexts; what they say is part of ``information``, too.
     """
 
     heard: int
@@ -47,6 +50,7 @@ class LinearState:
     moments: Array
     precision: Array
     running: Running | None = None
+    recent: Recent | None = None
 
 
 class Rounds(ABC):
@@ -114,12 +118,13 @@ class Rounds(ABC):
     def changed(self, state: LinearState, before: LinearSpec) -> LinearState:
         """Return the state with so many more arms at the end, of which nothing is known."""
         added = self.spec.arm_count - before.arm_count
-        return replace(state, information=_wider(state.information, added), scores=_wider(state.scores, added))
+        information, scores = _wider(state.information, added), _wider(state.scores, added)
+        return replace(state, information=information, scores=scores, recent=state.recent if not added else None)
 
     def begun(self, state: LinearState, before: LinearSpec) -> LinearState:
         """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""
         must_agree(before, self.spec, _THE_SAME)
-        return replace(state, heard=0)
+        return replace(state, heard=0, recent=None)
 
     def miss(self, state: LinearState, _policy: LinearPolicy, *, again: bool) -> LinearState:
         """Return the state as it is: other people report in the next round."""

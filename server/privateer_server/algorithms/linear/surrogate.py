@@ -12,7 +12,7 @@ from privateer.algorithms.linear.policy import LinearPolicy
 from privateer.algorithms.linear.reports import directions, weights
 
 Array = NDArray[np.float64]
-_PEOPLE: Final = 1 << 15
+PEOPLE: Final = 1 << 15
 _LEAST: Final = 1e-3
 """The least second moment in any direction, and share of answers, that is believed."""
 
@@ -43,31 +43,31 @@ def root(moments: Array, power: float) -> Array:
     return np.asarray((vectors * np.maximum(values, _LEAST) ** power) @ vectors.T)
 
 
-def people(design: Design, moments: Array, rng: np.random.Generator) -> Array:
-    """Draw rows (n, d): normal with these second moments, numbers within their bounds, and answers of 1 and -1.
+def people(design: Design, moments: Array, rng: np.random.Generator, count: int = PEOPLE) -> Array:
+    """Draw rows (count, d): normal with these second moments, numbers within their bounds, and answers of 1 and -1.
 
     An answer is yes where a normal variable is below a cut, so that yes is as frequent as the moments say; what answers
     have to do with each other is less than they say.
     """
     middle = moments[0, 1:]
     spread = root(moments[1:, 1:] - np.outer(middle, middle), 0.5)
-    moved = rng.normal(size=(_PEOPLE, len(middle))) @ spread
+    moved = rng.normal(size=(count, len(middle))) @ spread
     drawn, bounded, signs = middle + moved, design.bounded, design.signs
     drawn[:, bounded] = np.clip(drawn[:, bounded], -1.0, 1.0)
     cuts = ndtri(np.clip((1 + middle[signs]) / 2, _LEAST, 1 - _LEAST)) * np.sqrt(np.square(spread).sum(axis=0))[signs]
     drawn[:, signs] = np.where(moved[:, signs] < cuts, 1.0, -1.0)
-    return np.concatenate([np.ones((_PEOPLE, 1)), drawn], axis=1)
+    return np.concatenate([np.ones((count, 1)), drawn], axis=1)
 
 
-def slopes(policy: LinearPolicy, moments: Array) -> Slopes:
-    """Return the slopes of a policy, over people with these second moments and coins of all classes.
+def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE) -> Slopes:
+    """Return the slopes of a policy, over so many people with these second moments and coins of all classes.
 
     With omega the weight of the expected reward m of the arm played, l' the link's derivative and w the whitened
     direction, the matrix of an arm is the mean of omega l' w x^T over those who play it. All of these are the open
     round's, whoever decided; who plays an arm is what the policies say that decided (`LinearPolicy.followed`).
     """
     rng = np.random.default_rng([policy.seed, policy.version])
-    rows = people(policy.design, moments, rng)
+    rows = people(policy.design, moments, rng, count)
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
     arms, own = policy.played(rows, coins)
     products = np.einsum("nd,nd->n", rows, policy.means[arms])
