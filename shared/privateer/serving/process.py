@@ -1,5 +1,6 @@
 """A service as a process with two listeners: a public one, and a private one for operators and other services."""
 
+import gc
 import logging
 import os
 import resource
@@ -106,6 +107,7 @@ def _serve(service: Service) -> None:
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
     config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
     beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
+    gc.set_threshold(20_000)
     _Process(config, beside, service).run(sockets=[service.public.socket])
 
 
