@@ -3,21 +3,19 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
-
-import msgspec
 
 from privateer.ages import by_age
 from privateer.clock import Clock, SystemClock
 from privateer.codec import encode
 from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
 from privateer.policy import Policy
-from privateer.wire.batch import BatchAnswer
 from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer.wire.upload import check_alone
 from privateer_server.opening import REPORT_ID_SIZE, Opener
+from privateer_server.receipt import Delivery, Receipt
 from privateer_server.rounds import CLOCKS_APART, OpenRound
 from privateer_server.spending import FindSpent, SpentToken
 from privateer_server.store import Change, ShufflerKey
@@ -28,66 +26,6 @@ _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="not
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
 _REFUSALS: Final = (_UNOPENABLE, _OUT_OF_RANGE, _DUPLICATE, _OUT_OF_RANGE, _CLOSED)
 """Why messages do not open, are of another kind, are not fresh, do not parse, or do not fit, as they are sifted."""
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """A batch as it came from a shuffler.
-
-    Attributes
-    ----------
-    envelope
-        Its reports.
-    digest
-        SHA-256 of its bytes, by which the server knows it when it comes again.
-    closer, signed_at
-        Who signed it, and when that was, in seconds since 1970.
-    """
-
-    envelope: Envelope
-    digest: bytes
-    closer: ShufflerKey
-    signed_at: float
-
-
-@dataclass
-class Receipt:
-    """What became of the reports of one request.
-
-    Attributes
-    ----------
-    accepted, refused
-        Reports counted, and turned away by reason.
-    problem
-        Why the first of them was turned away.
-    closed
-        Whether the round takes no further batch.
-    again
-        Whether this is a batch that was counted before; the receipt is then the one that it had.
-    """
-
-    accepted: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    problem: ReportRefused | None = None
-    closed: bool = False
-    again: bool = False
-
-    @classmethod
-    def read(cls, answer: bytes) -> "Receipt":
-        """Read the receipt that an earlier delivery of the same batch had."""
-        given = msgspec.json.decode(answer, type=BatchAnswer)
-        return cls(given.accepted, Counter(given.refused), closed=given.closed, again=True)
-
-    @property
-    def answer(self) -> bytes:
-        """The answer to the shuffler, as JSON."""
-        return msgspec.json.encode(BatchAnswer(self.accepted, dict(self.refused), self.closed))
-
-    def refuse(self, problem: ReportRefused, count: int) -> None:
-        """Note ``count`` reports as refused."""
-        if count:
-            self.refused[problem.slug] += count
-            self.problem = self.problem or problem
 
 
 class Accumulator:
@@ -149,6 +87,11 @@ class Accumulator:
     def _received(self) -> int:
         return self._current.received + self.accepted
 
+    @property
+    def _room(self) -> int:
+        """Of how many people there is room for reports from devices."""
+        return 0 if self._closed or self._given_up else max(0, self._current.round.batch - self._received)
+
     def examine(self, opened: list[bytes]) -> None:
         """Parse all that requests hold at once: if all of it does, none of it is parsed again request by request."""
         self._sound = bool(opened) and self._parses([one for one in opened if one])
@@ -181,8 +124,7 @@ class Accumulator:
         except ReportRefused as problem:
             receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
         else:
-            room = 0 if self._closed or self._given_up else max(0, facts.batch - self._received)
-            self._count(sealed, room * facts.messages, envelope, opened, receipt)
+            self._count(sealed, self._room * facts.messages, envelope, opened, receipt)
         if token and receipt.accepted:
             self._tokens[token.token] = token
         if receipt.refused:
@@ -197,6 +139,33 @@ class Accumulator:
         facts = self._current.round
         earlier = self._size_before(version) if version < facts.version else None
         return earlier or facts.report_size
+
+    def take_alike(self, uploads: list[tuple[Envelope, list[bytes]]]) -> bool:
+        """Count uploads of one person each, and what they hold, at once, if `take` would refuse nothing of any.
+
+        Returns
+        -------
+        bool
+            False if nothing was counted, and `take` must be asked about each.
+        """
+        facts, messages = self._current.round, [one for _, opened in uploads for one in opened]
+        ids = {message[:REPORT_ID_SIZE]: None for message in messages}
+        is_like = (
+            self._is_due_here
+            and self._opener is not None
+            and facts.groups == 1  # else the place of a message counts
+            and len(uploads) <= self._room
+            and all(one.header == self._current.header and len(one.sealed) == facts.report_size for one, _ in uploads)
+            and all(messages)
+            and len(ids) == len(messages)
+            and self._seen.isdisjoint(ids)
+            and self.report_ids.keys().isdisjoint(ids)
+            and (self._sound or self._parses(messages))
+        )
+        if is_like:
+            self.report_ids |= ids
+            self._rows += [message[REPORT_ID_SIZE:] for message in messages]
+        return is_like
 
     def take_batch(self, delivery: Delivery, opened: list[bytes] | None = None) -> Receipt:
         """Count the reports of a shuffler's batch; ``opened`` is what they hold, if they are open already.

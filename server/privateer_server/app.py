@@ -119,6 +119,8 @@ def _route(scope: Scope) -> str:
 
 
 def _is_public(method: str, path: str) -> bool:
+    if path in _PUBLIC_PAGES:
+        return True
     parts = path.split("/")
     if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
         return False
@@ -126,7 +128,7 @@ def _is_public(method: str, path: str) -> bool:
         return False
     if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
         return method in READING
-    return path in _PUBLIC_PAGES or (path.startswith("/log/") and method in READING)
+    return path.startswith("/log/") and method in READING
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> Server:

@@ -17,13 +17,13 @@ from privateer.serving.tokens import Admission
 from privateer.spec import is_name
 from privateer.wire.envelope import Envelope, binding
 from privateer.wire.upload import check_alone
-from privateer_server.accumulator import Delivery, Receipt
 from privateer_server.counting import Answer, Counted, Counting, Request
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
 from privateer_server.metrics import Metrics
 from privateer_server.openers import Openers
+from privateer_server.receipt import Delivery, Receipt
 from privateer_server.rounds import OpenRound
 from privateer_server.spending import SpentToken
 from privateer_server.store import TRANSIENT
@@ -189,7 +189,8 @@ class Intake:
         if admission:
             return asyncio.create_task(self._spend(envelope, sender, SpentToken.of(admission, envelope.sealed)))
         alone = not is_signed
-        return self._do(Request(name, lambda into, opened: into.take(envelope, opened, alone), envelope), sender)
+        request = Request(name, lambda into, opened: into.take(envelope, opened, alone), envelope, is_plain=alone)
+        return self._do(request, sender)
 
     async def _spend(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
         """Have a report counted that comes with a token, unless that was spent."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.bench import bench_answers, bench_memory, bench_path
+from privateer_lab.bench import bench_answers, bench_memory, bench_path, bench_replicas
+from tests.support.postgres import Cluster
 
 PEOPLE = 40_000
 
@@ -57,3 +58,11 @@ def test_the_memory_of_every_process_is_told() -> None:
     for row in rows:
         assert {"shuffler", "server", "server 1"} <= set(row)
         assert all(row[name] > 5 for name in row)
+
+
+@pytest.mark.postgres
+def test_two_servers_count_as_many_people_as_one(postgres: Cluster) -> None:
+    found = bench_replicas(4000, postgres.make(), postgres.make())
+    one, two = found["1 on PostgreSQL"], found["2 on PostgreSQL"]
+    assert (one["counted"], two["counted"]) == (4000, 4000)
+    assert found["two beside one"]["gain"] == two["reports_a_second"] / one["reports_a_second"]

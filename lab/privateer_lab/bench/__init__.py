@@ -4,5 +4,6 @@ from privateer_lab.bench.accountant import bench_accountant
 from privateer_lab.bench.answers import bench_answers
 from privateer_lab.bench.memory import bench_memory
 from privateer_lab.bench.path import bench_path
+from privateer_lab.bench.replicas import bench_replicas
 
-__all__ = ["bench_accountant", "bench_answers", "bench_memory", "bench_path"]
+__all__ = ["bench_accountant", "bench_answers", "bench_memory", "bench_path", "bench_replicas"]

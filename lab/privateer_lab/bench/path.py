@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -110,8 +110,8 @@ def _measure(at: Services, work: Callable[[], None]) -> _Used:
     return _Used(wall, {name: seconds - before[name] for name, seconds in now().items()}, own)
 
 
-def report(server: str, url: str, names: list[str], rounds: list[Sealed], version: int = 2) -> None:
-    """Send what all people send, and wait until all experiments have learned from it and publish ``version``.
+def report(server: str, url: str | Sequence[str], names: list[str], rounds: list[Sealed], version: int = 2) -> None:
+    """Send what all people send, to one address or several, and wait for the ``version`` that learned from it.
 
     Raises
     ------

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Sequence
 from functools import partial
+from itertools import cycle
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -55,22 +57,25 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-def send_all(url: str, requests: list[bytes], connections: int = _CONNECTIONS) -> Counter[int]:
-    """Send whole HTTP requests to a service; return how many answers of each status came.
+def send_all(url: str | Sequence[str], requests: list[bytes], connections: int = _CONNECTIONS) -> Counter[int]:
+    """Send whole HTTP requests to a service, or to several; return how many answers of each status came.
+
+    Of several each has as many connections, and whoever answers sooner is sent more.
 
     Raises
     ------
     OSError
-        If the service is not there or closes a connection.
+        If a service is not there or closes a connection.
     """
-    return uvloop.run(_sent(url, deque(requests), min(connections, len(requests))))
+    urls = [url] if isinstance(url, str) else url
+    return uvloop.run(_sent(urls, deque(requests), min(connections, len(requests))))
 
 
-async def _sent(url: str, requests: deque[bytes], connections: int) -> Counter[int]:
+async def _sent(urls: Sequence[str], requests: deque[bytes], connections: int) -> Counter[int]:
     loop, statuses = asyncio.get_running_loop(), Counter[int]()
-    host, port = urlsplit(url).hostname or "", urlsplit(url).port or 80
+    places = [(urlsplit(url).hostname or "", urlsplit(url).port or 80) for url in urls]
     ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(connections)]
-    for ended in ends:
-        await loop.create_connection(partial(_Connection, requests, statuses, ended), host, port)
+    for place, ended in zip(cycle(places), ends):
+        await loop.create_connection(partial(_Connection, requests, statuses, ended), *place)
     await asyncio.gather(*ends)
     return statuses

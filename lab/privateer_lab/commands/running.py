@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import typer
@@ -184,20 +184,30 @@ def bench(
     memory: Annotated[
         int, typer.Option(min=0, help="Instead: send so many reports, and show every process's MiB on the way.")
     ] = 0,
+    databases: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Instead: compare one server with two on these PostgreSQL databases, for store and journal."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
-    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path
+    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path, bench_replicas
 
     if memory:
         for row in bench_memory(memory):
-            figures = {name: round(value) for name, value in row.items()}
-            print_json(figures) if as_json else screen.print(figures)
+            sizes = {name: round(value) for name, value in row.items()}
+            print_json(sizes) if as_json else screen.print(sizes)
         return
-    result = {"report path": bench_path(users) | bench_answers(users), "accountant": bench_accountant()}
+    if databases:
+        tables = bench_replicas(users, *databases)
+        result: dict[str, Any] = {"servers": tables}
+    else:
+        path, accountant = bench_path(users) | bench_answers(users), bench_accountant()
+        result = {"report path": path, "accountant": accountant}
+        tables = path | {"accountant": accountant}
     if as_json:
         print_json(result)
         return
     screen.print("Each figure of the report path is processor time a report, in multiples of opening one.")
-    for title, figures in (result["report path"] | {"accountant": result["accountant"]}).items():
+    for title, figures in tables.items():
         print_table(title, [(key.replace("_", " "), value) for key, value in figures.items()])

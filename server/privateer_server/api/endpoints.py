@@ -16,9 +16,9 @@ from privateer.serving.tokens import TokenGate
 from privateer.wire.batch import BATCH, decode_batch
 from privateer.wire.envelope import Envelope
 from privateer.wire.keys import TrustedKeys
-from privateer_server.accumulator import Delivery, Receipt
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
+from privateer_server.receipt import Delivery, Receipt
 from privateer_server.store import ShufflerKey
 
 _OK: Final = 200

@@ -1,5 +1,6 @@
 """A service as a process with two listeners: a public one, and a private one for operators and other services."""
 
+import gc
 import logging
 import os
 import resource
@@ -25,6 +26,9 @@ _CONNECTIONS_MAX: Final = 8192
 """Of the public listener. The headers of so many connections take some 128 MiB."""
 _PRIVATE_MAX: Final = 1024
 _BACKLOG: Final = 1024
+_OBJECTS: Final = 20_000
+"""New objects after which Python looks for cycles among them. Requests leave none behind, but the hundreds that wait
+have so many objects that by default it looked all the time: that took an eighth of the server's."""
 _USAGE: Final = 2
 _OWNER_ONLY: Final = 0o077
 
@@ -106,6 +110,7 @@ def _serve(service: Service) -> None:
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
     config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
     beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
+    gc.set_threshold(_OBJECTS)
     _Process(config, beside, service).run(sockets=[service.public.socket])
 
 

@@ -117,7 +117,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINE_MAX:
             self._refusal = BadRequest("too many requests at once", remedy="wait for the answers")
             raise self._refusal
-        if len({name for name, _ in self.headers}) < len(self.headers):
+        if len(dict(self.headers)) < len(self.headers):
             self._join_headers()
         if self._turnstile is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
             refusal = self._turnstile.refusal(self.parser.get_method(), self.url, self.headers)

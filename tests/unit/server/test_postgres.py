@@ -14,8 +14,10 @@ import pytest
 from privateer.clock import SystemClock
 from privateer.errors import SpecError
 from privateer.serving.postgres.leases import Lease, Leases
+from privateer.serving.postgres.pool import rows
 from privateer_server.closing import Closed, Closer
 from privateer_server.data import Data, open_data
+from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.rounds import OpenRound, first_round, record
 from privateer_server.settings import Settings, read_settings
 from privateer_server.store import Change, Entry, Leaf, RoundRecord
@@ -291,3 +293,22 @@ def test_the_next_place_in_the_log_waits_for_the_one_before(shared: Shared, open
     creating.join(10)
     assert (creating.is_alive(), one.store.leaves(0)) == (False, [first, second])
     assert shared.rows("SELECT position FROM leaves ORDER BY position") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("asked", [2, 600])
+def test_ids_are_looked_up_one_by_one_whatever_postgresql_knows_of_the_round(
+    shared: Shared, opened: Callable[[], Data], asked: int
+) -> None:
+    """Its statistics are of another round: it would read all ids of this one for each group of reports."""
+    store, held = opened().store, [os.urandom(REPORT_ID_SIZE) for _ in range(20_000)]
+    first = RoundRecord(1, 10**6, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
+    for name in ("other", "test"):
+        store.create(name, b"spec", replace(first, digest=name.encode()))
+    store.commit([Change("other", 1, 5000, part=b"one", total=b"sums", report_ids=tuple(held[:5000]))])
+    shared.rows("ANALYZE report_ids")
+    store.commit([Change("test", 1, len(held), part=b"one", total=b"sums", report_ids=tuple(held))])
+    known = held[: asked // 2]
+    with store.locked(["test"]) as locked:
+        assert locked.seen("test", [*known, *(os.urandom(REPORT_ID_SIZE) for _ in known)]) == set(known)
+        read = "SELECT pg_stat_get_xact_tuples_returned('report_ids_pkey'::regclass)"
+        assert rows(locked._db, read)[0][0] <= asked  # type: ignore[attr-defined]

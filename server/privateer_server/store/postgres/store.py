@@ -48,6 +48,12 @@ _ADD_REFUSALS: Final = """
 INSERT INTO refusals SELECT %s, * FROM unnest(%s::text[], %s::bigint[])
 ON CONFLICT (experiment, reason) DO UPDATE SET count = refusals.count + excluded.count
 """
+_SEEN: Final = """
+SELECT counted.id FROM unnest(%b::bytea[]) AS asked (id), LATERAL
+    (SELECT id FROM report_ids WHERE round = %s AND report_ids.id = asked.id LIMIT 1) AS counted
+"""
+"""The limit has PostgreSQL look each id up. Of ``id = ANY(...)`` it makes a filter where its statistics know little of
+the round, as they do of a new one, and reads all ids of the round: 108 milliseconds instead of 3 for 900 of 200,000."""
 _ADD_LINE: Final = """
 INSERT INTO log (experiment, at, action, detail, who, version, since) VALUES (%s, %s, %s, %s, %s, %s, %s)
 """
@@ -278,8 +284,7 @@ class _Locked:
         ids = [report[:REPORT_ID_SIZE] for report in opened if report]
         if not ids:
             return frozenset()
-        select = "SELECT id FROM report_ids WHERE round = %s AND id = ANY(%b)"
-        return {one for (one,) in rows(self._db, select, self._standings[experiment][0], ids)}
+        return {one for (one,) in rows(self._db, _SEEN, ids, self._standings[experiment][0])}
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none; they are durable when this returns."""
