@@ -206,5 +206,5 @@ async def test_a_server_that_notes_nothing_is_caught(
     tmp_path: Path, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JournalFile, "shut", lambda *_: None)
-    with pytest.raises(AssertionError, match="1_000_001|1000001"):
+    with pytest.raises(AssertionError, match="1000001"):
         await test_a_round_whose_batch_is_gone_is_given_up(in_folder(tmp_path), shuffler_key, monkeypatch)
