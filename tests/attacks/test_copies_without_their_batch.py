@@ -208,3 +208,28 @@ async def test_a_server_that_notes_nothing_is_caught(
     monkeypatch.setattr(JournalFile, "shut", lambda *_: None)
     with pytest.raises(AssertionError, match="1000001"):
         await test_a_round_whose_batch_is_gone_is_given_up(in_folder(tmp_path), shuffler_key, monkeypatch)
+
+
+async def test_an_operator_ends_a_round_where_the_journal_went_back_as_well(
+    tmp_path: Path, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells such a round from one that is open."""
+    place = in_folder(tmp_path)
+    async with place.served() as api:
+        first = await opened(api)
+    shutil.copytree(tmp_path / "data", tmp_path / "all")
+    with monkeypatch.context() as patched:
+        unclosed(patched)
+        async with place.served() as api:
+            assert (await deliver(api, batch(first), shuffler_key)).json()["closed"] is True
+    shutil.rmtree(tmp_path / "data")
+    shutil.copytree(tmp_path / "all", tmp_path / "data")
+    async with place.served() as api:
+        assert await api.publication() == first
+        await changed(api, "pause", {"seconds": 0})
+        async with asyncio.timeout(10):
+            while (await api.facts())["version"] == 1:
+                await asyncio.sleep(0.02)
+        await changed(api, "resume")
+        assert (await api.client.get("/experiments/test/privacy")).json()["rounds"][0]["released"] is False
+        assert (await deliver(api, batch(await api.publication()), shuffler_key)).json()["accepted"] == PEOPLE
