@@ -46,7 +46,10 @@ def growth(rows: list[dict[str, Any]], name: str) -> float:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_memory_is_flat_after_the_first_reports() -> None:
-    """No process has more than 32 MiB more at any look until a million reports than after the first 100,000."""
+    """No process has 48 MiB more at any look until a million reports than after 100,000, nor 16 more than after 500,000.
+
+    Threads that come and go have the allocator keep some for each at first. A leak of 55 bytes a report is found.
+    """
     rows = []
     for row in bench_memory(1_000_000):
         print(json.dumps(row), flush=True)
@@ -54,7 +57,8 @@ def test_memory_is_flat_after_the_first_reports() -> None:
     assert [row["reports"] for row in rows] == [100_000 * look for look in range(1, 11)]
     names = set(rows[0]) - {"reports"}
     assert {"generator", "shuffler", "server", "server 1"} <= names
-    assert {name: growth(rows, name) for name in names if growth(rows, name) >= 32} == {}
+    assert {name: growth(rows, name) for name in names if growth(rows, name) >= 48} == {}
+    assert {name: growth(rows[4:], name) for name in names if growth(rows[4:], name) >= 16} == {}
 
 
 def test_the_memory_of_every_process_is_told() -> None:
