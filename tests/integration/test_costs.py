@@ -46,7 +46,7 @@ def growth(rows: list[dict[str, Any]], name: str) -> float:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_memory_is_flat_after_the_first_reports() -> None:
-    """No process has 48 MiB more at any look until a million reports than after 100,000, nor 16 more than after 500,000.
+    """Until a million reports no process has 48 MiB more than after 100,000, nor 16 MiB more than after 500,000.
 
     Threads that come and go have the allocator keep some for each at first. A leak of 55 bytes a report is found.
     """
