@@ -38,6 +38,9 @@ class Mender:
             self._closer.commit(restore_lost(last), entry)
             last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
         if not reason and last.batch and not self._is_whole(last, sums):
+            if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
+                self.mend(name)
+                return
             reason = "its key or its sums are lost"
         # Where nobody is asked now, rounds may follow that were published before.
         ahead = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
