@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from privateer.clock import Clock
-from privateer.errors import BatchRefused, Conflict, NotFound, PrivateerError, Unavailable
+from privateer.errors import NotFound, PrivateerError, RoundClosed, Unavailable
 from privateer.serving.database import is_damage
 from privateer.serving.logs import trace
 from privateer.serving.tokens import Admission
@@ -25,6 +25,7 @@ from privateer_server.metrics import Metrics
 from privateer_server.openers import Openers
 from privateer_server.receipt import Delivery, Receipt
 from privateer_server.rounds import OpenRound
+from privateer_server.shufflers import Shufflers
 from privateer_server.spending import SpentToken
 from privateer_server.store import TRANSIENT
 from privateer_server.turns import Turns
@@ -65,6 +66,7 @@ class Intake:
     def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock, processes: int) -> None:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
         self._store, self._is_shared = data.store, data.bell is not None
+        self._shufflers = Shufflers(experiments, data.journal)
         self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
         self._is_failing = self._is_damaged = self._stopping = False
         self._queue: Turns[_Waiting] = Turns(_QUEUE_MAX, _GROUP_BYTES)
@@ -218,24 +220,19 @@ class Intake:
         """
         name = delivery.envelope.header.experiment
         try:
-            await self._claim(await self._experiments.find(name), delivery)
+            await self._shufflers.claim(delivery)
         except PrivateerError as error:
             self._metrics.refuse({error.slug: 1})
             raise
         request = Request(name, lambda into, opened: into.take_batch(delivery, opened), delivery.envelope)
-        return await self._do(request, delivery.closer.shuffler)
-
-    async def _claim(self, experiment: Experiment, delivery: Delivery) -> None:
-        """See that the experiment is the shuffler's; it becomes that with its first batch."""
-        if delivery.envelope.header.version < experiment.current.round.version:
-            return  # nobody owns rounds that are over
         try:
-            await self._experiments.claim(experiment.name, delivery.closer, delivery.signed_at)
-        except Conflict:
-            raise BatchRefused(
-                "another shuffler claimed the experiment, it is for another's, or this one's claim was released",
-                remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
-            ) from None
+            receipt = await self._do(request, delivery.closer.shuffler)
+        except RoundClosed:
+            await self._shufflers.shut(delivery.envelope.header)
+            raise
+        if receipt.closed:
+            await self._shufflers.shut(delivery.envelope.header)
+        return receipt
 
     async def expire(self, name: str) -> None:
         """Close the round of an experiment, or give it up, if it is over; return when that is durable.

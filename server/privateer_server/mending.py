@@ -18,7 +18,9 @@ class Mender:
     The journal knows the last publication of every experiment. If it has the round that follows the database's, the
     process died before the database had it, and it is published now, with the noise that was drawn then. If it knows
     neither, the database is an earlier copy: the round may have been released, so it is given up, and the experiment
-    goes on with a version above all that may have been published. Nothing is ever released of a round given up.
+    goes on with a version above all that may have been published. A round is given up as well if its shuffler was told
+    that it takes no further batch, and the database does not know that: the batch is gone. Nothing is ever released of
+    a round given up.
     """
 
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
@@ -36,6 +38,9 @@ class Mender:
             self._closer.commit(restore_lost(last), entry)
             last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
         if not reason and last.batch and not self._is_whole(last, sums):
+            if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
+                self.mend(name)
+                return
             reason = "its key or its sums are lost"
         # Where nobody is asked now, rounds may follow that were published before.
         ahead = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
@@ -68,6 +73,9 @@ def reason_to_give_up(last: RoundRecord, entry: Entry | None) -> str:
     if entry is None:
         return "the journal does not know the experiment"
     is_current = entry.following.digest == last.digest
+    # Its shuffler has erased the reports, and gives no other batch for it.
+    if is_current and entry.shut and not (last.taken or last.given_up):
+        return "an earlier copy of the database was put back, which has no longer the round's last batch"
     # What a round had counted is in the database before the journal says that it has closed.
     is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
     return "" if is_current or is_closing else "an earlier copy of the database was put back"

@@ -21,6 +21,7 @@ from tests.faults.operations import (
     Restart,
     Spend,
     Step,
+    Stuck,
     Upload,
 )
 from tests.faults.points import POINTS
@@ -55,6 +56,7 @@ _FAULTS: list[tuple[int, Draw]] = [
     (3, lambda rng: Kill(rng.randrange(6), rng.randrange(3))),
     (2, lambda rng: Restart(rng.randrange(6))),
     (2, lambda rng: Full(rng.choice(["server", "shuffler"]), rng.randint(1, 8))),
+    (2, lambda rng: Stuck(rng.randint(1, 6))),
     (2, lambda rng: Away(rng.random() < 0.5)),
     (2, lambda rng: Step(rng.choice([-86_400.0, -400.0, 400.0, 86_400.0]))),
     (2, lambda rng: Pass(rng.choice([1.0, 6.0, 100.0, 4000.0]))),

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import pytest
 
 from privateer.serving.postgres.pool import Pool, Unreachable
+from privateer_server.closing import Closed, Closer
 from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds import OpenRound
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.postgres import store as postgres_store
 from privateer_server.store.postgres.journal import PostgresJournal
@@ -31,6 +33,7 @@ EMBEDDED = (
     (RoundKeys, "destroy"),
     (SqliteStore, "claim"),
     (SqliteStore, "tidy"),
+    (JournalFile, "shut"),
 )
 SHARED = (
     (postgres_store._Locked, "commit"),
@@ -40,6 +43,7 @@ SHARED = (
     (PostgresKeys, "make"),
     (PostgresKeys, "destroy"),
     (PostgresStore, "claim"),
+    (PostgresJournal, "shut"),
 )
 MIXING = (
     (RoundStore, "commit"),
@@ -97,6 +101,8 @@ class Faults:
         Deaths that have not happened yet.
     full
         How many further writes of a role find the disk full.
+    stuck
+        How many further closings of rounds fail.
     happened
         How often which point killed a process.
     """
@@ -104,6 +110,7 @@ class Faults:
     def __init__(self) -> None:
         self.deaths: list[Death] = []
         self.full: dict[str, int] = {}
+        self.stuck = 0
         self.happened: list[str] = []
         self.starting: Mortal | None = None
         self._owners: dict[int, tuple[Any, Mortal]] = {}
@@ -112,7 +119,7 @@ class Faults:
 
     def clear(self) -> None:
         """Let nothing go wrong any more."""
-        self.deaths, self.full = [], {}
+        self.deaths, self.full, self.stuck = [], {}, 0
 
     def own(self, folder: Path, process: Mortal) -> None:
         """Note whose rounds are in a folder."""
@@ -154,6 +161,7 @@ class Faults:
             for owner, method in _QUIET:
                 self._guard(patched, owner, method, -1)
             self._watch(patched)
+            self._stick(patched)
             yield
 
     def _note(self, patched: pytest.MonkeyPatch, kind: type) -> None:
@@ -189,6 +197,19 @@ class Faults:
         result = call() if death.after else None
         process.die()
         return result if death.after else call()
+
+    def _stick(self, patched: pytest.MonkeyPatch) -> None:
+        """A round that is over is not learned from: its server answers, and tries again later."""
+        honest = Closer.close
+
+        def close(closer: Closer, current: OpenRound) -> Closed | None:
+            with self._lock:
+                left, self.stuck = self.stuck, max(0, self.stuck - 1)
+            if left:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return honest(closer, current)
+
+        patched.setattr(Closer, "close", close)
 
     def _watch(self, patched: pytest.MonkeyPatch) -> None:
         """A dead server reaches no database."""

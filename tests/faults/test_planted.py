@@ -8,9 +8,11 @@ import pytest
 
 from privateer_server import mending
 from privateer_server.closing import Closer
+from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
 from privateer_shuffler.store import RoundStore
-from tests.faults.runs import every
+from tests.faults.runs import every, once
+from tests.faults.test_regressions import A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED
 from tests.faults.test_smoke import SEEDS
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -61,6 +63,11 @@ def released_again(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(Closer, "_on_record", lambda self, ended: self.enter(self._following(ended, 0.0), None, ended))
 
 
+def told_before_on_record(patched: pytest.MonkeyPatch) -> None:
+    """A shuffler hears that a round takes no further batch, and the journal does not know it."""
+    patched.setattr(JournalFile, "shut", lambda *_: None)
+
+
 @contextmanager
 def planted(plant: Plant) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
@@ -73,3 +80,8 @@ def test_a_planted_defect_is_caught(plant: Plant) -> None:
     with planted(plant), pytest.raises(AssertionError, match=r"^seed [0-9]+: AssertionError: ") as caught:
         every(SEEDS, shortening=0)
     print(caught.value)
+
+
+def test_a_round_that_stays_open_for_good_is_caught() -> None:
+    with planted(told_before_on_record), pytest.raises(AssertionError, match="the round of mixed does not close"):
+        once(A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privateer_server.store.sqlite import SqliteStore
-from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Operation, PutBack, Race, Upload
+from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Operation, PutBack, Race, Stuck, Upload
 from tests.faults.runs import once
 from tests.faults.shared_world import on
 from tests.faults.world import MIXED, PLAIN, world
@@ -25,7 +25,17 @@ A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED: list[Operation] = [
     Race(8),
     PutBack(0),
 ]
-"""The shuffler gives no second batch for the round, which stays open: docs/operations.md says what to do."""
+"""The shuffler gives no second batch for the round, which stayed open: the journal knows, and it is given up."""
+A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED: list[Operation] = [
+    Upload(MIXED, 4),
+    BackUp(),
+    Stuck(50),
+    Upload(MIXED, 6),
+    *[Upload(PLAIN, 5)] * 6,
+    PutBack(0),
+    Upload(MIXED, 3),
+]
+"""The same without a full disk: the shuffler hears that the round is over as soon as its batch is there."""
 A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH: list[Operation] = [
     BackUp(),
     Junk(2),
@@ -48,6 +58,7 @@ A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [
     [
         TOKENS_WHILE_THE_DATABASE_IS_AWAY,
         A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED,
+        A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED,
         A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH,
         A_CLAIM_ON_A_FULL_DISK,
         A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE,
@@ -59,7 +70,13 @@ def test_what_was_found(operations: list[Operation]) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize(
-    "operations", [TOKENS_WHILE_THE_DATABASE_IS_AWAY, A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH]
+    "operations",
+    [
+        TOKENS_WHILE_THE_DATABASE_IS_AWAY,
+        A_COPY_OF_A_ROUND_WHOSE_BATCH_WAS_DELIVERED,
+        A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED,
+        A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH,
+    ],
 )
 def test_what_was_found_of_shared_data(
     operations: list[Operation], postgres: Cluster, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 Every figure is the better of two runs: what else runs on the machine makes them larger, never smaller.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -44,19 +45,28 @@ def growth(rows: list[dict[str, Any]], name: str) -> float:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 def test_memory_is_flat_after_the_first_reports() -> None:
-    """Each process has at most 32 MiB more after 300,000 reports than after the first 100,000."""
-    rows = list(bench_memory(300_000))
-    assert [row["reports"] for row in rows] == [100_000, 200_000, 300_000]
-    for name in ("shuffler", "server"):
-        assert growth(rows, name) < 32
+    """Until a million reports no process has 48 MiB more than after 100,000, nor 16 MiB more than after 500,000.
+
+    Threads that come and go have the allocator keep some for each at first. A leak of 55 bytes a report is found.
+    """
+    rows = []
+    for row in bench_memory(1_000_000):
+        print(json.dumps(row), flush=True)
+        rows.append(row)
+    assert [row["reports"] for row in rows] == [100_000 * look for look in range(1, 11)]
+    names = set(rows[0]) - {"reports"}
+    assert {"generator", "shuffler", "server", "server 1"} <= names
+    assert {name: growth(rows, name) for name in names if growth(rows, name) >= 48} == {}
+    assert {name: growth(rows[4:], name) for name in names if growth(rows[4:], name) >= 16} == {}
 
 
 def test_the_memory_of_every_process_is_told() -> None:
     rows = list(bench_memory(8000, look=4000))
     assert [row["reports"] for row in rows] == [4000, 8000]
     for row in rows:
-        assert {"shuffler", "server", "server 1"} <= set(row)
+        assert {"generator", "shuffler", "server", "server 1"} <= set(row)
         assert all(row[name] > 5 for name in row)
 
 

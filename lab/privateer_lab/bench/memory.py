@@ -1,5 +1,6 @@
 """Whether the services' memory stays flat while report after report goes through both of them."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ def bench_memory(reports: int, look: int = LOOK) -> Iterator[dict[str, float]]:
     ------
     dict
         ``reports`` so far, and the MiB of each process that are in memory, such as ``server`` and ``server 1``, the
-        first process that it started.
+        first process that it started; this process, which seals and sends all of them, is the ``generator``.
     """
     each, looks = look // EXPERIMENTS, max(1, reports // look)
     names = [f"bench-{number}" for number in range(EXPERIMENTS)]
@@ -50,7 +51,7 @@ def bench_memory(reports: int, look: int = LOOK) -> Iterator[dict[str, float]]:
 
 
 def _memory(at: Services) -> dict[str, float]:
-    found: dict[str, float] = {}
+    found = {"generator": memory_of(os.getpid())[0]}
     for name in ("shuffler", "server"):
         own, *children = memory_of(at.processes.pid(name))
         found |= {name: own} | {f"{name} {number}": size for number, size in enumerate(children, 1)}

@@ -71,6 +71,9 @@ class Entry:
     following
         The round that it opened. A curator's noise is in the state here: if the database does not have the round, since
         the process died in between, this is the release that stands, and none is drawn again.
+    shut
+        Whether a shuffler was told that ``following`` takes no further batch. It has erased its reports then, and a
+        database that knows nothing of that is an earlier copy.
     """
 
     experiment: str
@@ -78,6 +81,7 @@ class Entry:
     received: int
     taken: bool
     following: RoundRecord
+    shut: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -59,7 +60,10 @@ class JournalFile:
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one."""
         with self._lock:
-            row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
+            return self._last(experiment)
+
+    def _last(self, experiment: str) -> Entry | None:
+        row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
         return decode(row[0], Entry) if row else None
 
     def experiments(self) -> list[str]:
@@ -77,8 +81,24 @@ class JournalFile:
         """
         del after  # nobody else writes
         with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
+            self._write(entry)
         return entry
+
+    def _write(self, entry: Entry) -> None:
+        self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
+
+    def shut(self, experiment: str, digest: bytes) -> None:
+        """Put on record that a round takes no further batch, if it is the last one; durable when this returns.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the disk does not take it.
+        """
+        with self._lock:
+            last = self._last(experiment)
+            if last and last.following.digest == digest and not last.shut:
+                self._write(replace(last, shut=True))
 
     def bury(self, experiment: str, line: LogLine) -> None:
         """Put on record that an experiment is deleted, and erase its publication; durable when this returns.

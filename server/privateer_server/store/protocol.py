@@ -211,6 +211,13 @@ class Journal(Protocol):
         """
         ...
 
+    def shut(self, experiment: str, digest: bytes) -> None:
+        """Put on record that a round takes no further batch, before its shuffler hears of that and erases its reports.
+
+        It is durable when this returns. If another publication is the last one, nothing changes.
+        """
+        ...
+
     def bury(self, experiment: str, line: LogLine) -> None:
         """Put on record that an experiment is deleted, and erase its publication; durable when this returns."""
         ...

@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from privateer.codec import decode, encode
 from privateer_server.store import Behind, Entry, Leaf, LogLine, RoundRecord
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.protocol import Journal
@@ -45,6 +46,26 @@ def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> 
     assert journal.write(SECOND, FIRST) == SECOND
     assert journal.write(replace(FIRST, experiment="other"), None).experiment == "other"
     assert (journal.last("test"), journal.experiments()) == (SECOND, ["other", "test"])
+
+
+def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: Journal) -> None:
+    journal.shut("test", b"one")
+    assert journal.last("test") is None
+    journal.write(FIRST, None)
+    journal.shut("test", b"another")
+    assert journal.last("test") == FIRST
+    for _ in range(2):
+        journal.shut("test", b"one")
+        assert journal.last("test") == replace(FIRST, shut=True)
+    assert journal.write(SECOND, FIRST) == SECOND
+    journal.shut("test", b"one")  # whoever was slow
+    assert journal.last("test") == SECOND
+
+
+def test_an_entry_of_an_earlier_privateer_is_of_a_round_that_takes_batches() -> None:
+    names = ("experiment", "closed", "received", "taken", "following")
+    fields = {name: getattr(FIRST, name) for name in names}
+    assert decode(encode(fields | {"following": asdict(ROUND)}), Entry) == FIRST
 
 
 def test_a_deleted_experiment_leaves_its_name(journal: Journal) -> None:

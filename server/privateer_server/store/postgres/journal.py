@@ -64,6 +64,15 @@ class PostgresJournal:
             raise Behind("the experiment was deleted")
         return stands
 
+    def shut(self, experiment: str, digest: bytes) -> None:
+        """Put on record that a round takes no further batch, if it is the last one; durable when this returns."""
+        update = "UPDATE publications SET entry = %s WHERE experiment = %s AND digest = %s"
+        with self._pool.transaction() as db:
+            run(db, _ONE_AT_A_TIME, experiment)
+            last = _last(db, experiment)
+            if last and last.following.digest == digest and not last.shut:
+                run(db, update, encode(replace(last, shut=True)), experiment, digest)
+
     def bury(self, experiment: str, line: LogLine) -> None:
         """Put on record that an experiment is deleted, and erase its publication; durable when this returns."""
         with self._pool.transaction() as db:

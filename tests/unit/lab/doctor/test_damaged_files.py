@@ -143,9 +143,19 @@ def deleted_experiment(_: Made, data: Path) -> None:
     journal.close()
 
 
+def delivered_batch(_: Made, data: Path) -> None:
+    """The shuffler has heard that the open round takes no further batch, and the database knows of none."""
+    journal = JournalFile(data / "server" / "journal.db")
+    last = journal.last("test")
+    assert last
+    journal.shut("test", last.following.digest)
+    journal.close()
+
+
 WARNINGS: list[tuple[Callable[[Made, Path], object], str, str]] = [
     (lambda _, data: (data / "server" / "journal.db").unlink(), "server journal", "there is no journal.db"),
     (earlier_database, "server journal", "a start gives up the open round of test: an earlier copy"),
+    (delivered_batch, "server journal", "which has no longer the round's last batch"),
     (lost_experiment, "server journal", "test was published, and is not in the database"),
     (deleted_experiment, "server journal", "test was deleted, and an earlier copy has brought it back"),
     (lambda _, data: key_of_nobody(data), "server round keys", "keys of 1 closed rounds are not erased"),
