@@ -6,8 +6,8 @@ import logging
 from privateer.errors import BatchRefused, Conflict, Unavailable
 from privateer.serving.logs import trace
 from privateer.wire.envelope import Header
-from privateer_server.accumulator import Delivery
 from privateer_server.experiments import Experiments
+from privateer_server.receipt import Delivery
 from privateer_server.store import TRANSIENT
 from privateer_server.store.protocol import Journal
 

@@ -52,6 +52,6 @@ class ContinualLearner(ResidualLearner):
             begun,
             matrices=begun.matrices + people * matrices,
             observed=begun.observed + sums + people * (before - found.offsets[0]),
-            spread=begun.spread + people * (found.spreads[0] + LEAST) / d,
+            spread=begun.spread + people * (np.trace(found.spreads[0], axis1=1, axis2=2) + LEAST) / d,
             doubt=begun.doubt + people * np.sqrt(self.doubt(known) * expected),
         )

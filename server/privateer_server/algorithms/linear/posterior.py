@@ -1,6 +1,7 @@
-"""Bayesian linear regression of every arm's parameter, with a prior of each coordinate by evidence."""
+"""Bayesian linear regression of every arm's parameter, with a prior by evidence: of all coordinates, or of each."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,10 @@ _FIRST: Final = (0.03, 0.1, 0.3)
 """Standard deviations tried for what arms differ by for everybody, in expected reward."""
 _OTHERS: Final = (0.01, 0.03, 0.06, 0.12, 0.25, 0.5)
 """Those tried for the other coordinates' parameters, each by itself."""
+_ALIKE: Final = (0.03, 0.06, 0.12, 0.25, 0.5)
+"""Those tried for all of them together, by half of a feature's range."""
+_STRONG: Final = 3.0
+"""Logarithm of how much more evident scales of their own must be: 20 times is strong (Kass and Raftery 1995)."""
 _STEPS: Final = 20
 _PRIOR_COUNT: Final = 2.0
 """How many coordinates the assumption weighs that all of these are as likely."""
@@ -42,34 +47,66 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
     Parameters
     ----------
     information
-        Shape (arms, d, d): the sum of M^T M / s^2 over observations M theta + noise of variance s^2.
+        Shape (arms, d, d): the sum of M^T S^-1 M over observations M theta + noise of covariance S.
     scores
-        Shape (arms, d): the sum of M^T observation / s^2, of parameters less the prior's means.
+        Shape (arms, d): the sum of M^T S^-1 observation, of parameters less the prior's means.
     scale
         Parameter by expected reward.
     frame
-        Shape (d, d): theta is ``frame`` times the coordinates that are independent of each other in the prior.
+        Shape (d, d): theta is ``frame`` times the coordinates that are independent of each other in the prior. Its
+        diagonal has 1 and, by feature, 1 over the standard deviation.
 
     Notes
     -----
+    Slopes have one scale, by a feature's range, as long as releases do not say clearly that features differ. Where all
+    matter alike a scale of each coordinate would doubt those that were heard of less.
+    """
+    own, heard = frame.T @ information @ frame, scores @ frame
+    variances = _apart(own, heard, scale)
+    if own.any():
+        alike = _alike(own, heard, scale, 1 / np.diag(frame)[1:])
+        if _evidence(own, heard, variances) < _evidence(own, heard, alike) + _STRONG:
+            variances = alike
+    means, covariances = _under(own, heard, variances)
+    return Posterior(means @ frame.T, _symmetric(frame @ covariances @ frame.T), np.sqrt(variances))
+
+
+def _alike(information: Array, scores: Array, scale: float, deviations: Array) -> Array:
+    """Return the variances (d,) of the largest evidence among those of slopes with one scale."""
+    tried = [
+        np.square(scale * np.concatenate([[first], others * deviations])) for first, others in product(_FIRST, _ALIKE)
+    ]
+    return max(tried, key=lambda variances: _evidence(information, scores, variances))
+
+
+def _apart(information: Array, scores: Array, scale: float) -> Array:
+    """Return variances (d,), each of its own.
+
     A coordinate's scale is common to all arms. It is one of a few with probabilities that the evidence gives, all other
     coordinates integrated out (automatic relevance determination, MacKay 1992, by cavities as in expectation
     propagation, Minka 2001); how frequent each scale is follows from all coordinates. The prior's variance is the mean
     over scales, so that what is not known stays wide: the largest evidence alone would shut coordinates out early.
     """
-    own, heard = frame.T @ information @ frame, scores @ frame
     first, others = np.square(scale * np.array(_FIRST)), np.square(scale * np.array(_OTHERS))
     frequent = np.full(len(others), 1 / len(others))
     variances = np.full(scores.shape[1], others.mean())
     variances[0] = first.mean()
-    for _ in range(_STEPS if own.any() else 0):
-        cavity = _cavity(variances, *_under(own, heard, variances))
+    for _ in range(_STEPS if information.any() else 0):
+        cavity = _cavity(variances, *_under(information, scores, variances))
         likely = _likely(others, frequent, cavity)[:, 1:]
         frequent = (likely.sum(axis=1) + _PRIOR_COUNT / len(others)) / (likely.shape[1] + _PRIOR_COUNT)
         middle = first @ _likely(first, np.full(len(first), 1 / len(first)), cavity)[:, :1]
         variances = np.concatenate([middle, others @ likely])
-    means, covariances = _under(own, heard, variances)
-    return Posterior(means @ frame.T, _symmetric(frame @ covariances @ frame.T), np.sqrt(variances))
+    return variances
+
+
+def _evidence(information: Array, scores: Array, variances: Array) -> float:
+    """Return the logarithm of how likely what was heard is under a prior, up to a constant."""
+    deviations = np.sqrt(variances)
+    scaled = np.eye(len(deviations)) + deviations[:, None] * information * deviations
+    heard = deviations * scores
+    means = np.linalg.solve(scaled, heard[..., None])[..., 0]
+    return float((heard * means).sum() - np.linalg.slogdet(scaled)[1].sum()) / 2
 
 
 def _under(information: Array, scores: Array, variances: Array) -> tuple[Array, Array]:

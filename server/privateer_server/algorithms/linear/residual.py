@@ -85,14 +85,13 @@ class ResidualLearner(Rounds):
         means = heard.sums.reshape(classes, arms, d) / (people * math.sqrt(share))
         covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
         expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
-        variance = (
-            heard.noise / (share * people**2) + (found.spreads + LEAST) / (d * people) + self.doubt(state) * expected
-        )
-        precision = 1 / variance
+        alike = heard.noise / (share * people**2) + LEAST / (d * people) + self.doubt(state) * expected
+        precision = np.linalg.inv(alike[..., None, None] * np.eye(d) + found.spreads / people)
         before = policy.means - self.centre()
         observed = means - found.offsets + np.einsum("ckij,kj->cki", found.matrices, before)
-        information = np.einsum("ck,ckij,ckil->kjl", precision, found.matrices, found.matrices)
-        scores = np.einsum("ck,ckij,cki->kj", precision, found.matrices, observed)
+        weighed = np.einsum("ckji,ckjl->ckil", found.matrices, precision)
+        information = np.einsum("ckij,ckjl->kil", weighed, found.matrices)
+        scores = np.einsum("ckij,ckj->ki", weighed, observed)
         return information, scores
 
     def _told(self, state: LinearState, policy: LinearPolicy, parts: Array, release: VectorSums) -> LinearState:

@@ -29,7 +29,8 @@ class Slopes:
     offsets
         Shape (classes, arms, d): that mean vector if the policy's means are true, since residuals are clipped.
     spreads
-        Shape (classes, arms): variance of a person's vector, all coordinates of the block together.
+        Shape (classes, arms, d, d): by how people's rewards differ from what is expected, the covariance of a person's
+        vector in the block.
     """
 
     matrices: Array
@@ -78,12 +79,12 @@ def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE) -> Slopes:
     classes, count = policy.classes, len(policy.means)
     d = rows.shape[1]
     matrices, offsets = np.zeros((classes, count, d, d)), np.zeros((classes, count, d))
-    spreads, squares = np.zeros((classes, count)), np.square(weights(means)) * means * (1 - means)
+    spreads, differ = np.zeros((classes, count, d, d)), told * (means * (1 - means))[:, None]
     for one in range(classes):
         of_class = max(1, int((own == one).sum()))
         for arm in range(count):
             those = np.flatnonzero((own == one) & (arms == arm))
             matrices[one, arm] = told[those].T @ tilted[those] / of_class
             offsets[one, arm] = missed[those] @ told[those] / of_class
-            spreads[one, arm] = squares[those].sum() / of_class
+            spreads[one, arm] = told[those].T @ differ[those] / of_class
     return Slopes(matrices, offsets, spreads)
