@@ -59,14 +59,13 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
     Notes
     -----
     Slopes have one scale, by a feature's range, as long as releases do not say clearly that features differ. Where all
-    matter alike a scale of each coordinate would doubt those that were heard of less.
+    matter alike a scale of each coordinate would doubt those that were heard of less. Before anybody is heard all
+    scales are as evident, and the smallest counts: what the first people say is weighed by noise more than by doubt.
     """
     own, heard = frame.T @ information @ frame, scores @ frame
-    variances = _apart(own, heard, scale)
-    if own.any():
-        alike = _alike(own, heard, scale, 1 / np.diag(frame)[1:])
-        if _evidence(own, heard, variances) < _evidence(own, heard, alike) + _STRONG:
-            variances = alike
+    apart, alike = _apart(own, heard, scale), _alike(own, heard, scale, 1 / np.diag(frame)[1:])
+    clearly = _evidence(own, heard, apart) > _evidence(own, heard, alike) + _STRONG
+    variances = apart if clearly else alike
     means, covariances = _under(own, heard, variances)
     return Posterior(means @ frame.T, _symmetric(frame @ covariances @ frame.T), np.sqrt(variances))
 
@@ -91,7 +90,7 @@ def _apart(information: Array, scores: Array, scale: float) -> Array:
     frequent = np.full(len(others), 1 / len(others))
     variances = np.full(scores.shape[1], others.mean())
     variances[0] = first.mean()
-    for _ in range(_STEPS if information.any() else 0):
+    for _ in range(_STEPS):
         cavity = _cavity(variances, *_under(information, scores, variances))
         likely = _likely(others, frequent, cavity)[:, 1:]
         frequent = (likely.sum(axis=1) + _PRIOR_COUNT / len(others)) / (likely.shape[1] + _PRIOR_COUNT)

@@ -44,6 +44,29 @@ def test_slopes_say_what_people_of_the_surrogate_tell(model, link):
     assert not (np.abs(told - doubled) <= 8 * errors + slack).all()
 
 
+def test_people_differ_most_where_directions_are_longest():
+    """Covariances of 32,768 vectors, within 6 standard errors; directions are ten times as long in one feature.
+
+    Planted: the same spread in every coordinate.
+    """
+    policy = Schedule(linear_spec("none")).open(3).policy
+    policy = replace(policy, whitening=policy.whitening * np.array([1.0, 10.0, 1.0, 1.0, 1.0]))
+    moments = prior_moments(policy.design)
+    rows = people(policy.design, moments, np.random.default_rng(12))
+    coins = np.random.default_rng(13).integers(0, 2**32, len(rows), dtype=np.uint32)
+    arms = policy.chosen(rows, policy.normals(coins))
+    products = np.einsum("nd,nd->n", rows, policy.means[arms])
+    rewards = np.random.default_rng(14).random(len(rows)) < policy.rewards_link.means(products)
+    made = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), rewards.astype(float))
+    told = made.values[:, : policy.means.size].reshape(len(rows), 2, 5) / np.sqrt(1 - policy.share)
+    squares = np.einsum("nki,nkj->nkij", told, told)
+    errors = squares.std(axis=0) / np.sqrt(len(rows)) + 1e-4
+    found = slopes(policy, moments).spreads.mean(axis=0)
+    assert (np.abs(squares.mean(axis=0) - found) < 6 * errors).all()
+    planted = np.trace(found, axis1=1, axis2=2)[:, None, None] / 5 * np.eye(5)
+    assert not (np.abs(squares.mean(axis=0) - planted) < 6 * errors).all()
+
+
 def test_the_posterior_is_that_of_regression_and_its_prior_follows_the_evidence():
     design = RNG.normal(size=(400, 3))
     deviation, found = 0.3, {}
