@@ -58,6 +58,7 @@ def off_by(seed: int) -> float:
     return float(np.einsum("ki,kij,kj->k", off, np.linalg.inv(covariances), off).mean()) / truth.shape[1]
 
 
+@pytest.mark.nightly
 def test_a_posterior_is_about_as_sure_as_it_is_right(monkeypatch):
     """Shuffle, four seeds: the first feature spreads a seventh as far, squared, as is assumed before people tell.
 

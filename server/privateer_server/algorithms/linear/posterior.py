@@ -59,8 +59,8 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
     Notes
     -----
     Slopes have one scale, by a feature's range, as long as releases do not say clearly that features differ. Where all
-    matter alike a scale of each coordinate would doubt those that were heard of less. Before anybody is heard all
-    scales are as evident, and the smallest counts: what the first people say is weighed by noise more than by doubt.
+    matter alike a scale of each coordinate would doubt those that were heard of less. Either way the prior's variance
+    is the mean over scales, so that what is not known stays wide: the largest evidence alone shuts arms out early.
     """
     own, heard = frame.T @ information @ frame, scores @ frame
     apart, alike = _apart(own, heard, scale), _alike(own, heard, scale, 1 / np.diag(frame)[1:])
@@ -71,11 +71,12 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
 
 
 def _alike(information: Array, scores: Array, scale: float, deviations: Array) -> Array:
-    """Return the variances (d,) of the largest evidence among those of slopes with one scale."""
-    tried = [
-        np.square(scale * np.concatenate([[first], others * deviations])) for first, others in product(_FIRST, _ALIKE)
-    ]
-    return max(tried, key=lambda variances: _evidence(information, scores, variances))
+    """Return variances (d,) of slopes with one scale: the mean over scales, by their evidence."""
+    tried = np.square(
+        [scale * np.concatenate([[first], others * deviations]) for first, others in product(_FIRST, _ALIKE)]
+    )
+    evidence = np.array([_evidence(information, scores, variances) for variances in tried])
+    return np.asarray(softmax(evidence) @ tried)
 
 
 def _apart(information: Array, scores: Array, scale: float) -> Array:
@@ -83,8 +84,7 @@ def _apart(information: Array, scores: Array, scale: float) -> Array:
 
     A coordinate's scale is common to all arms. It is one of a few with probabilities that the evidence gives, all other
     coordinates integrated out (automatic relevance determination, MacKay 1992, by cavities as in expectation
-    propagation, Minka 2001); how frequent each scale is follows from all coordinates. The prior's variance is the mean
-    over scales, so that what is not known stays wide: the largest evidence alone would shut coordinates out early.
+    propagation, Minka 2001); how frequent each scale is follows from all coordinates.
     """
     first, others = np.square(scale * np.array(_FIRST)), np.square(scale * np.array(_OTHERS))
     frequent = np.full(len(others), 1 / len(others))

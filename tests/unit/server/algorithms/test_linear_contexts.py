@@ -118,12 +118,11 @@ def test_slopes_that_are_alike_have_one_scale() -> None:
 
 
 def test_before_anybody_tells_nothing_is_shut_out() -> None:
-    """The prior is the smallest then, and as soon as slopes are heard of it is as wide as they are."""
+    """Were the prior one of the smallest scales then, some runs would never play an arm again."""
     found = posterior(np.zeros((2, 4, 4)), np.zeros((2, 4)), 1.0, np.eye(4))
-    assert np.allclose(found.prior, 0.03)
-    information, truth = np.tile(100 * np.eye(4), (2, 1, 1)), np.array([[0.5, 0.3, -0.3, 0.3], [0.5, -0.3, 0.3, 0.3]])
-    found = posterior(information, 100 * truth, 1.0, np.eye(4))
-    assert (found.prior[1:] > 0.2).all()
+    assert np.allclose(found.prior[1:], found.prior[1])
+    assert found.prior[1] > 0.2
+    assert found.prior[0] > 0.1
 
 
 def test_the_prior_is_about_the_mean_context() -> None:
