@@ -1,4 +1,4 @@
-"""10,000 people of all families and trust models: what each decides, and what decides how their report is distributed.
+"""10,500 people of all families and trust models: what each decides, and what decides how their report is distributed.
 
 Contexts, coins and outcomes come from a counter that any language has (`word`), so that only results are written down:
 of each person the arm, and 4 bytes of a digest of everything that the distribution of their report depends on.
@@ -73,6 +73,7 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         "trial under central": (vectors._spec("trial", {"model": "central", "epsilon": 1.0}, _PLAIN, **trial), None),
         "trial under none": (vectors._spec("trial", _NONE, _PLAIN, **trial), None),
         "linear under local": (vectors._spec("linear", _LOCAL, vectors._FEATURES), _linear),
+        "linear under local, of epsilon 4": (vectors._spec("linear", _LOCAL | {"epsilon": 4.0}, _PLAIN), _linear),
         "linear under shuffle": (vectors._spec("linear", _SHUFFLE, _PLAIN), _linear),
         "linear under central": (vectors._spec("linear", _CENTRAL, _PLAIN, algorithm={"link": "logistic"}), _linear),
         "linear under none": (vectors._spec("linear", _NONE, _PLAIN), _linear),

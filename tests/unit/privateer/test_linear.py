@@ -189,3 +189,15 @@ def test_a_decision_of_50_coordinates_and_20_arms_takes_less_than_50_microsecond
         return time.process_time() - started
 
     assert min(seconds() for _ in range(3)) / people < 50e-6
+
+
+def test_contexts_are_told_where_noise_lets_them_be_known():
+    """Under local from an epsilon of 3, and the round's ball has coordinates for them; elsewhere they always are."""
+    shares = {e: linear_spec("local", privacy={"epsilon": e}).share for e in (1.0, 2.9, 3.0, 4.0)}
+    assert shares == {1.0: 0.0, 2.9: 0.0, 3.0: 0.1, 4.0: 0.1}
+    assert [linear_spec("local", privacy={"epsilon": e}).ball.coordinates for e in (1.0, 4.0)] == [10, 25]
+    assert {model: linear_spec(model).share for model in ("shuffle", "central", "none")} == {
+        "shuffle": 0.1,
+        "central": 0.3,
+        "none": 0.3,
+    }

@@ -16,8 +16,8 @@ const WORD = (1n << 64n) - 1n;
 const ARM = 0x9fb21c651e98df25n;
 const MATRIX = Math.sqrt(1 / 3);
 const PRODUCT = Math.sqrt(2 / 3);
-/** Shares of second moments where noise is a curator's, and where it is a batch's, at so many coordinates. */
-const [CURATED, BATCHED, FEW] = [0.3, 0.1, 5];
+/** Shares of second moments: where noise is a curator's; a batch's, at so many coordinates; a report's own, from such an epsilon. */
+const [CURATED, BATCHED, FEW, ALONE, CLEAR] = [0.3, 0.1, 5, 0.1, 3];
 
 export class LinearPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
@@ -67,7 +67,7 @@ export class LinearPolicy {
   /** @param {any} told @param {import("../spec.js").Spec} spec */
   check(told, spec) {
     const isJoint = spec.table.report === "joint";
-    const share = isJoint ? 1 : this.shareOf(spec.trust);
+    const share = isJoint ? 1 : this.shareOf(spec);
     const mayFavour = spec.armInKey && spec.trust.batched;
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
@@ -79,10 +79,11 @@ export class LinearPolicy {
     if (!(same && plays && ranged && favoured && asks)) throw malformed("not a linear policy");
   }
 
-  /** Share of a report that is second moments of contexts. @param {import("../trust.js").Trust} trust */
-  shareOf(trust) {
+  /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
+  shareOf({ trust, privacy }) {
     if (trust.curated) return CURATED;
-    return trust.batched ? Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW)) : 0;
+    if (trust.batched) return Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW));
+    return (privacy.epsilon ?? 0) >= CLEAR ? ALONE : 0;
   }
 
   /** Length of a person's vector. */

@@ -31,7 +31,7 @@ export declare class LinearPolicy {
     /** @param {any} told @param {import("../spec.js").Spec} spec */
     check(told: any, spec: import("../spec.js").Spec): void;
     /** Share of a report that is second moments of contexts. @param {import("../trust.js").Trust} trust */
-    shareOf(trust: import("../trust.js").Trust): number;
+    shareOf({ trust, privacy }: import("../spec.js").Spec): number;
     /** Length of a person's vector. */
     get coordinates(): number;
     /** @param {number[]} columns @param {number} slot @returns {number} an arm */

@@ -22,6 +22,9 @@ _CURATED: Final = 0.3
 _BATCHED: Final = 0.1
 """Shares of second moments where noise is a curator's, or a batch's at five coordinates."""
 _FEW: Final = 5
+_ALONE: Final = 0.1
+_CLEAR: Final = 3.0
+"""Share of second moments where a report has all noise by itself, and the epsilon from which they are told there."""
 _BYTES: Final = 4
 """Bytes of a coordinate, where a report has them all."""
 
@@ -86,7 +89,11 @@ class LinearSpec(ArmsSpec):
             return 1.0
         trust = self.privacy.trust
         many = math.sqrt(self.design.dimension / _FEW)  # the more coordinates, the more second moments to be told
-        return _CURATED if trust.curated else min(_CURATED, _BATCHED * many) if trust.batched else 0.0
+        if trust.curated:
+            return _CURATED
+        if trust.batched:
+            return min(_CURATED, _BATCHED * many)
+        return _ALONE if (self.privacy.epsilon or 0.0) >= _CLEAR else 0.0
 
     @property
     def _coordinates(self) -> int:
