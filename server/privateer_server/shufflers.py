@@ -53,7 +53,8 @@ class Shufflers:
             If the journal cannot be written: the shuffler delivers the batch again.
         """
         known = self._experiments.known(header.experiment)
-        if known is None or known.current.digest != header.digest:
+        # Who names an earlier version was not asked whose the experiment is, and the open round's digest is public.
+        if known is None or (known.current.round.version, known.current.digest) != (header.version, header.digest):
             return
         try:
             await asyncio.to_thread(self._journal.shut, header.experiment, header.digest)

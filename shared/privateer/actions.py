@@ -5,9 +5,8 @@ from typing import Annotated, Final
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.special import ndtri
 
-from privateer.coins import mix
+from privateer.coins import mix, normals_of
 from privateer.errors import SpecError
 from privateer.sections import Finite, Section
 
@@ -80,8 +79,7 @@ class Actions(Section):
 def sphere(count: int, dimension: int, seed: int) -> Array:
     """Points of the unit sphere that a seed draws, uniform and independent; shape (count, dimension)."""
     places = np.arange(count * dimension, dtype=np.uint64).reshape(count, dimension)
-    bits = mix(mix(np.full(1, seed, np.uint64)) ^ mix(places + np.uint64(1))) >> np.uint64(11)
-    normal = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
+    normal = normals_of(mix(mix(np.full(1, seed, np.uint64)) ^ mix(places + np.uint64(1))))
     return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
@@ -20,6 +21,7 @@ _BLOCK: Final = 1 << 18
 """Number of (coins, key) pairs hashed at a time, so that the working set stays in the processor's cache."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _CLASS: Final = np.uint64(0xA24BAED4963EE407)
+_BELOW_ONE: Final = 1 - 2.0**-53
 
 
 def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -27,6 +29,13 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
+
+
+def normals_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return the normal number of each 64-bit word, by its upper 53 bits; finite, whatever the word."""
+    shares = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    # The largest share is rounded to 1, and whoever chooses coins finds some whose number would be infinite.
+    return np.asarray(ndtri(np.minimum(shares, _BELOW_ONE)))
 
 
 def classes_of(coins: NDArray[np.uint32], seed: int, classes: int) -> NDArray[np.int64]:

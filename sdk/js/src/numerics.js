@@ -29,6 +29,9 @@ const EXP_MINUS_2 = 0.13533528323661269189;
 /** @param {number} x @param {number[]} coefficients the highest power first */
 const polynomial = (x, coefficients) => coefficients.reduce((sum, one) => sum * x + one);
 
+/** The normal number of a 64-bit word, by its upper 53 bits; finite, whatever the word. @param {bigint} word */
+export const normalOf = (word) => normalQuantile(Math.min((Number(word >> 11n) + 0.5) * 2 ** -53, 1 - 2 ** -53));
+
 /** The normal quantile. @param {number} share in (0, 1) */
 export function normalQuantile(share) {
   if (share <= 0) return -Infinity;

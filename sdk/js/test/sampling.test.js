@@ -10,7 +10,7 @@ import { test } from "node:test";
 
 import { mix } from "../src/coins.js";
 import { CellPairs, GaussianVectors, VectorSymbol } from "../src/mechanisms/index.js";
-import { normalQuantile } from "../src/numerics.js";
+import { normalOf, normalQuantile } from "../src/numerics.js";
 import { below, secureNoise } from "../src/platform.js";
 import { RandomizedResponse, SubsetResponse } from "../src/response.js";
 import { RoundedNormal } from "../src/sampling/normal.js";
@@ -125,4 +125,10 @@ test("nothing here draws other random numbers, and a browser needs no part of No
     assert.doesNotMatch(text, /Math\.random/, name);
     if (!["node.js", "ledgers/file.js"].includes(name)) assert.doesNotMatch(text, /\bBuffer\b|["']node:|\bprocess\./, name);
   }
+});
+
+test("every word has a normal number", () => {
+  const words = [0n, 1n, (1n << 63n) - 1n, 1n << 63n, (1n << 64n) - 2048n, (1n << 64n) - 1n];
+  const numbers = words.map(normalOf);
+  assert.ok(numbers.every((one, place) => Number.isFinite(one) && (place === 0 || one >= numbers[place - 1])));
 });

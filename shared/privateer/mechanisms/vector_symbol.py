@@ -8,12 +8,12 @@ from typing import ClassVar, Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, betaincc, betainccinv, ndtri, roots_legendre
+from scipy.special import bdtr, bdtrc, betaincc, betainccinv, roots_legendre
 
 from privateer.accounting.allotment import Allotment, allotted_subset_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.accounting.events import Event, Pure, ShuffledSubset
-from privateer.coins import classes_of, mix
+from privateer.coins import classes_of, mix, normals_of
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import SpecError
 from privateer.mechanisms.base import Mechanism, check_range, whole
@@ -239,8 +239,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """Return the unit vectors of (coins, index), which broadcast; shape (..., coordinates + 1)."""
         places = np.arange(self.ball.coordinates + 1, dtype=np.uint64)
         words = mix(mix(coins.astype(np.uint64) + np.uint64(self.seed)) ^ mix(indices.astype(np.uint64)))
-        bits = mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)) >> np.uint64(11)
-        normal = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
+        normal = normals_of(mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)))
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
 
     def parse(self, rows: bytes) -> NDArray[np.void]:

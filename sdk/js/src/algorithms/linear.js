@@ -5,7 +5,7 @@ import { array, list } from "../arrays.js";
 import { mix } from "../coins.js";
 import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
-import { normalQuantile } from "../numerics.js";
+import { normalOf } from "../numerics.js";
 import { lengthOf, product, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
 import { classOf, link, SHORTEST, squares } from "./linear/reports.js";
@@ -109,8 +109,7 @@ export class LinearPolicy {
   normals(slot) {
     const word = mix((BigInt(slot) + this.seed) & WORD);
     const normals = this.means.map((_, arm) => {
-      const bits = mix(word ^ mix((BigInt(arm + 1) * ARM) & WORD)) >> 11n;
-      return normalQuantile((Number(bits) + 0.5) * 2 ** -53);
+      return normalOf(mix(word ^ mix((BigInt(arm + 1) * ARM) & WORD)));
     });
     const { played } = this;
     const own = this.favours >= 0 ? this.favours : played[classOf(slot, this.seed, played.length)];

@@ -3,7 +3,7 @@
 
 import { mix } from "../coins.js";
 import { malformed, refused } from "../errors.js";
-import { normalQuantile } from "../numerics.js";
+import { normalOf } from "../numerics.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { SubsetResponse } from "../response.js";
 import { Ball, dot, lengthOf } from "../vectors.js";
@@ -52,8 +52,7 @@ export class VectorSymbol {
   direction(slot, index) {
     const word = mix(mix((BigInt(slot) + this.seed) & WORD) ^ mix(BigInt(index)));
     const normal = Array.from({ length: this.ball.coordinates + 1 }, (_, place) => {
-      const bits = mix((word + BigInt(place) * PLACE) & WORD) >> 11n;
-      return normalQuantile((Number(bits) + 0.5) * 2 ** -53);
+      return normalOf(mix((word + BigInt(place) * PLACE) & WORD));
     });
     const length = lengthOf(normal);
     return normal.map((one) => one / length);

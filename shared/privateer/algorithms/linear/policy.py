@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from privateer.ages import age_of
 from privateer.algorithms.linear.design import Design
@@ -15,7 +14,7 @@ from privateer.algorithms.linear.earlier import ByClasses
 from privateer.algorithms.linear.links import LINKS, Link
 from privateer.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
 from privateer.algorithms.linear.spec import LinearSpec
-from privateer.coins import classes_of, mix
+from privateer.coins import classes_of, mix, normals_of
 from privateer.contributions import BoundedVectors
 from privateer.decisions import Arms
 from privateer.draw import Draw
@@ -201,8 +200,7 @@ class LinearPolicy:
         A class is uniform, so that swapping the largest coin with the class's own leaves their distribution as it is.
         """
         words = mix(coins.astype(np.uint64) + np.uint64(self.seed))[:, None]
-        bits = mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM)) >> np.uint64(11)
-        normals = ndtri((bits.astype(np.float64) + 0.5) * 2.0**-53)
+        normals = normals_of(mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM)))
         played, own = np.flatnonzero(self.playable), self._favoured(coins)
         largest = played[normals[:, played].argmax(axis=1)]
         people = np.arange(len(coins))
