@@ -1,6 +1,6 @@
 /** Normal probabilities, to the last digits. */
 /** The normal number of a 64-bit word, by its upper 53 bits; finite, whatever the word. @param {bigint} word */
-export declare function normalOf(word: bigint): number;
+export declare const normalOf: (word: bigint) => number;
 /** The normal quantile. @param {number} share in (0, 1) */
 export declare function normalQuantile(share: number): number;
 /** The logarithm of the normal distribution function. @param {number} x @returns {number} */

@@ -30,7 +30,7 @@ export declare class LinearPolicy {
     get played(): number[];
     /** @param {any} told @param {import("../spec.js").Spec} spec */
     check(told: any, spec: import("../spec.js").Spec): void;
-    /** Share of a report that is second moments of contexts. @param {import("../trust.js").Trust} trust */
+    /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
     shareOf({ trust, privacy }: import("../spec.js").Spec): number;
     /** Length of a person's vector. */
     get coordinates(): number;
