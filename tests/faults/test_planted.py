@@ -85,7 +85,7 @@ def planted(plant: Plant) -> Iterator[None]:
     ],
 )
 def test_a_planted_defect_is_caught(plant: Plant, seeds: tuple[int, ...]) -> None:
-    """When a death comes differs from run to run: 12 of 12 runs of seed 58 caught the fourth, and 9 of 12 of seed 43."""
+    """When a death comes differs from run to run: the fourth is caught by 12 of 12 runs of seed 58, 9 of 12 of 43."""
     with planted(plant), pytest.raises(AssertionError, match=r"^seed [0-9]+: AssertionError: ") as caught:
         every(seeds, shortening=0)
     print(caught.value)
