@@ -89,7 +89,7 @@ class Accumulator:
 
     @property
     def _room(self) -> int:
-        """Of how many people there is room for reports from devices."""
+        """For how many people's reports from devices there is room."""
         return 0 if self._closed or self._given_up else max(0, self._current.round.batch - self._received)
 
     def examine(self, opened: list[bytes]) -> None:

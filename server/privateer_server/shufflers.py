@@ -53,7 +53,7 @@ class Shufflers:
             If the journal cannot be written: the shuffler delivers the batch again.
         """
         known = self._experiments.known(header.experiment)
-        # Who names an earlier version was not asked whose the experiment is, and the open round's digest is public.
+        # We did not ask whose the experiment is where a header names an earlier version, and the digest is public.
         if known is None or (known.current.round.version, known.current.digest) != (header.version, header.digest):
             return
         try:

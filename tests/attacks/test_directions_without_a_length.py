@@ -1,4 +1,4 @@
-"""Who chooses coins finds some whose public direction had an infinite coordinate, and so was no number at all.
+"""A sender who chooses the coins could find some whose public direction had an infinite coordinate.
 
 Coins are mixed by a bijection, so that they can be searched from the result backwards: 32 bits and a direction of 300
 coordinates have some in one round of 15. One such report moved a sum by 2^33 times its share.

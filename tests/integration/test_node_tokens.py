@@ -36,7 +36,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 @pytest.mark.parametrize("name", ["spring", "autumn"])
 def test_people_with_tokens_are_counted_and_learned_from(services: Services, name: str) -> None:
-    """As without tokens, arm "a" is ahead: honest reports miss that in fewer than one run of a billion."""
+    """Arm "a" is ahead, as it is without tokens: honest reports miss that in fewer than one run of a billion."""
     where = (services.server, services.shuffler, name, str(_PEOPLE), _LIMITS, services.issuer, _SECRET.hex())
     assert json.loads(node("sdk/js/examples/people.js", *where)) == {"accepted": _PEOPLE}
     deadline = time.monotonic() + 30

@@ -58,7 +58,7 @@ def test_the_enumeration_catches_bounds_that_are_too_small():
 
 
 def test_overlapping_and_random_sets_are_below_disjoint_ones():
-    """With no room for disjoint sets the bound would not hold: such an event is refused."""
+    """The bound does not hold where two sets must overlap, so such an event is refused."""
     own, rest = [subset_law(s, 5, 2.0) for s in ((0, 1), (2, 3), (1, 2))], [subset_law((2, 4), 5, 2.0)] * 3
     disjoint, overlapping = (hockey_stick(*(shuffled_law([own[i], *rest]) for i in (0, j)), 0.5) for j in (1, 2))
     mixed = hockey_stick(shuffled_law([own[0], *rest]), shuffled_law([(own[1] + own[2]) / 2, *rest]), 0.5)
@@ -73,7 +73,7 @@ def test_overlapping_and_random_sets_are_below_disjoint_ones():
 @pytest.mark.parametrize("batch", [1, 7, 60, 300])
 @pytest.mark.parametrize("symbols", [2.0, 2.5, 64 / 11, 256 / 12])
 def test_the_bound_is_above_the_lemma(symbols, batch, epsilon, local_epsilon):
-    """By another order of summation. Rounding loses nothing for two symbols."""
+    """The bound equals a sum in another order. Rounding loses nothing for two symbols."""
     expected = subset_delta(epsilon, local_epsilon, symbols, batch)
     found = shuffled_delta(epsilon, local_epsilon, symbols, batch)
     assert found >= expected * (1 - 1e-9)
@@ -145,7 +145,7 @@ def test_a_calibrated_symbol_keeps_its_promise_and_beats_the_bound_for_any_messa
 
 
 def test_hardly_another_symbol_has_less_error():
-    """Of all numbers of chosen directions, each with its own local epsilon: within 4 % of the least."""
+    """The error is within 4 % of the least over all numbers of chosen directions, each with its own local epsilon."""
     ball, promise = Ball("l2", 1.0, 9), (1.0, 1e-6)
     one = VectorSymbol.amplified(ball, promise, 900, 10.0, None, 0)
     errors = []
