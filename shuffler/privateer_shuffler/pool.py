@@ -68,7 +68,7 @@ class Pool:
         self._disk = ThreadPoolExecutor(1, "disk")  # one thread: what waits for the disk, waits in line
         self._held: set[bytes] = set()
         facts = self.round
-        self._places = Groups(self._recover(), facts.batch * facts.messages_of_kind, facts.groups, self._below)
+        self._places = Groups(self._recover(), facts.batch, facts.messages_of_kind, facts.groups, self._below)
         self._waiting: list[Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
@@ -102,7 +102,7 @@ class Pool:
     @property
     def full(self) -> bool:
         """Whether it takes no more reports, though the disk may not have all of them yet."""
-        return self._places.full or self._ended
+        return self._ended or self._places.room == 0
 
     async def complete(self) -> bool:
         """Wait until the pool is ``filled``: by the whole batch, or from the deadline on by enough people."""
@@ -190,7 +190,7 @@ class Pool:
             if sealed is None:
                 free.append(place)
             else:
-                self._held.add(self._store.fingerprint(sealed))
+                self._held |= self._store.fingerprints([sealed])
         return free
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
@@ -254,8 +254,8 @@ class Pool:
     async def _take_back(self, placed: list[tuple[bytes, int]]) -> None:
         """Undo a write that the disk did not take. Its messages may come again, and get other places."""
         self.failed = True
-        for message, place in placed:
-            self._held.discard(self._store.fingerprint(message))
+        self._held -= self._store.fingerprints(message for message, _ in placed)
+        for _, place in placed:
             self._places.give_back(place)
         if self._tokens:
             self._tokens.take_back()
@@ -266,22 +266,28 @@ class Pool:
 
     def _place(self, request: Waiting, placed: list[tuple[bytes, int]]) -> Receipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
-        accepted, refusals = 0, list[PrivateerError]()
-        for report in request.sealed:
-            messages = pieces(report, self.round.sealed_size)
-            fingerprints = set(map(self._store.fingerprint, messages))
-            if len(fingerprints) < len(messages) or self._knows(fingerprints):
-                refusals.append(duplicate())
-            elif self.full:
-                refusals.append(waiting())
-            elif unpaid := self._unpaid(request.admission):
-                refusals.append(unpaid)
-            else:
-                accepted += 1
-                self._held |= fingerprints
-                each = self.round.messages_of_kind
-                placed += [(message, self._places.draw(index // each)) for index, message in enumerate(messages)]
-        return Receipt.of(accepted, refusals)
+        reports, admission = request.sealed, request.admission
+        refusal = self._take(reports, admission, placed)
+        if refusal is None or len(reports) == 1:
+            return Receipt.of(len(reports), [refusal] if refusal else [])
+        each = (self._take([report], admission, placed) for report in reports)
+        return Receipt.of(len(reports), [one for one in each if one])
+
+    def _take(
+        self, reports: list[bytes], admission: Admission | None, placed: list[tuple[bytes, int]]
+    ) -> PrivateerError | None:
+        """Find places for people's reports, for all of them or for none; return why that cannot be."""
+        messages = pieces(b"".join(reports), self.round.sealed_size)
+        fingerprints = self._store.fingerprints(messages)
+        if len(fingerprints) < len(messages) or self._knows(fingerprints):
+            return duplicate()
+        if self.full or self._places.room < len(reports):
+            return waiting()
+        if unpaid := self._unpaid(admission):
+            return unpaid
+        self._held |= fingerprints
+        placed += zip(messages, self._places.draw(len(reports)), strict=True)
+        return None
 
     def _unpaid(self, admission: Admission | None) -> PrivateerError | None:
         """Spend the token that a report comes with, if it needs one; return why that cannot be."""

@@ -16,12 +16,12 @@ class Receipt(NamedTuple):
     problem: PrivateerError | None
 
     @classmethod
-    def of(cls, accepted: int, refusals: Sequence[PrivateerError]) -> "Receipt":
-        """Return the receipt of a request."""
+    def of(cls, people: int, refusals: Sequence[PrivateerError]) -> "Receipt":
+        """Return the receipt of a request with the reports of so many people."""
         refused: dict[str, int] = {}
         for refusal in refusals:
             refused[refusal.slug] = refused.get(refusal.slug, 0) + 1
-        return cls(accepted, refused, refusals[0] if refusals else None)
+        return cls(people - len(refusals), refused, refusals[0] if refusals else None)
 
 
 class Waiting(NamedTuple):

@@ -67,29 +67,32 @@ class Groups:
     ----------
     free
         The places that no message holds yet.
-    size
-        Places of one kind.
-    count
-        Kinds.
+    people
+        In the batch.
+    each
+        Messages of each kind that one person sends.
+    kinds
+        How many there are.
     below
         As for `Places`.
     """
 
-    def __init__(self, free: Iterable[int], size: int, count: int, below: Callable[[int], int]) -> None:
-        self._size = size
-        by_kind: list[list[int]] = [[] for _ in range(count)]
+    def __init__(self, free: Iterable[int], people: int, each: int, kinds: int, below: Callable[[int], int]) -> None:
+        self._size, self._each = people * each, each
+        by_kind: list[list[int]] = [[] for _ in range(kinds)]
         for place in free:
-            by_kind[place // size].append(place)
+            by_kind[place // self._size].append(place)
         self._kinds = [Places(places, below) for places in by_kind]
+        self._of_person = [places for places in self._kinds for _ in range(each)]
 
     @property
-    def full(self) -> bool:
-        """Whether no place is free; every person takes as many of each kind."""
-        return len(self._kinds[0]) == 0
+    def room(self) -> int:
+        """How many more people find places; all of them take as many of each kind."""
+        return len(self._kinds[0]) // self._each
 
-    def draw(self, kind: int) -> int:
-        """Take one of the free places of a kind, each with equal probability."""
-        return self._kinds[kind].draw()
+    def draw(self, people: int) -> list[int]:
+        """Take places for every message of so many people, in the order in which each person sends them."""
+        return [places.draw() for _ in range(people) for places in self._of_person]
 
     def give_back(self, place: int) -> None:
         """Make a place free again."""

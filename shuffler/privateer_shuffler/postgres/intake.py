@@ -68,13 +68,9 @@ def refuse_spent(person: Person) -> None:
 
 def receipts(group: Sequence[Waiting], people: Sequence[Person]) -> list[Receipt]:
     """Return what each request is told."""
-    accepted = [0] * len(group)
     refusals: list[list[PrivateerError]] = [[] for _ in group]
     places = {id(request): at for at, request in enumerate(group)}
     for person in people:
-        at = places[id(person.request)]
         if person.refusal:
-            refusals[at].append(person.refusal)
-        else:
-            accepted[at] += 1
-    return [Receipt.of(*told) for told in zip(accepted, refusals, strict=True)]
+            refusals[places[id(person.request)]].append(person.refusal)
+    return [Receipt.of(len(request.sealed), told) for request, told in zip(group, refusals, strict=True)]

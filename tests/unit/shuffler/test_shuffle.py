@@ -73,12 +73,28 @@ def test_every_place_is_given_once():
 def test_kinds_have_places_of_their_own_and_are_uniform_there():
     seen = Counter()
     for _ in range(DRAWS):
-        groups = Groups(range(12), 4, 3, RandomBelow())
-        orders = [tuple(groups.draw(kind) - 4 * kind for _ in range(4)) for kind in range(3)]
-        assert groups.full
+        groups = Groups(range(12), 4, 1, 3, RandomBelow())
+        places = groups.draw(4)
+        orders = [tuple(place - 4 * kind for place in places[kind::3]) for kind in range(3)]
+        assert groups.room == 0
         seen[orders[1]] += 1
     assert fits([seen[order] for order in ORDERS], [DRAWS / len(ORDERS)] * len(ORDERS))
-    groups = Groups([0, 5, 9], 4, 3, RandomBelow())
-    assert [groups.draw(kind) for kind in (2, 0, 1)] == [9, 0, 5]
-    groups.give_back(5)
-    assert groups.draw(1) == 5
+    groups = Groups([0, 5, 9], 4, 1, 3, RandomBelow())
+    assert groups.room == 1
+    assert groups.draw(1) == [0, 5, 9]
+    assert groups.room == 0
+
+
+def test_a_person_sends_messages_of_each_kind_one_kind_after_another():
+    groups = Groups(range(12), 3, 2, 2, RandomBelow())
+    places = [place for _ in range(3) for place in groups.draw(1)]
+    assert [place // 6 for place in places] == [0, 0, 1, 1] * 3
+    assert sorted(places) == list(range(12))
+
+
+def test_what_a_kind_gets_back_it_gives_again():
+    groups = Groups([0, 5, 9], 4, 1, 3, RandomBelow())
+    groups.draw(1)
+    for place in (9, 5, 0):
+        groups.give_back(place)
+    assert groups.draw(1) == [0, 5, 9]
