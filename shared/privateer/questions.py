@@ -59,11 +59,19 @@ class VectorSum:
     steps: int = 0
 
 
+@dataclass(frozen=True)
 class DirectedSum(VectorSum):
     """The sum of vectors in an L2 ball, few coordinates of which are large at a time: a direction says most of one.
 
-    Where batches are shuffled, everybody's one symbol is amplified, as bits in every coordinate would hide a whole box.
+    Where batches are shuffled, everybody's symbols are amplified, as bits in every coordinate would hide a whole box.
+
+    Attributes
+    ----------
+    messages
+        The most symbols that a shuffled report may be, each in a message of its own.
     """
+
+    messages: int = 1
 
 
 @dataclass(frozen=True)

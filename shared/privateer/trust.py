@@ -183,9 +183,9 @@ def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share
     return make(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _shuffled_directions(privacy: Promise, honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
-    promise, limit = (privacy.bound, privacy.delta), privacy.local_epsilon_max
-    return VectorSymbol.amplified(question.ball, promise, honest, limit, share, question.seed, question.classes)
+def _shuffled_directions(privacy: Promise, honest: int, asked: DirectedSum, share: Allotment | None) -> AnyMechanism:
+    promise, limit, classes = (privacy.bound, privacy.delta), privacy.local_epsilon_max, asked.classes
+    return VectorSymbol.amplified(asked.ball, promise, honest, limit, share, asked.seed, classes, asked.messages)
 
 
 def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:

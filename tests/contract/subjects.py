@@ -294,11 +294,26 @@ def _alike(mechanism: Any, person: Person, count: int) -> Any:
     return KeyedValues(coins, np.full(count, key), np.full(count, group), np.full(count, value))
 
 
+def _whose(mechanism: Any, reports: NDArray[Any], pair: tuple[Person, Person]) -> NDArray[np.int64]:
+    label = np.zeros(len(reports), np.int64)
+    for message in reports.T:
+        for one in pair:
+            told = _alike(mechanism, one, len(message))
+            own = mechanism.own(BoundedVectors(message["slot"], told.values))
+            label = 2 * label + (own == message["symbol"][:, None]).any(axis=1)
+    return label
+
+
 def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count: int, seed: int) -> NDArray[np.int64]:
-    """Return labels of a person's reports: the symbol, or where each cell lies between the pair's own values."""
+    """Return labels of a person's reports: the symbol, or where each cell lies between the pair's own values.
+
+    Of several symbols, with coins of their own each, it is whose they are: one person's of the pair, or both's.
+    """
     reports = mechanism.randomize(_alike(mechanism, person, count), SeededNoise(seed))
+    if mechanism.messages > 1:
+        return _whose(mechanism, reports, pair)
     if not isinstance(mechanism, LaplaceCells):
-        return np.asarray(reports["symbol"].astype(np.int64))
+        return np.asarray(reports["symbol"].astype(np.int64).ravel())
     left, right = (_cells(mechanism, _alike(mechanism, one, 1))[0] for one in pair)
     label = np.zeros(count, np.int64)
     for column in np.flatnonzero(left != right):

@@ -222,6 +222,7 @@ DEFECTS: list[tuple[Patch, str, str]] = [
     (half_the_noise, "SignedSymbol", "batches of 3 symbols at delta 0.1, nothing to tell"),
     (half_the_noise_of_subsets, "VectorSymbol", "64 symbols in l2"),
     (half_the_noise_of_subsets, "VectorSymbol", "permuted batch"),
+    (half_the_noise_of_subsets, "VectorSymbol", "permuted batch, two messages"),
     (a_device_with_half_the_noise, "SignedSymbol", "sealed reports"),
     (noise_in_the_own_bin_alone, "LaplaceCells", "cells for epsilon 4, another bin"),
     (coins_that_suit_the_context, "SignedSymbol", "2 symbols, another bin"),

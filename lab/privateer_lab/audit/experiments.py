@@ -90,7 +90,8 @@ def _count(policies: list[Policy], samples: int) -> int:
     """Return how many observations are made: fewer where each is long."""
     size = 0.0
     for terms in (policy.terms for policy in policies):
-        person = terms.mechanism.report_size if terms.messages == 1 else terms.messages / _BITS_AT_ONCE
+        each = 1 / _BITS_AT_ONCE if terms.mechanism.message_bits == 1 else terms.mechanism.report_size
+        person = terms.messages * each
         size += max(1, terms.honest) * person
     return min(samples // 8, max(_LEAST, int(samples * _BYTES / size)))
 

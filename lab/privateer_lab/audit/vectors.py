@@ -18,6 +18,8 @@ _BALL, _BOX = Ball("l2", 1.0, 4), Ball("max", 1.0, 4)
 _DELTA = 1e-6
 _PEOPLE = 60
 """Honest people of a shuffled batch."""
+_OF_TWO = 1.74
+"""Local epsilon of each of two messages for (1, .05) in such a batch, rounded down."""
 _BEYOND = 9.0
 """Vectors are so much longer than the ball: protection must not depend on what an application hands over."""
 
@@ -64,9 +66,11 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
 def _shuffled_cases(samples: int) -> list[Case]:
     tight, published = BitVectors.calibrated(_BOX, 1.0, 0.01, _PEOPLE), BitVectors.published(_BOX, 10.0, 0.01, _PEOPLE)
     direction = VectorSymbol(_BALL, amplified_local_epsilon(1.0, 0.01, 16 / 3, _PEOPLE, 8.0), 8, 3, 11)
+    several = VectorSymbol(_BALL, _OF_TWO, 8, 3, 11, repeats=2)
     count = max(2000, samples // 20)
     return [
         mechanism_case("permuted batch", batches, _target(direction), (1.0, 0.01), 2 * count),
+        mechanism_case("permuted batch, two messages", batches, _target(several), (1.0, 0.05), count),
         mechanism_case("summed batch", batches, _target(tight), (1.0, 0.01), count),
         mechanism_case("summed batch", batches, _target(published), (10.0, 0.01), count, "published"),
     ]

@@ -277,24 +277,36 @@ def batches(target: Target) -> Sampler:
 
 
 def _permuted(target: Target, who: int, count: int) -> Scores:
-    """Score batches of one message a person.
+    """Score batches of a few messages a person.
 
-    With the order gone, a batch is as likely under a person as the mean, over its reports, of how much likelier each is
-    from that person than from the others. No order enters this score; places are attacked along the wire.
+    With the order gone, a batch is as likely under a person as the mean, over every choice of so many of its messages,
+    of how much likelier these are from that person than from the others. No order enters this score; places are
+    attacked along the wire.
     """
     assert target.others is not None
     mechanism, others = target.mechanism, target.others
     one = mechanism.randomize(target.neighbours[who](draw_coins(count)), SecureNoise())
     rest = mechanism.randomize(others(draw_coins(count * (target.people - 1))), SecureNoise())
-    batch = np.concatenate([one[:, None], rest.reshape(count, -1)], axis=1).ravel()
+    batch = np.concatenate([one.reshape(count, -1), rest.reshape(count, -1)], axis=1).ravel()
     rows = mechanism.parse(batch.tobytes())
     known = log_likelihood(mechanism, others(rows["slot"]), rows)
     left, right = (
-        np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - known).reshape(count, -1).sum(axis=1)
+        _chosen(
+            np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - known).reshape(count, -1), mechanism.messages
+        )
         for maker in target.neighbours
     )
     # Sums differ in their last digits by the order of reports, which must not split equal scores.
     return np.asarray(np.round(np.log(left / right), 9))
+
+
+def _chosen(factors: NDArray[np.float64], messages: int) -> NDArray[np.float64]:
+    """Return the sum, over every choice of so many of a row's factors (n, all), of their products; shape (n,)."""
+    sums = np.zeros((messages + 1, len(factors)))
+    sums[0] = 1.0
+    for factor in factors.T:
+        sums[1:] += sums[:-1] * factor
+    return np.asarray(sums[messages])
 
 
 def _summed_bits(target: Target, who: int, count: int) -> Scores:

@@ -1,7 +1,8 @@
-"""One symbol for a vector: one of the public random directions nearest to it, by subset selection."""
+"""A symbol for a vector, or several: public random directions near to it, by subset selection."""
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import ClassVar, Final, Self
 
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, roots_legendre
 
-from privateer.accounting.allotment import Allotment, allotted_subset_epsilon
+from privateer.accounting.allotment import Allotment, allot, allotted_subset_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
-from privateer.accounting.events import Event, Pure, ShuffledSubset
+from privateer.accounting.events import Event, Pure, Repeated, ShuffledSubset
 from privateer.coins import classes_of, mix, normals_of
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import SpecError
@@ -24,8 +25,11 @@ from privateer.vectors import Ball, VectorTotal
 Array = NDArray[np.float64]
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
 CLASSES_MAX: Final = 64
+REPEATS_MAX: Final = 16
 _NEARLY: Final = 1.02
 """An error within this factor of the least will do, if it takes fewer directions."""
+_FEWER: Final = 1.1
+"""An error within this factor of the least will do, if it takes fewer messages: each costs what a report costs."""
 _TRIED: Final = 50
 """Numbers of chosen directions that are tried for a shuffled batch."""
 _RATIOS: Final = (2, 8, 32, 128, 512, 2048)
@@ -57,7 +61,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     ball
         What people may tell; its L2 radius counts.
     epsilon
-        Pure local privacy of a report.
+        Pure local privacy of a message.
     directions
         At least 1; the alphabet has twice as many symbols.
     chosen
@@ -66,10 +70,14 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         Public seed of the round, 64 bits.
     classes
         Public classes of people, told by their coins: each has a sum of its own, without the noise of the others.
+    repeats
+        Messages of a report: each is a symbol with coins of its own, so that nobody tells whose it is once a batch is
+        permuted. 1 where coins tell classes.
 
     Notes
     -----
-    Privacy cost: epsilon-LDP per report (subset selection; coins and directions are independent of the data).
+    Privacy cost: epsilon-LDP per message (subset selection; coins and directions are independent of the data), and
+    ``repeats`` times as much per report.
 
     Raises
     ------
@@ -85,8 +93,12 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     chosen: int
     seed: int
     classes: int = 1
+    repeats: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.repeats <= REPEATS_MAX or (self.repeats > 1 and self.classes > 1):
+            detail = f"must be 1 to {REPEATS_MAX}, and 1 where coins tell classes"
+            raise SpecError(detail, field="repeats", remedy="send fewer")
         if not 1 <= self.classes <= CLASSES_MAX:
             raise SpecError(f"must be 1 to {CLASSES_MAX}", field="classes", remedy="ask about fewer")
         if not 1 <= self.chosen <= self.directions:
@@ -115,6 +127,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         share: Allotment | None,
         seed: int,
         classes: int = 1,
+        most: int = 1,
     ) -> Self:
         """Return the mechanism of about the least error whose shuffled batch keeps a promise.
 
@@ -129,28 +142,46 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         limit
             The most that its local epsilon may be.
         share
-            What a report may cost, where several of a person share the promise.
+            What a report may cost, where several of a person share the promise; it is one message then.
+        most
+            Messages that a report may be. Several of smaller epsilons tell more than one where the batch, and not
+            ``limit``, decides what a message may cost: amplification grows with e^epsilon, and accuracy does not.
 
         Raises
         ------
         SpecError
             If a batch is too small for any.
         """
-        return cls(ball, *_amplified(ball.coordinates, promise, honest, limit, share), seed, classes)
+        made = [cls(ball, *_amplified(ball.coordinates, promise, honest, limit, share), seed, classes)]
+        for repeats in range(2, 1 + (most if share is None else 1)):
+            with suppress(SpecError):  # the batch is too small for so many
+                found = _repeated(ball.coordinates, promise, honest, limit, repeats)
+                made.append(cls(ball, *found, seed, classes, repeats))
+        least = min(one.error for one in made)
+        return next(one for one in made if one.error <= _FEWER * least)
 
     @property
     def alone(self) -> Event:
         """What one report reveals by itself."""
-        return Pure(self.epsilon)
+        return Pure(self.local_epsilon)
 
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
-        return ShuffledSubset(self.epsilon, 2 * self.directions, self.chosen, honest)
+        """Return what a permuted batch reveals: were every person's first messages apart, and so on, it would be more.
+
+        Messages have coins of their own, so each of those permutations is an event by itself, and they compose.
+        """
+        one = ShuffledSubset(self.epsilon, 2 * self.directions, self.chosen, honest)
+        return Repeated(one, self.repeats) if self.repeats > 1 else one
 
     @property
     def local_epsilon(self) -> float:
         """Pure epsilon of one report by itself."""
-        return self.epsilon
+        return self.repeats * self.epsilon
+
+    @property
+    def messages(self) -> int:
+        """Messages of one person."""
+        return self.repeats
 
     @cached_property
     def response(self) -> SubsetResponse:
@@ -164,7 +195,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
 
     @property
     def report_size(self) -> int:
-        """Bytes of a report."""
+        """Bytes of a message."""
         return REPORT.itemsize
 
     @cached_property
@@ -183,7 +214,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         square = gain * products(d + 1, self.directions, self.chosen)[1] + (1 - gain) / (d + 1)
         lift = 1 - length**2
         last = square * lift + (1 - square) * (1 - lift) / d
-        return self.scale**2 * (1 - last) - (self.ball.radius * length) ** 2
+        return (self.scale**2 * (1 - last) - (self.ball.radius * length) ** 2) / self.repeats
 
     @cached_property
     def error(self) -> float:
@@ -199,14 +230,18 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """
         d, gain = self.ball.coordinates, self.response.gain
         square = gain * products(d + 1, self.directions, self.chosen)[1] + (1 - gain) / (d + 1)
-        return self.scale**2 * max((1 - square) / d, square - (self.ball.radius / self.scale) ** 2)
+        return self.scale**2 * max((1 - square) / d, square - (self.ball.radius / self.scale) ** 2) / self.repeats
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
-        """Reports of n people, shape (n,), dtype `REPORT`."""
-        reports = np.empty(len(contributions), dtype=REPORT)
-        reports["slot"] = contributions.coins
-        reports["symbol"] = self.response.randomize(self.own(contributions), noise)
-        return reports
+        """Messages of n people, shape (n, repeats), dtype `REPORT`; the coins of all but the first are drawn here."""
+        people, more = len(contributions), self.repeats - 1
+        fresh = noise.words(people * more).astype(np.uint32).reshape(people, more)  # the low bits of each word
+        coins = np.concatenate([contributions.coins[:, None], fresh], axis=1).ravel()
+        told = BoundedVectors(coins, np.repeat(contributions.values, self.repeats, axis=0))
+        reports = np.empty(len(told), dtype=REPORT)
+        reports["slot"] = coins
+        reports["symbol"] = self.response.randomize(self.own(told), noise)
+        return reports.reshape(people, self.repeats)
 
     def own(self, contributions: BoundedVectors) -> NDArray[np.int64]:
         """Everybody's own symbols, shape (n, chosen), in any order; secret."""
@@ -249,11 +284,12 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return reports
 
     def empty(self) -> VectorTotal:
-        """The total of no reports."""
+        """The total of no messages; ``reports`` counts messages."""
         return VectorTotal(0, np.zeros(self.classes * self.ball.coordinates, np.int64))
 
     def add(self, total: VectorTotal, reports: NDArray[np.void]) -> VectorTotal:
-        """``total`` with ``reports`` (n,) counted in."""
+        """``total`` with messages, of any shape and order, counted in."""
+        reports = reports.ravel()
         sums = np.zeros((self.classes, self.ball.coordinates), np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
         for start in range(0, len(reports), step):
@@ -276,8 +312,10 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
-        noise = total.reports * self.error / (self.ball.coordinates * self.classes)
-        return VectorSums(total.reports, total.sums / _FIXED * self.scale, noise)
+        # Who lacks a message counts as a person. What people sent on average is what they would have sent in all.
+        people = math.ceil(total.reports / self.repeats)
+        noise = people * self.error / (self.ball.coordinates * self.classes)
+        return VectorSums(people, total.sums / _FIXED * (self.scale * people / max(1, total.reports)), noise)
 
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
         """Draw a release, without hashing anybody's directions: the product of a named one is an order statistic.
@@ -289,15 +327,17 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         for start in range(0, len(contributions), step):
             rows = slice(start, start + step)
             part = BoundedVectors(contributions.coins[rows], contributions.values[rows])
-            sums += self._summed(part.coins, self._named(self._lifted(part), rng))
-        return self._released(VectorTotal(len(contributions), sums.ravel()))
+            lifted = self._lifted(part)
+            for _ in range(self.repeats):
+                sums += self._summed(part.coins, self._named(lifted, rng))
+        return self._released(VectorTotal(self.repeats * len(contributions), sums.ravel()))
 
     def spread(self, people: int) -> tuple[float, float]:
         """Bound how far the released average of ``people`` is off; see `privateer.mechanisms.vector_noise`.
 
         A symbol's vector is bounded by its scale, hence Bernstein's inequality.
         """
-        return self.worst_projection / people, (self.scale + self.ball.radius) / (3 * people)
+        return self.worst_projection / people, (self.scale + self.ball.radius) / (3 * people * self.repeats)
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
@@ -309,6 +349,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             "7-of-12": cls(sphere, 2.0, 12, 7, 6),
             "2-of-4-max": cls(box, 3.0, 4, 2, 7),
             "of-classes": cls(sphere, 1.0, 2, 1, 6, 2),
+            "2-messages": cls(sphere, 1.0, 4, 1, 8, repeats=2),
         }
 
     def weaker(self, factor: float) -> Self:
@@ -389,6 +430,18 @@ def _amplified(
 
     directions, chosen = _best(coordinates, counts)
     return local(2 * directions, chosen, proved=True), directions, chosen
+
+
+@lru_cache(maxsize=1024)
+def _repeated(
+    coordinates: int, promise: tuple[float, float], honest: int, limit: float, repeats: int
+) -> tuple[float, int, int]:
+    """Local epsilon of each of several messages, directions and chosen ones; see `VectorSymbol.amplified`.
+
+    The messages share the promise as several reports would, by a rule that is quick and a little more than enough.
+    """
+    share = allot(*promise, repeats, 0.0)
+    return _amplified(coordinates, promise, honest, math.nextafter(limit, 0.0) / repeats, share)
 
 
 def _counts(directions: int, epsilon: float) -> list[int]:

@@ -43,12 +43,33 @@ def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
         ({"privacy": {"calibration": "published"}, "model": "central"}, "algorithm.report", "the joint one"),
         ({"privacy": {"calibration": "published"}, "model": "shuffle"}, "privacy.calibration", "no 'published' form"),
         ({"privacy": {"local_epsilon_max": 0.5}, "model": "shuffle"}, "privacy.local_epsilon_max", "at least epsilon"),
+        ({"messages": 17, "model": "shuffle"}, "algorithm.messages", "less than or equal to 16"),
+        ({"messages": 0, "model": "shuffle"}, "algorithm.messages", "greater than or equal to 1"),
+        ({"messages": 2, "model": "central"}, "algorithm.messages", "only a crowd makes several cheap"),
+        ({"messages": 2, "model": "shuffle", "privacy": {"arms": "hidden"}}, "algorithm.messages", "with hidden arms"),
     ],
 )
 def test_what_no_experiment_can_be_is_refused(changes, field, words):
     with pytest.raises(SpecError, match=words) as refused:
         linear_spec(**changes)
     assert refused.value.field == field
+
+
+def test_several_messages_go_with_one_report_a_person():
+    data = linear_spec("shuffle", messages=2).model_dump(exclude_none=True)
+    data["experiment"]["reports_per_person"] = 2
+    with pytest.raises(SpecError, match="reports_per_person") as refused:
+        parse_section(LinearSpec, data)
+    assert refused.value.field == "algorithm.messages"
+
+
+def test_a_policy_that_asks_for_more_messages_than_the_spec_is_refused():
+    asked = linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}, messages=4)
+    policy = Schedule(asked).open(3, 7).policy
+    assert policy.terms.messages > 1
+    policy.check(asked)
+    with pytest.raises(Malformed):
+        policy.check(linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}))
 
 
 def test_reports_that_would_be_too_large_are_refused_with_their_size():

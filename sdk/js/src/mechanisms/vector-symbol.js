@@ -9,7 +9,7 @@ import { SubsetResponse } from "../response.js";
 import { Ball, dot, lengthOf } from "../vectors.js";
 import { hasFields, report } from "./symbols.js";
 
-const FIELDS = ["ball", "chosen", "classes", "directions", "epsilon", "seed", "type"];
+const FIELDS = ["ball", "chosen", "classes", "directions", "epsilon", "repeats", "seed", "type"];
 const CLASSES_MAX = 64;
 const DIRECTIONS_MAX = 1024;
 const WORD = (1n << 64n) - 1n;
@@ -23,7 +23,8 @@ export class VectorSymbol {
     const { chosen, classes, directions, epsilon, seed } = told;
     const counts = [chosen, classes, directions].every(Number.isSafeInteger);
     const seeded = typeof seed === "bigint" || Number.isSafeInteger(seed);
-    if (!hasFields(told, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
+    if (!hasFields({ repeats: 1, ...told }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
+    if ((told.repeats ?? 1) !== 1) throw refused("a report is several messages, and this client sends one", "repeats");
     const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;
     if (!sized || chosen < 1 || chosen > directions) throw refused("there is no such randomizer", "directions");
     this.ball = new Ball(told.ball);

@@ -163,8 +163,9 @@ class LinearPolicy:
         return 0 <= self.favours < len(self.playable) and bool(self.playable[self.favours])
 
     def _asks_no_more(self, spec: LinearSpec) -> bool:
-        """Whether the mechanism is of the spec's ball, and tells no other classes than those of the coins."""
+        """Whether the mechanism is of the spec's ball, of no more messages, and tells no classes but those of coins."""
         asked = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball
+        asked = asked and self.mechanism.messages <= spec.algorithm.messages
         return asked and self.classes in (1, spec.asked(self.seed).classes) and self.share == spec.share
 
     def decide(self, contexts: Array, coins: Coins) -> Arms:

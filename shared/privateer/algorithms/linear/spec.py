@@ -12,6 +12,7 @@ from privateer.algorithms.linear.reports import pairs
 from privateer.arms_spec import ArmsSpec
 from privateer.errors import SpecError
 from privateer.mechanisms.running_vectors import RunningVectors
+from privateer.mechanisms.vector_symbol import REPEATS_MAX
 from privateer.questions import DirectedSum, Question
 from privateer.sections import Section, parse_section
 from privateer.spec import example_promises
@@ -40,12 +41,15 @@ class LinearTable(Section):
         alpha, how far the coins of people move what is known of an arm, in standard deviations.
     report
         ``residual``; or ``joint``, paper 2's report of second moments and products with normal noise, as a reference.
+    messages
+        Under ``shuffle``, the most messages that a report may be. Each costs devices and services as much as a report.
     """
 
     name: Literal["linear"]
     link: str = "identity"
     exploration: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
     report: Literal["residual", "joint"] = "residual"
+    messages: int = Field(default=1, ge=1, le=REPEATS_MAX)
 
     @field_validator("link")
     @classmethod
@@ -72,8 +76,20 @@ class LinearSpec(ArmsSpec):
         if self.share == 1 and self.privacy.trust.promises and self.privacy.delta == 0:
             detail = "must be above 0: joint reports have normal noise"
             raise SpecError(detail, field="privacy.delta", remedy="1e-6 is usual")
+        self._check_messages()
         self._check_size()
         return self
+
+    def _check_messages(self) -> None:
+        trust = self.privacy.trust
+        for wrong, detail in (
+            (not trust.batched, f"must be 1 under the model '{trust.name}': only a crowd makes several cheap"),
+            (not self.privacy.arm_in_key, "must be 1 with hidden arms: coins of a report are those of its choice"),
+            (self.share == 1, "must be 1 for joint reports"),
+            (self.reports > 1, "must be 1 where experiment.reports_per_person is above 1"),
+        ):
+            if wrong and self.algorithm.messages > 1:
+                raise SpecError(detail, field="algorithm.messages", remedy="remove it")
 
     def _check_size(self) -> None:
         most = self._coordinates
@@ -134,7 +150,8 @@ class LinearSpec(ArmsSpec):
         """Return what a round asks; sums by class are wanted where reports may have the coins of choices."""
         by_class = self.share < 1 and not self.privacy.arm_in_key
         classes = sum(self.playable) if by_class else 1
-        return DirectedSum(self.ball, seed, classes, normal=self.share == 1, steps=self.steps)
+        messages = self.algorithm.messages
+        return DirectedSum(self.ball, seed, classes, self.share == 1, self.steps, messages)
 
     def usual_question(self) -> DirectedSum:
         """Return a question as the first round asks it, without its public coins."""
@@ -149,6 +166,8 @@ class LinearSpec(ArmsSpec):
         made = {name: cls._instance({**promise, **least.get(name, {})}, {}) for name, promise in promises.items()}
         published = {"model": "local", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"}
         made["joint"] = cls._instance(published, {"report": "joint"})
+        batched = {**promises["shuffle"], "honest_fraction": 0.45}
+        made["messages"] = cls._instance(batched, {"messages": 3})
         return made
 
     @classmethod

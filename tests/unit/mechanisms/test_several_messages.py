@@ -1,0 +1,71 @@
+"""Several symbols of one vector, each in a message of its own: what they cost in a batch, and what they tell."""
+
+import numpy as np
+import pytest
+
+from privateer.accounting.accountant import account
+from privateer.accounting.allotment import allot
+from privateer.accounting.events import Repeated, ShuffledSubset
+from privateer.contributions import BoundedVectors
+from privateer.errors import SpecError
+from privateer.mechanisms.vector_symbol import VectorSymbol
+from privateer.vectors import Ball
+from privateer_lab.noise import SeededNoise
+
+BALL = Ball("l2", 1.0, 9)
+PROMISE = (1.0, 1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "honest"), [(1.0, 900), (2.0, 450), (0.5, 9000)])
+def test_several_keep_the_promise_and_have_less_error_than_one(epsilon, honest):
+    """Planted: an eighth more of local epsilon for each."""
+    promise = (epsilon, 1e-6)
+    several = VectorSymbol.amplified(BALL, promise, honest, 16.0, None, 3, most=4)
+    one = VectorSymbol.amplified(BALL, promise, honest, 16.0, None, 3)
+    assert one.repeats == 1 < several.repeats <= 4
+    assert several.error < 0.7 * one.error
+    assert several.local_epsilon == several.repeats * several.epsilon <= 16.0
+    event = ShuffledSubset(several.epsilon, 2 * several.directions, several.chosen, honest)
+    assert several.shuffled(honest) == Repeated(event, several.repeats)
+    assert account(several.shuffled(honest)).delta(epsilon) <= 1e-6
+    assert account(several.weaker(1.125).shuffled(honest)).delta(epsilon) > 1e-6
+
+
+def test_one_is_sent_where_the_limit_decides_or_others_share_the_promise():
+    assert VectorSymbol.amplified(BALL, PROMISE, 900, 1.5, None, 3, most=8).repeats == 1
+    share = allot(*PROMISE, 3, 0.0)
+    assert VectorSymbol.amplified(BALL, PROMISE, 900, 16.0, share, 3, most=8).repeats == 1
+
+
+@pytest.mark.parametrize("limit", [3.0, 5.0, 7.0, 10.0, 13.0])
+def test_all_of_them_together_are_within_the_limit(limit):
+    several = VectorSymbol.amplified(BALL, PROMISE, 9000, limit, None, 3, most=8)
+    assert several.local_epsilon <= limit
+
+
+def test_as_many_symbols_have_as_much_less_error():
+    one, four = (VectorSymbol(BALL, 1.0, 8, 2, 3, repeats=repeats) for repeats in (1, 4))
+    assert four.error == pytest.approx(one.error / 4)
+    assert four.worst_projection == pytest.approx(one.worst_projection / 4)
+    assert four.spread(100)[1] == pytest.approx(one.spread(100)[1] / 4)
+
+
+def test_who_lacks_a_message_counts_as_a_person_and_moves_nobody_elses():
+    """Planted: sums as if the missing messages had said nothing, which are a tenth too small."""
+    one, people = VectorSymbol(BALL, 8.0, 64, 4, 3, repeats=3), 2000
+    values = np.tile(np.eye(9)[0], (people, 1))
+    sent = one.randomize(BoundedVectors(np.arange(people, dtype=np.uint32), values), SeededNoise(1))
+    assert sent.shape == (people, 3)
+    kept = sent.ravel()[: int(0.9 * sent.size)]
+    total = one.add(one.empty(), kept)
+    found = one.release(total, SeededNoise(2))
+    assert found.reports == -(-kept.size // 3)
+    assert found.sums[0] / found.reports == pytest.approx(1.0, abs=0.04)
+    assert total.sums[0] / 2**30 * one.scale / 3 / people == pytest.approx(0.9, abs=0.04)
+
+
+@pytest.mark.parametrize(("repeats", "classes"), [(0, 1), (17, 1), (2, 2)])
+def test_what_nobody_sends_is_refused(repeats, classes):
+    with pytest.raises(SpecError, match="where coins tell classes") as refused:
+        VectorSymbol(BALL, 1.0, 2, 1, 3, classes, repeats)
+    assert refused.value.field == "repeats"
