@@ -23,14 +23,18 @@ PROMISES: dict[str, dict[str, Any]] = {
 PEOPLE = 900
 
 
-def spec_of(model: str) -> Spec:
+SEVERAL: dict[str, Any] = {"honest_fraction": 0.3}
+"""So few honest people that several messages tell more than one."""
+
+
+def spec_of(model: str, messages: int = 1) -> Spec:
     """Rounds of 300 people with two numbers and a level."""
     numbers = {f"x{j}": {"low": -1.0, "high": 1.0} for j in (1, 2)}
     data = {
-        "experiment": {"name": model, "arms": ["a", "b", "c"], "horizon": PEOPLE, "round_size": 300},
+        "experiment": {"name": f"{model}-{messages}", "arms": ["a", "b", "c"], "horizon": PEOPLE, "round_size": 300},
         "context": {"features": numbers},
-        "privacy": {"model": model, **PROMISES[model]},
-        "algorithm": {"name": "linear", "link": "logistic"},
+        "privacy": {"model": model, **PROMISES[model], **(SEVERAL if messages > 1 else {})},
+        "algorithm": {"name": "linear", "link": "logistic", "messages": messages},
     }
     return parse_spec(data)
 
@@ -45,18 +49,19 @@ def create(at: Services, spec: Spec) -> None:
 def test_people_report_under_every_trust_model_and_the_last_policy_is_learned(tmp_path: Path) -> None:
     people = {"name": "disjoint", "link": "logistic"}
     with running(tmp_path, free_port(), free_port()) as at:
-        for model in TRUST:
-            create(at, spec_of(model))
+        for spec in (*map(spec_of, TRUST), spec_of("shuffle", messages=3)):
+            create(at, spec)
             result = run_load(
-                model, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=50, seed=1
+                spec.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=50, seed=1
             )
             assert (result.over, result.accepted) == (True, PEOPLE)
-            last = httpx.get(f"{at.server}/experiments/{model}/policy", timeout=60).json()
+            assert result.messages_sent == PEOPLE * spec.algorithm.messages
+            last = httpx.get(f"{at.server}/experiments/{spec.name}/policy", timeout=60).json()
             assert last["version"] == 4
             assert len({tuple(arm.items()) for arm in last["policy"]["arms"].values()}) == 3
         limits = Limits(epsilon=4.0)
         with Client(at.server, ledger=Ledger(tmp_path / "ledger.db"), shuffler=at.shuffler, limits=limits) as client:
-            session = client.join("local")
+            session = client.join("local-1")
             assert session.choose({"x1": 5.0, "x2": float("inf")}) in ("a", "b", "c")
             with pytest.warns(UnfitValueWarning, match="x1"):
                 session.choose({"x1": float("nan"), "x2": 0.0})

@@ -16,33 +16,33 @@ SEEDS = 6
 DRAWS = 12
 
 
-def reward(algorithm: str, seed: int, features: tuple[str, ...] = ()) -> float:
-    """Mean reward of an experiment with these features, or with all."""
+def reward(algorithm: str, seed: int, features: tuple[str, ...] = (), messages: int = 6) -> float:
+    """Mean reward of an experiment with these features, or with all, and so many messages a report at most."""
     first, table = Path(os.environ["PRIVATEER_ADULT"]), tomllib.loads(EXAMPLE.read_text())
     table["population"]["path"] = f"{first},{first.with_name('adult.test.gz')}"
-    table["algorithm"]["name"] = algorithm
+    table["algorithm"] = (
+        {"name": "linear", "exploration": 0.25, "messages": messages} if algorithm == "linear" else {"name": algorithm}
+    )
     if features:
         table["context"]["features"] = {name: table["context"]["features"][name] for name in features}
     return simulate_in_short(parse_spec(table), seed).reward
 
 
-def rewards(algorithm: str, features: tuple[str, ...] = ()) -> np.ndarray:
+def rewards(algorithm: str, features: tuple[str, ...] = (), messages: int = 6) -> np.ndarray:
     """Mean rewards by seed."""
-    return np.array([reward(algorithm, seed, features) for seed in range(SEEDS)])
+    return np.array([reward(algorithm, seed, features, messages) for seed in range(SEEDS)])
 
 
 @pytest.mark.data
-def test_twenty_features_cost_little_beside_the_three_best() -> None:
-    """The best constant arm earns .290; a partition that is told which three matter is still ahead (docs/linear.md).
+def test_twenty_features_beat_a_partition_by_the_three_best() -> None:
+    """The best constant arm earns .290; the partition is told in hindsight which three matter (docs/linear.md).
 
-    Without what is learned of contexts and coordinates (second moments shrunk alike, one scale for all coordinates, and
-    answers drawn as numbers) the six seeds have .319, with four below .305. With vectors as long on known features as
-    on doubted ones they have .372. The bounds catch both.
+    On 48 seeds the linear bandit is ahead by .0036 with a standard error of .0007. Planted: one message a report, with
+    which it is behind by .009.
     """
-    linear, partition = rewards("linear"), rewards("partition", BEST)
-    assert linear.mean() > 0.375
-    assert linear.min() > 0.355
-    assert partition.mean() - linear.mean() < 0.025
+    partition = rewards("partition", BEST)
+    assert rewards("linear").mean() > partition.mean() + 0.001
+    assert rewards("linear", messages=1).mean() < partition.mean() - 0.001
 
 
 @pytest.mark.data
