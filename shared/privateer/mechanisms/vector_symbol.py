@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import ClassVar, Final, Self
 
@@ -154,9 +153,13 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """
         made = [cls(ball, *_amplified(ball.coordinates, promise, honest, limit, share), seed, classes)]
         for repeats in range(2, 1 + (most if share is None else 1)):
-            with suppress(SpecError):  # the batch is too small for so many
+            try:
                 found = _repeated(ball.coordinates, promise, honest, limit, repeats)
-                made.append(cls(ball, *found, seed, classes, repeats))
+            except SpecError:  # the batch is too small for so many
+                break
+            made.append(cls(ball, *found, seed, classes, repeats))
+            if made[-1].error > made[-2].error:  # and so would it be with still more
+                break
         least = min(one.error for one in made)
         return next(one for one in made if one.error <= _FEWER * least)
 
