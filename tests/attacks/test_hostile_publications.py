@@ -259,8 +259,8 @@ def heaviest() -> float:
 @pytest.mark.parametrize(
     "name",
     [
-        "local", "sources", "central", "vectors-local", "vectors-reduced",
-        pytest.param("sparse-central", marks=pytest.mark.nightly),
+        "local", "central", "vectors-local",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("sources", "vectors-reduced", "sparse-central")),
     ],
 )  # fmt: skip
 def test_every_field_with_every_hostile_value(name, heaviest):

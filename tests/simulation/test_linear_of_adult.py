@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ def reward(algorithm: str, seed: int, features: tuple[str, ...] = (), messages: 
     return simulate_in_short(parse_spec(table), seed).reward
 
 
+@cache
 def rewards(algorithm: str, features: tuple[str, ...] = (), messages: int = 6) -> np.ndarray:
     """Mean rewards by seed."""
     return np.array([reward(algorithm, seed, features, messages) for seed in range(SEEDS)])
