@@ -1,4 +1,4 @@
-"""10,500 people of all families and trust models: what each decides, and what decides how their report is distributed.
+"""11,000 people of all families and trust models: what each decides, and what decides how their report is distributed.
 
 Contexts, coins and outcomes come from a counter that any language has (`word`), so that only results are written down:
 of each person the arm, and 4 bytes of a digest of everything that the distribution of their report depends on.
@@ -19,9 +19,10 @@ import numpy as np
 
 from privateer.accounting.accountant import account
 from privateer.accounting.allotment import Allotment, allot
-from privateer.accounting.events import ShuffledSubset
+from privateer.accounting.events import Repeated, ShuffledSubset
 from privateer.accounting.gaussian import gaussian_delta
 from privateer.coins import mix
+from privateer.contributions import BoundedVectors
 from privateer.errors import PrivateerError
 from privateer.features import Feature
 from privateer.mechanisms import VectorMechanism
@@ -60,7 +61,7 @@ def documents() -> dict[Path, str]:
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:
-    """Twenty experiments, and a publication of each."""
+    """Experiments of all families, and a publication of each."""
     return [*vectors.cases(), *_more()]
 
 
@@ -79,6 +80,10 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         "linear under none": (vectors._spec("linear", _NONE, _PLAIN), _linear),
         "linear under local, joint": (
             vectors._spec("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report": "joint"}),
+            _linear,
+        ),
+        "linear under shuffle, of several messages": (
+            vectors._spec("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
             _linear,
         ),
     }
@@ -174,19 +179,32 @@ def _person(followed: Participation, spec: Spec, seed: int, person: int) -> tupl
     rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], _outcome(spec, seed, person))
     own = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
     given: Any = followed.policy.contribute(columns, own, decisions, rewards)
-    facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, given, word(seed, person, _NOISE))
+    facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, given, seed, person)
     return arm, hashlib.sha256(facts).digest()[:4]
 
 
-def _facts(mechanism: Any, given: Any, noise: int) -> bytes:
+def _facts(mechanism: Any, given: Any, seed: int, person: int) -> bytes:
     """All that the distribution of a report depends on, but for the probabilities of the response."""
     if isinstance(mechanism, VectorSymbol):
-        return np.sort(mechanism.own(given)[0]).astype("<u2").tobytes()
+        return _symbols(mechanism, given, seed, person)
     if isinstance(mechanism, VectorMechanism):
         return np.rint(given.values[0] * _GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
+    noise = word(seed, person, _NOISE)
     sent = [mechanism.randomize(given, vectors._Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
     return b"".join(sent) + struct.pack("<d", float(given.values[0]))
+
+
+def _symbols(mechanism: VectorSymbol, given: BoundedVectors, seed: int, person: int) -> bytes:
+    """The own symbols; of several messages those of each, after what is sent by whoever keeps nothing."""
+    if mechanism.repeats == 1:
+        return np.sort(mechanism.own(given)[0]).astype("<u2").tobytes()
+    count = mechanism.repeats
+    noise = [word(seed, person, _NOISE + i) for i in range(2 * count - 1)]
+    words = [*noise[: count - 1], *[_MOST] * count, *[0] * count, *noise[count - 1 :]]
+    sent = mechanism.randomize(given, vectors._Words(words))[0]
+    told = BoundedVectors(sent["slot"], np.repeat(given.values, count, axis=0))
+    return sent.tobytes() + np.sort(mechanism.own(told), axis=1).astype("<u2").tobytes()
 
 
 def curves() -> dict[str, list[dict[str, float]]]:
@@ -195,13 +213,25 @@ def curves() -> dict[str, list[dict[str, float]]]:
     facts = [(1.0, 4.0, 128, 11, 900), (0.5, 2.0, 64, 32, 10_000), (1.0, 7.0, 512, 3, 1_000_000), (0.0, 1.5, 6, 2, 50)]
     found = [(dict(zip(names, one, strict=True)), ShuffledSubset(*one[1:])) for one in facts]
     subsets = [told | {"delta": _digits(account(event).delta(told["epsilon"]))} for told, event in found]
+    names = ("epsilon", "local_epsilon", "symbols", "own", "honest", "repeats")
+    several = [
+        (1.0, 2.5, 128, 14, 1800, 5),
+        (2.0, 5.0, 128, 4, 9000, 3),
+        (1.0, 0.25, 8, 3, 50, 16),
+        (0.0, 1.5, 6, 2, 50, 2),
+    ]
+    composed = [
+        dict(zip(names, one, strict=True))
+        | {"delta": _digits(account(Repeated(ShuffledSubset(*one[1:5]), one[5])).delta(one[0]))}
+        for one in several
+    ]
     names = ("epsilon", "standard_deviation", "sensitivity")
     noises = [(1.0, 2.0, 1.0), (0.5, 3.0, 1.0), (8.0, 0.5, 1.0), (0.01, 100.0, 2.0), (0.0, 5.0, 3.0)]
     normal = [dict(zip(names, one, strict=True)) | {"delta": _digits(gaussian_delta(*one))} for one in noises]
     names = ("epsilon", "delta", "reports", "least")
     shared = [(1.0, 1e-6, 4, 1e-15), (1.0, 1e-6, 30, 1e-8), (0.4, 1e-5, 300, 1e-15), (1.0, 0.0, 4, 0.0)]
     allotments = [dict(zip(names, one, strict=True)) | _allotted(allot(*one)) for one in shared]
-    return {"subsets": subsets, "normal": normal, "allotments": allotments}
+    return {"subsets": subsets, "composed": composed, "normal": normal, "allotments": allotments}
 
 
 def _allotted(share: Allotment) -> dict[str, float]:
@@ -242,12 +272,26 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
     if "chosen" in mechanism:
         lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
+    if getattr(spec.algorithm, "messages", 1) > 1:
+        lies += _of_messages(at, mechanism["repeats"], spec.algorithm.messages)
     if spec.experiment.reports_per_person > 1:
         lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
     if spec.algorithm.name == "linear":
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))
     return lies
+
+
+def _of_messages(at: str, repeats: int, most: int) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Numbers of messages that nobody sends, in mechanism and round."""
+    asked = {f"{name} messages": {f"{at}.repeats": name, "round.6": name} for name in (17, most + 1, repeats + 1)}
+    # A round of no messages, or of a text of them, is no round: only the mechanism says so.
+    asked |= {f"{told!r} messages": {f"{at}.repeats": told} for told in (0, -1, 1.5, "2", None)}
+    asked["several messages whose coins tell classes"] = {f"{at}.classes": 3}
+    asked["fewer messages in the round"] = {"round.6": repeats - 1}
+    asked["one message in the mechanism"] = {f"{at}.repeats": 1}
+    lies = [(what, changes, _LIMITS) for what, changes in asked.items()]
+    return [*lies, ("a device that allows what a message costs", {}, _LIMITS | {"local_epsilon": 4.0})]
 
 
 def _verdict(body: bytes, name: str, limits: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ export class Participation {
     const size = SEALING + (this.mechanism?.reportSize ?? 0) + (policy.tellsAge ? AGE_SIZE : 0);
     agree(this, name);
     hold({
-      messages: round.messages === 1,
+      messages: round.batch === 0 || round.messages === this.mechanism?.messages,
       groups: round.groups === 1,
       deadline: round.deadline === 0,
       sealed_size: round.batch === 0 || round.sealedSize === size,
@@ -130,7 +130,7 @@ export class Participation {
   }
 
   /**
-   * The message that a report is before it is sealed.
+   * What a report is before it is sealed: its messages, one after the other.
    * @param {Choice} choice @param {import("./platform.js").Noise} noise @param {number} fresh coins of the report
    */
   message(choice, noise = secureNoise, fresh = coins()) {
@@ -144,12 +144,19 @@ export class Participation {
   }
 
   /**
-   * What is sent: the envelope of one sealed report.
-   * @param {Uint8Array<ArrayBuffer>} message @param {Uint8Array<ArrayBuffer>} [id] for tests @param {CryptoKeyPair} [ephemeral] for tests
+   * What is sent: an envelope of the messages, each sealed by itself with an id of its own.
+   * @param {Uint8Array<ArrayBuffer>} messages one after the other
+   * @param {Uint8Array<ArrayBuffer>[]} [ids] for tests @param {CryptoKeyPair[]} [ephemerals] for tests
    */
-  async body(message, id = random(new Uint8Array(16)), ephemeral) {
+  async body(messages, ids = [], ephemerals = []) {
     const info = encode(["privateer/report/1", this.round.model, this.header]);
-    return encode([this.header, await seal(joined(id, message), this.round.publicKey, info, ephemeral)]);
+    const { publicKey, messages: count } = this.round;
+    const size = messages.length / count;
+    const sealed = Array.from({ length: count }, (_, i) => {
+      const id = ids[i] ?? random(new Uint8Array(16));
+      return seal(joined(id, messages.slice(i * size, (i + 1) * size)), publicKey, info, ephemerals[i]);
+    });
+    return encode([this.header, joined(...(await Promise.all(sealed)))]);
   }
 }
 

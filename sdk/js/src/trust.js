@@ -43,11 +43,13 @@ export const drawsOne = (row) => row.promises && !row.batched && !row.curated;
 /** Whether the promise is about what becomes of many reports, among which a seen arm must not single one out. @param {Trust} row */
 export const hidesArms = (row) => row.promises && (row.batched || row.curated);
 
-/** What the adversary of the promise sees of a report, as a curve by honest people; null: the record.
- * @param {Trust} row @param {any} mechanism @returns {((honest: number) => import("./privacy/curves.js").Curve) | null} */
+/** What the adversary of the promise sees of a report, as a curve by honest people, and by the points of a grid where
+ * one is needed; null: the record.
+ * @param {Trust} row @param {any} mechanism
+ * @returns {((honest: number, points?: number) => import("./privacy/curves.js").Curve) | null} */
 export function seen(row, mechanism) {
   if (!row.promises) return null;
-  if (row.batched) return (honest) => mechanism.shuffled(honest);
+  if (row.batched) return (honest, points) => mechanism.shuffled(honest, points);
   const curve = row.curated ? mechanism.released() : mechanism.alone();
   return curve && (() => curve);
 }

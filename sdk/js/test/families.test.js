@@ -1,5 +1,5 @@
 // @ts-check
-/** 10,500 people of all families and trust models: Python and JavaScript decide and report alike. */
+/** 11,000 people of all families and trust models: Python and JavaScript decide and report alike. */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -12,6 +12,7 @@ import { VectorSymbol } from "../src/mechanisms/index.js";
 import { rounded } from "../src/numerics.js";
 import { Participation } from "../src/participation.js";
 import { allot } from "../src/privacy/allotment.js";
+import { COARSE, composedCurve } from "../src/privacy/composed.js";
 import { normalCurve, shuffledCurve } from "../src/privacy/curves.js";
 import { LIMITS } from "../src/verification.js";
 import { share, value, word } from "./support/people.js";
@@ -37,17 +38,29 @@ function outcome(spec, seed, person) {
 }
 
 /** All that the distribution of a report depends on, but for the probabilities of the response.
- * @param {any} mechanism @param {any} given @param {bigint} noise */
+ * @param {any} mechanism @param {any} given @param {(stream: number) => bigint} noise */
 function factsOf(mechanism, given, noise) {
-  if (mechanism instanceof VectorSymbol) {
-    return Buffer.from(Uint16Array.from(mechanism.own(given.slot, given.vector).sort((one, other) => one - other)).buffer);
-  }
+  if (mechanism instanceof VectorSymbol) return symbolsOf(mechanism, given, noise);
   if (given.vector.length) return Buffer.from(Int32Array.from(given.vector, (/** @type {number} */ one) => rounded(one * GRID)).buffer);
   const sent = [0n, MASK].map((first) => {
-    const left = [first, 0n, noise];
+    const left = [first, 0n, noise(0)];
     return mechanism.randomize(given, (/** @type {number} */ count) => left.splice(0, count));
   });
   return Buffer.concat([...sent, Buffer.from(Float64Array.of(given.value).buffer)]);
+}
+
+/** The own symbols; of several messages those of each, after what is sent by whoever keeps nothing.
+ * @param {VectorSymbol} mechanism @param {any} given @param {(stream: number) => bigint} noise */
+function symbolsOf(mechanism, given, noise) {
+  const own = (/** @type {number} */ slot) => Uint16Array.from(mechanism.own(slot, given.vector)).sort();
+  const count = mechanism.messages;
+  if (count === 1) return Buffer.from(own(given.slot).buffer);
+  const some = Array.from({ length: 2 * count - 1 }, (_, i) => noise(i));
+  const words = [...some.slice(0, count - 1), ...Array(count).fill(MASK), ...Array(count).fill(0n), ...some.slice(count - 1)];
+  const sent = Buffer.from(mechanism.randomize(given, (number) => words.splice(0, number)));
+  assert.equal(words.length, 0);
+  const each = Array.from({ length: count }, (_, i) => Buffer.from(own(sent.readUInt32LE(6 * i)).buffer));
+  return Buffer.concat([sent, ...each]);
 }
 
 /** The arm of a person, and a digest of what decides on their report. @param {Participation} followed @param {number} seed @param {number} person */
@@ -59,12 +72,12 @@ function decided(followed, seed, person) {
   const { columns, slot, arm } = followed.choose(context, coins(SLOT));
   const values = policy.read(outcome(spec, seed, person), spec);
   const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...policy.contribute(columns, arm, values, slot) };
-  const facts = factsOf(followed.mechanism, given, word(seed, person, NOISE));
+  const facts = factsOf(followed.mechanism, given, (stream) => word(seed, person, NOISE + stream));
   const all = Buffer.concat([Buffer.from(Float64Array.from(columns).buffer), facts]);
   return { arm, facts: createHash("sha256").update(all).digest().subarray(0, 4).toString("hex") };
 }
 
-test("10,500 people decide, and what they report is distributed, as in Python", async (t) => {
+test("11,000 people decide, and what they report is distributed, as in Python", async (t) => {
   let people = 0;
   for (const one of vectors("decisions")) {
     await t.test(one.name, async () => {
@@ -83,15 +96,20 @@ test("10,500 people decide, and what they report is distributed, as in Python", 
       }
     });
   }
-  assert.equal(people, 10_500);
+  assert.equal(people, 11_000);
 });
 
 test("what subset selection, normal noise and allotments cost", () => {
   /** @type {any} */
-  const { subsets, normal, allotments } = vectors("curves");
+  const { subsets, composed, normal, allotments } = vectors("curves");
   const near = (/** @type {number} */ found, /** @type {number} */ wanted, digits = 1e-6) =>
     assert.ok(Math.abs(found - wanted) <= digits * wanted, `${found} is not ${wanted}`);
   for (const one of subsets) near(shuffledCurve(one.local_epsilon, one.symbols / one.own, one.honest)(one.epsilon), one.delta);
+  for (const { epsilon, local_epsilon, symbols, own, honest, repeats, delta } of composed) {
+    near(composedCurve(local_epsilon, symbols / own, honest, repeats)(epsilon), delta);
+    const coarse = composedCurve(local_epsilon, symbols / own, honest, repeats, COARSE)(epsilon);
+    assert.ok(coarse >= delta * (1 - 1e-6) && coarse <= 2 * delta, `${coarse} is no bound of ${delta}`);
+  }
   for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
   for (const one of allotments) {
     const grid = allot(one.epsilon, one.delta, one.reports, one.least);

@@ -64,7 +64,7 @@ test("decisions, reports and sealed bytes", async (t) => {
         const told = { ...choice, values: followed.policy.read(person.reward, followed.spec) };
         const message = followed.message(told, listed(person.words), person.report_slot);
         assert.equal(hex(message), person.message);
-        const body = await followed.body(message, bytes(person.report_id), await pair(person.ephemeral_key, person.body));
+        const body = await followed.body(message, [bytes(person.report_id)], [await pair(person.ephemeral_key, person.body)]);
         assert.equal(hex(body), person.body);
       }
     });

@@ -12,6 +12,7 @@ import { classOf, link, SHORTEST, squares } from "./linear/reports.js";
 
 const LARGEST = 1e6;
 const COORDINATES_MAX = 1 << 16;
+const MESSAGES_MAX = 16;
 const WORD = (1n << 64n) - 1n;
 const ARM = 0x9fb21c651e98df25n;
 const MATRIX = Math.sqrt(1 / 3);
@@ -74,9 +75,11 @@ export class LinearPolicy {
     const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
     const ranged = this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
-    const { norm, bound, coordinates } = told.terms.mechanism.ball ?? {};
+    const { ball, repeats = 1 } = told.terms.mechanism;
+    const { norm, bound, coordinates } = ball ?? {};
     const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
-    if (!(same && plays && ranged && favoured && asks)) throw malformed("not a linear policy");
+    const few = repeats <= mostMessages(spec);
+    if (!(same && plays && ranged && favoured && asks && few)) throw malformed("not a linear policy");
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
@@ -145,6 +148,14 @@ export class LinearPolicy {
   inBlock(block, arm) {
     return this.means.flatMap((_, place) => (place === arm ? block : block.map(() => 0)));
   }
+}
+
+/** The most messages that a report may be: several only where a crowd makes them cheap, and coins tell no arm. @param {import("../spec.js").Spec} spec */
+function mostMessages({ table, trust, armInKey, reports }) {
+  const { messages = 1, report } = table;
+  const may = trust.batched && armInKey && report !== "joint" && reports === 1;
+  if (Number.isSafeInteger(messages) && messages >= 1 && messages <= (may ? MESSAGES_MAX : 1)) return messages;
+  throw malformed("a report has a number of messages");
 }
 
 /** Matrices of an array of two or three axes. @param {any} told @param {number[]} shape @returns {number[][][]} */

@@ -44,6 +44,7 @@ export class CentralSums {
     this.deviation = /** @type {number} */ (told.standard_deviation);
     this.scale = /** @type {number} */ (told.scale);
     this.localEpsilon = Infinity;
+    this.messages = 1;
     this.reportSize = 10;
     this.sampling = this.deviation ? samplingCost(RELEASED_MAX) : 0;
   }
@@ -71,6 +72,7 @@ export class CellPairs {
     if (this.layout.groups !== 1) throw refused("there is no such randomizer", "scale");
     this.scale = /** @type {number} */ (told.scale);
     this.localEpsilon = Infinity;
+    this.messages = 1;
     this.reportSize = 6;
     this.sampling = 0;
   }

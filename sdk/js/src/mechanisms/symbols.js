@@ -24,6 +24,7 @@ export class KeyedSymbol {
   constructor(told, symbols) {
     this.localEpsilon = /** @type {number} */ (told.epsilon);
     this.symbols = symbols;
+    this.messages = 1;
     this.reportSize = 6;
     this.sampling = 0;
     this.response = new RandomizedResponse(told.epsilon, symbols);

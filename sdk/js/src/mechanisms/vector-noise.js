@@ -29,6 +29,7 @@ class NoisyVectors {
     this.deviation = deviation;
     this.localEpsilon = Infinity;
     this.classes = 1;
+    this.messages = 1;
     this.reportSize = 4 * this.ball.coordinates;
     this.sampling = deviation ? samplingCost(this.ball.coordinates) : 0;
   }

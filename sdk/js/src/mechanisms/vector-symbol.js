@@ -1,9 +1,11 @@
 // @ts-check
-/** One symbol for a vector: one of the public random directions nearest to it, by subset selection. */
+/** A symbol for a vector, or several: public random directions near to it, by subset selection. */
 
+import { joined } from "../bytes.js";
 import { mix } from "../coins.js";
 import { malformed, refused } from "../errors.js";
 import { normalOf } from "../numerics.js";
+import { composedCurve } from "../privacy/composed.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { SubsetResponse } from "../response.js";
 import { Ball, dot, lengthOf } from "../vectors.js";
@@ -11,6 +13,8 @@ import { hasFields, report } from "./symbols.js";
 
 const FIELDS = ["ball", "chosen", "classes", "directions", "epsilon", "repeats", "seed", "type"];
 const CLASSES_MAX = 64;
+const REPEATS_MAX = 16;
+const COINS = (1n << 32n) - 1n;
 const DIRECTIONS_MAX = 1024;
 const WORD = (1n << 64n) - 1n;
 const PLACE = 0xd1342543de82ef95n;
@@ -20,15 +24,19 @@ export class VectorSymbol {
 
   /** @param {any} told */
   constructor(told) {
-    const { chosen, classes, directions, epsilon, seed } = told;
-    const counts = [chosen, classes, directions].every(Number.isSafeInteger);
+    const { chosen, classes, directions, epsilon, seed, repeats = 1 } = told;
+    const counts = [chosen, classes, directions, repeats].every(Number.isSafeInteger);
     const seeded = typeof seed === "bigint" || Number.isSafeInteger(seed);
     if (!hasFields({ repeats: 1, ...told }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
-    if ((told.repeats ?? 1) !== 1) throw refused("a report is several messages, and this client sends one", "repeats");
+    const several = repeats >= 1 && repeats <= REPEATS_MAX && (repeats === 1 || classes === 1);
+    if (!several) throw refused("there is no such randomizer", "repeats");
     const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;
     if (!sized || chosen < 1 || chosen > directions) throw refused("there is no such randomizer", "directions");
     this.ball = new Ball(told.ball);
-    this.localEpsilon = /** @type {number} */ (epsilon);
+    /** Of a message; all messages of a report together cost the local epsilon. */
+    this.epsilon = /** @type {number} */ (epsilon);
+    this.messages = /** @type {number} */ (repeats);
+    this.localEpsilon = this.messages * this.epsilon;
     this.directions = /** @type {number} */ (directions);
     this.chosen = /** @type {number} */ (chosen);
     this.classes = /** @type {number} */ (classes);
@@ -44,9 +52,13 @@ export class VectorSymbol {
     return pureCurve(this.localEpsilon);
   }
 
-  /** @param {number} honest */
-  shuffled(honest) {
-    return shuffledCurve(this.localEpsilon, (2 * this.directions) / this.chosen, honest);
+  /**
+   * Were all people's first messages permuted apart, and so on, more would be seen: events that compose.
+   * @param {number} honest @param {number} [points] of the grid on which several compose
+   */
+  shuffled(honest, points) {
+    const symbols = (2 * this.directions) / this.chosen;
+    return this.messages === 1 ? shuffledCurve(this.epsilon, symbols, honest) : composedCurve(this.epsilon, symbols, honest, this.messages, points);
   }
 
   /** A public unit vector, of one coordinate more than the ball has. @param {number} slot @param {number} index */
@@ -68,8 +80,16 @@ export class VectorSymbol {
     return nearest.slice(0, this.chosen).map((index) => 2 * index + (dots[index] > 0 ? 1 : 0));
   }
 
-  /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
+  /**
+   * All messages, one after the other. Those after the first have fresh coins: the low bits of the words that are drawn
+   * first. Then come a word of every message for keeping, one for which of its own symbols, and one for the uniform one.
+   * @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise
+   */
   randomize({ slot, vector }, noise) {
-    return report(slot, this.response.randomize(this.own(slot, vector), noise(3)));
+    const fresh = this.messages > 1 ? noise(this.messages - 1) : [];
+    const slots = [slot, ...fresh.map((word) => Number(word & COINS))];
+    const words = noise(3 * this.messages);
+    const of = (/** @type {number} */ place) => [0, 1, 2].map((use) => words[use * this.messages + place]);
+    return joined(...slots.map((own, place) => report(own, this.response.randomize(this.own(own, vector), of(place)))));
   }
 }
