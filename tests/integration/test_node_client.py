@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer.wire.publication import decode_publication
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import tables
 
@@ -20,6 +21,13 @@ _SDK = Path("sdk/js")
 _BANDIT = {"algorithm.name": "bandit", "experiment.round_size": 300, "experiment.horizon": 300}
 _LOCAL = {"privacy.epsilon": 4.0, "experiment.round_size": 300, "experiment.horizon": 300}
 _SHUFFLED = _LOCAL | {"privacy.model": "shuffle", "privacy.delta": 1e-6, "privacy.min_batch": 300}
+_SEVERAL = {
+    "privacy.epsilon": 2.0,
+    "privacy.local_epsilon_max": 16.0,
+    "algorithm.messages": 8,
+    "experiment.round_size": 600,
+    "experiment.horizon": 600,
+}
 _LARGE = {"experiment.round_size": 1000, "experiment.horizon": 1000}
 _TRIAL = {
     "privacy.epsilon": 4.0,
@@ -55,6 +63,7 @@ _EXPERIMENTS: dict[str, dict[str, Any]] = {
     "bandit-none": _NONE | {"algorithm.name": "bandit"},
     "linear-local": _LOCAL | _LINEAR,
     "linear-shuffled": _SHUFFLED | _LINEAR,
+    "linear-several": _SHUFFLED | _LINEAR | _SEVERAL,
     "linear-central": _CENTRAL | _LINEAR,
     "linear-none": _NONE | _LINEAR,
     "asks": _LOCAL,
@@ -95,7 +104,9 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
     """
     people = _EXPERIMENTS[name]["experiment.round_size"]
     nothing = _EXPERIMENTS[name].get("privacy.model") == "none"
-    limits = json.dumps({"epsilon": 1e999 if nothing else 4.0, "min_batch": 300, "curator": True})
+    limits = json.dumps(
+        {"epsilon": 1e999 if nothing else 4.0, "min_batch": 300, "curator": True, "local_epsilon": 16.0}
+    )
     limits = limits.replace("Infinity", "1e999")  # a number that JSON has, and JavaScript takes for infinity
     told = node(str(_SDK / "examples/people.js"), services.server, services.shuffler, name, str(people), limits)
     assert json.loads(told) == {"accepted": people}
@@ -112,6 +123,7 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
         assert len(estimates) == 6  # two arms, in two segments and on average
         assert all(-1.5 < one["value"] < -0.5 and one["high"] < 0 for one in estimates)
     elif name.startswith("linear"):
+        assert _messages(services, name) == (6 if name == "linear-several" else 1)
         means = {arm: mean["1"] for arm, mean in _page(services, name, "/policy")["policy"]["arms"].items()}
         assert name == "linear-local" or max(means, key=means.__getitem__) == "a", means
     elif "central" in name or "none" in name:
@@ -120,6 +132,13 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
     else:
         policy = _page(services, name, "/policy")["policy"]
         assert all(box["arms"] == {"a": 1.0} for box in policy.get("bins", [policy]))
+
+
+def _messages(services: Services, name: str) -> int:
+    body = httpx.get(
+        f"{services.server}/experiments/{name}/policy", headers={"Accept": "application/msgpack"}, timeout=30
+    ).content
+    return decode_publication(body).round.messages
 
 
 def _page(services: Services, name: str, page: str) -> dict[str, Any]:

@@ -103,6 +103,27 @@ test("rounding to the grid moves nothing on average, and records are what they s
   assert.deepEqual([...sent], [3, 0, 0, 0, 0, 128]);
 });
 
+test("messages of a report have coins of their own", () => {
+  const ball = { norm: "l2", bound: 1, coordinates: 2 };
+  const told = { type: "vector-symbol", ball, epsilon: 2, directions: 2, chosen: 1, seed: 5, classes: 1, repeats: 4 };
+  const symbol = new VectorSymbol(told);
+  assert.deepEqual([symbol.messages, symbol.localEpsilon, symbol.reportSize], [4, 8, 6]);
+  const contribution = { slot: 7, key: -1, value: 0, vector: [0.5, 0.5] };
+  /** Coins, or steps between them, that came before. Of 6,000 random words .004 pairs are equal on average, so a false alarm is
+   * rarer than 1 in a million. @param {import("../src/platform.js").Noise} noise */
+  const repeated = (noise) => {
+    const rows = Array.from({ length: 2000 }, () => Buffer.from(symbol.randomize(contribution, noise)));
+    const slots = rows.map((row) => [0, 1, 2, 3].map((place) => row.readUInt32LE(6 * place)));
+    assert.ok(rows.every((row) => row.length === 24) && slots.every(([first]) => first === 7));
+    const fresh = slots.flatMap((row) => row.slice(1));
+    const steps = slots.flatMap((row) => row.slice(1).map((one, i) => (one - row[i] + 2 ** 32) % 2 ** 32));
+    return fresh.length - new Set(fresh).size + steps.length - new Set(steps).size;
+  };
+  assert.ok(repeated(secureNoise) < 3);
+  const following = (/** @type {number} */ count) => (count === 3 ? [8n, 9n, 10n] : secureNoise(count));
+  assert.ok(repeated(following) > 2000, "the planted defect is not caught");
+});
+
 test("directions are of length 1 and of no preference", () => {
   const ball = { norm: "l2", bound: 1, coordinates: 3 };
   const told = { type: "vector-symbol", ball, epsilon: 2, directions: 8, chosen: 2, seed: 5, classes: 1 };
