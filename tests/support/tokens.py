@@ -147,20 +147,25 @@ def checking(folder: Path, origin: str) -> TokenSettings:
 
 
 @asynccontextmanager
-async def trio(folder: Path, clock: Clock | None = None, **issuer: Any) -> AsyncIterator[Trio]:
-    """Serve all three on their data in ``folder``; changes are to the issuer's settings."""
+async def trio(folder: Path, clock: Clock | None = None, misnamed: bool = False, **issuer: Any) -> AsyncIterator[Trio]:
+    """Serve all three on their data in ``folder``; changes are to the issuer's settings.
+
+    With ``misnamed`` an operator has given the endpoints names that no device knows them by.
+    """
     # Hosts without a port are at port 80, and so are the names.
-    issuer = {"name": "issuer:80", **issuer}
+    issuer, prefix = {"name": "issuer:80", **issuer}, "mis" if misnamed else ""
     async with AsyncExitStack() as stack:
         ways = Ways()
         http = await stack.enter_async_context(httpx.AsyncClient(transport=ways))
         one = Trio(ways, http, folder)
         ways.hosts["issuer"] = create_issuer(issuer_settings(folder, **issuer), clock)
         trusted = (folder / "trusted",)
-        direct = ServerSettings(folder / "server", TOKEN, trusted, tokens=checking(folder, "server:80"))
+        direct = ServerSettings(folder / "server", TOKEN, trusted, tokens=checking(folder, f"{prefix}server:80"))
         ways.hosts["server"] = create_server(direct, clock)
         where = ("http://server", folder / "shuffler", folder / "trusted" / "one.pub")
-        mixing = ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, "shuffler:80"))
+        mixing = ShufflerSettings(
+            *where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, f"{prefix}shuffler:80")
+        )
         ways.hosts["shuffler"] = create_shuffler(mixing, httpx.ASGITransport(ways.hosts["server"]))
         for app in list(ways.hosts.values()):
             await stack.enter_async_context(serving(app))
