@@ -19,8 +19,8 @@ class TokenPurse:
     """Tokens of type 0x0002, each for one endpoint of one experiment. Every method is one durable transaction.
 
     A token that is drawn stays until the issuer has answered, so that a lost answer can be asked for again: the issuer
-    counts the same request once. A token that was tied to a report stays with it as long as the endpoint may take it, so
-    that the same report comes with the same token.
+    counts the same request once. A token that was tied to a report stays with it as long as the endpoint may take it,
+    so that the same report comes with the same token.
     """
 
     def __init__(self, file: LedgerFile, clock: Clock) -> None:

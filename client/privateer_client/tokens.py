@@ -90,8 +90,8 @@ class Tokens:
     def replace(self, report: SealedReport, timeout: float) -> Steps[None]:
         """Get another token for a report whose token is refused, if it names none of the keys that the endpoint shows.
 
-        The report keeps its token until another one is there, since an issuer may find its keys again. Its bytes stay as
-        they are, and hold its id, so that it counts once whichever token they come with.
+        The report keeps its token until another one is there, since an issuer may find its keys again. Its bytes stay
+        as they are, and hold its id, so that it counts once whichever token they come with.
 
         Raises
         ------

@@ -35,6 +35,8 @@ class Ways(httpx.AsyncBaseTransport):
     ----------
     asked
         Every request with its body, in order.
+    answered
+        Requests and the statuses of their answers, those that are lost, too.
     lost
         Hosts whose next answer is lost, once each.
     """
@@ -42,6 +44,7 @@ class Ways(httpx.AsyncBaseTransport):
     def __init__(self) -> None:
         self.hosts: dict[str, Any] = {}
         self.asked: list[httpx.Request] = []
+        self.answered: list[tuple[httpx.Request, int]] = []
         self.lost: list[str] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -51,6 +54,7 @@ class Ways(httpx.AsyncBaseTransport):
         app = self.hosts[request.url.host]
         app = AtOnce(app) if hasattr(app, "at_once") else app
         answer = await httpx.ASGITransport(app).handle_async_request(request)
+        self.answered.append((request, answer.status_code))
         if request.url.host in self.lost:
             self.lost.remove(request.url.host)
             raise httpx.ReadTimeout("the answer is lost")
@@ -59,6 +63,11 @@ class Ways(httpx.AsyncBaseTransport):
     def to(self, host: str, ending: str) -> list[httpx.Request]:
         """The requests to a page of a host."""
         return [one for one in self.asked if one.url.host == host and one.url.path.endswith(ending)]
+
+    def statuses(self, host: str, ending: str) -> list[int]:
+        """The statuses of the answers of a host's page."""
+        found = (status for one, status in self.answered if one.url.host == host and one.url.path.endswith(ending))
+        return list(found)
 
 
 @dataclass
