@@ -10,7 +10,7 @@ from privateer_client.ledger_file import LedgerFile
 
 _ROW = "(experiment, endpoint) = (?, ?)"
 _REPORT = "(experiment, endpoint, body) = (?, ?, ?)"
-_DIGEST = "substr({}, 35, 32)"
+_DIGEST = "substr(input, 35, 32)"
 """Where the input of a token has the digest of its challenge."""
 _MARK: Final = slice(INPUT_SIZE - 2 * DIGEST_SIZE, INPUT_SIZE)
 
@@ -50,14 +50,12 @@ class TokenPurse:
             database.execute("DELETE FROM tokens WHERE input = ?", (pending.input,))
 
     def keep_only(self, experiment: str, endpoint: str, digest: bytes) -> None:
-        """Overwrite tokens for another challenge, and those that have expired."""
+        """Overwrite tokens left that are for another challenge, and those that have expired."""
         where = (experiment, endpoint, digest)
         with self._file.transaction() as database:
-            others = f"{_ROW} AND {_DIGEST.format('input')} <> ?"
+            others = f"{_ROW} AND {_DIGEST} <> ?"
             database.execute(f"DELETE FROM tokens WHERE {others}", where)  # noqa: S608 - our own
             database.execute("DELETE FROM tokens WHERE expires <= ?", (int(self._clock.now()),))
-            tied = f"{_ROW} AND token <> x'' AND {_DIGEST.format('token')} <> ?"
-            database.execute(f"UPDATE outbox SET token = x'' WHERE {tied}", where)  # noqa: S608 - our own
 
     def count(self, experiment: str, endpoint: str) -> int:
         """Return how many signed tokens are left."""

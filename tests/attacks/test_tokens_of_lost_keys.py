@@ -154,11 +154,16 @@ async def test_an_issuer_by_another_name(tmp_path: Path, changes: dict[str, Any]
         await reported(services, changes, host, is_taken=True)
     lose(tmp_path)
     async with trio(tmp_path, attestation="hmac", name="other:80") as services:
-        services.ways.hosts["other"] = services.ways.hosts["issuer"]
         async with device(services) as client:
             with pytest.warns(TokenWarning, match="another issuer's"):
                 assert await client.resend() == WAITS
+        services.ways.hosts["other"] = away
         async with device(services, "http://other") as client:
+            with pytest.warns(TokenWarning, match="signed no token"):
+                assert await client.resend() == WAITS
+            services.ways.hosts["other"] = services.ways.hosts["issuer"]
             assert await client.resend() == WAITS
             assert await client.resend() == ARRIVED
-        assert services.ways.statuses(host, "/reports") == [401, 401, 409]
+        first, second, third, last = (one.headers["authorization"] for one in services.ways.to(host, "/reports"))
+        assert first == second == third != last
+        assert services.ways.statuses(host, "/reports") == [401, 401, 401, 409]

@@ -73,16 +73,11 @@ export class Purse {
     return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter((one) => !same(one.input, input)) }));
   }
 
-  /** Forget tokens for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
+  /** Forget tokens left that are for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
   keepOnly(identity, endpoint, digest) {
     const now = this.clock.now();
     const isGood = (/** @type {Kept} */ one) => one.expires > now && (one.endpoint !== endpoint || same(digestOf(one.input), digest));
-    const isElsewhere = (/** @type {Sealed} */ { endpoint: at, token }) => at === endpoint && token && !same(digestOf(token), digest);
-    return this.change(identity, (entry) => ({
-      ...entry,
-      tokens: tokensOf(entry).filter(isGood),
-      waiting: entry.waiting.map((one) => (isElsewhere(one) ? { ...one, token: null } : one)),
-    }));
+    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter(isGood) }));
   }
 
   /** Signed tokens that are left. @param {Entry} entry @param {string} endpoint */
