@@ -20,11 +20,11 @@ export class VectorSymbol {
 
   /** @param {any} told */
   constructor(told) {
-    const { chosen, classes, directions, epsilon, seed } = told;
+    const { chosen, classes, directions, epsilon, repeats = 1, seed } = told;
     const counts = [chosen, classes, directions].every(Number.isSafeInteger);
     const seeded = typeof seed === "bigint" || Number.isSafeInteger(seed);
-    if (!hasFields({ repeats: 1, ...told }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
-    if ((told.repeats ?? 1) !== 1) throw refused("a report is several messages, and this client sends one", "repeats");
+    if (!hasFields({ ...told, repeats }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
+    if (repeats !== 1) throw refused("a report is several messages, and this client sends one", "repeats");
     const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;
     if (!sized || chosen < 1 || chosen > directions) throw refused("there is no such randomizer", "directions");
     this.ball = new Ball(told.ball);
