@@ -4,7 +4,7 @@ import math
 import posixpath
 import secrets
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from privateer.wire.identity import read_keys
 from privateer_client.account import Account, SealedReport
 from privateer_client.address import Address
 from privateer_client.answers import Outcome
-from privateer_client.delivery import Pace, Steps, deliver, deliver_once
+from privateer_client.delivery import DOUBTED, Pace, Steps, deliver, deliver_once
 from privateer_client.due import Due
 from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.ledger import Ledger
@@ -136,15 +136,21 @@ class _Client(Generic[_Transport]):
         known = yield from deliver(self._waiting(), self._account, self._pace)
         sent = {report.experiment: verdict.outcome for report, verdict in known.items()}
         if self._issuer:
-            yield from self._with_warning(self._for_the_next_time())
+            doubted = [report for report, verdict in known.items() if verdict.reason in DOUBTED]
+            yield from self._with_warning(self._for_the_next_time(doubted))
         return {experiment.rpartition("/")[2]: outcome for experiment, outcome in (left | sent).items()}
 
-    def _for_the_next_time(self) -> Steps[None]:
-        """Get tokens for the reports that wait without: the next `resend` sends them, apart from this request."""
+    def _for_the_next_time(self, doubted: Sequence[SealedReport]) -> Steps[None]:
+        """Get tokens for the reports that wait without: the next `resend` sends them, apart from this request.
+
+        Those whose tokens the endpoint does not know get others if it never will.
+        """
         for experiment, endpoint in {(report.experiment, report.endpoint) for report in self._waiting()}:
             tokens = self._tokens(self._address(_parts(experiment)[2]))
             wanted = self._account.tokens.bare(experiment, endpoint) if self._account.tokens else 0
             yield from tokens.fill(endpoint, wanted, self._pace.timeout)
+        for report in doubted:
+            yield from self._tokens(self._address(_parts(report.experiment)[2])).replace(report, self._pace.timeout)
 
     def _settling(self, end: float) -> Steps[dict[str, Outcome]]:
         """Make the reports that are due, before ``end``; return the outcomes of those that are not made."""

@@ -24,6 +24,8 @@ _RANDOM: Final = secrets.SystemRandom()
 _HEADERS: Final = {"Content-Type": MEDIA_TYPE}
 _WORN: Final = frozenset({"token-spent", "token-expired"})
 """What endpoints say of tokens that they will never take."""
+DOUBTED: Final = frozenset({"token-invalid", "token-elsewhere"})
+"""What they say of tokens that they do not know. The keys that they show tell whether they ever will."""
 _Result = TypeVar("_Result")
 
 

@@ -1,24 +1,26 @@
 """The upload tokens in a device's ledger: drawn, then signed, then tied to one report, and gone with it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from privateer.clock import Clock
-from privateer.wire.token import PendingToken
+from privateer.wire.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
 from privateer_client.account import SealedReport
 from privateer_client.ledger_file import LedgerFile
 
 _ROW = "(experiment, endpoint) = (?, ?)"
 _REPORT = "(experiment, endpoint, body) = (?, ?, ?)"
-_DIGEST = "substr({}, 35, 32)"
+_DIGEST = "substr(input, 35, 32)"
 """Where the input of a token has the digest of its challenge."""
+_MARK: Final = slice(INPUT_SIZE - 2 * DIGEST_SIZE, INPUT_SIZE)
 
 
 class TokenPurse:
     """Tokens of type 0x0002, each for one endpoint of one experiment. Every method is one durable transaction.
 
     A token that is drawn stays until the issuer has answered, so that a lost answer can be asked for again: the issuer
-    counts the same request once. A token that was tied to a report stays with it, so that the same report always comes
-    with the same token.
+    counts the same request once. A token that was tied to a report stays with it as long as the endpoint may take it,
+    so that the same report comes with the same token.
     """
 
     def __init__(self, file: LedgerFile, clock: Clock) -> None:
@@ -48,14 +50,12 @@ class TokenPurse:
             database.execute("DELETE FROM tokens WHERE input = ?", (pending.input,))
 
     def keep_only(self, experiment: str, endpoint: str, digest: bytes) -> None:
-        """Overwrite tokens for another challenge, and those that have expired."""
+        """Overwrite tokens left that are for another challenge, and those that have expired."""
         where = (experiment, endpoint, digest)
         with self._file.transaction() as database:
-            others = f"{_ROW} AND {_DIGEST.format('input')} <> ?"
+            others = f"{_ROW} AND {_DIGEST} <> ?"
             database.execute(f"DELETE FROM tokens WHERE {others}", where)  # noqa: S608 - our own
             database.execute("DELETE FROM tokens WHERE expires <= ?", (int(self._clock.now()),))
-            tied = f"{_ROW} AND token <> x'' AND {_DIGEST.format('token')} <> ?"
-            database.execute(f"UPDATE outbox SET token = x'' WHERE {tied}", where)  # noqa: S608 - our own
 
     def count(self, experiment: str, endpoint: str) -> int:
         """Return how many signed tokens are left."""
@@ -87,7 +87,32 @@ class TokenPurse:
             database.execute(f"UPDATE outbox SET token = ? WHERE {_REPORT}", (row[1], *report))  # noqa: S608 - our own
             return bytes(row[1])
 
+    def tied(self, report: SealedReport) -> bytes:
+        """Return the token that a waiting report comes with; empty: none."""
+        with self._file.transaction() as database:
+            row = database.execute(f"SELECT token FROM outbox WHERE {_REPORT}", report).fetchone()  # noqa: S608 - our own
+        return bytes(row[0]) if row else b""
+
+    def strays(self, experiment: str, endpoint: str, marks: Collection[bytes]) -> list[bytes]:
+        """Return those of the signed tokens left that have none of these marks (`mark_of`)."""
+        with self._file.transaction() as database:
+            left = f"SELECT token FROM tokens WHERE {_ROW} AND token <> x'' AND expires > ?"  # noqa: S608 - our own
+            found = database.execute(left, (experiment, endpoint, int(self._clock.now()))).fetchall()
+        return [token for (token,) in found if mark_of(token) not in marks]
+
+    def part(self, report: SealedReport, token: bytes, strays: Sequence[bytes]) -> None:
+        """Overwrite the token of a report, unless it has another one by now, and tokens left that are no better."""
+        with self._file.transaction() as database:
+            parted = f"UPDATE outbox SET token = x'' WHERE {_REPORT} AND token = ?"  # noqa: S608 - our own
+            database.execute(parted, (*report, token))
+            database.executemany("DELETE FROM tokens WHERE token = ?", [(stray,) for stray in strays])
+
     def untie(self, report: SealedReport) -> None:
         """Overwrite the token of a report, since no endpoint takes it any more."""
         with self._file.transaction() as database:
             database.execute(f"UPDATE outbox SET token = x'' WHERE {_REPORT}", report)  # noqa: S608 - our own
+
+
+def mark_of(token: bytes) -> bytes:
+    """Return what an endpoint knows a token by: the digest of its challenge, and the id of its key."""
+    return token[_MARK]

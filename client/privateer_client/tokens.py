@@ -19,11 +19,11 @@ from privateer.wire.attestation import HEADER
 from privateer.wire.problem import slug_of
 from privateer.wire.token import REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE, Challenge, PendingToken, server_name
 from privateer.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
-from privateer_client.account import Account
+from privateer_client.account import Account, SealedReport
 from privateer_client.address import Address
 from privateer_client.answers import Answer
 from privateer_client.delivery import Ask, Steps
-from privateer_client.purse import TokenPurse
+from privateer_client.purse import TokenPurse, mark_of
 
 Attest = Callable[[str], str]
 """Returns what the application's backend signed for this device and an experiment."""
@@ -82,13 +82,42 @@ class Tokens:
         Unavailable
             If somebody does not answer, or there are no keys now.
         """
-        where = (self._address.identity, endpoint)
-        missing = wanted - self._purse.count(*where)
-        if missing <= 0:
+        missing = wanted - self._purse.count(self._address.identity, endpoint)
+        if missing > 0:
+            keys = yield from self._keys(self._address.base_of(endpoint), timeout)
+            yield from self._get(endpoint, missing, keys, timeout)
+
+    def replace(self, report: SealedReport, timeout: float) -> Steps[None]:
+        """Get another token for a report whose token is refused, if it names none of the keys that the endpoint shows.
+
+        The report keeps its token until another one is there, since an issuer may find its keys again. Its bytes stay
+        as they are, and hold its id, so that it counts once whichever token they come with.
+
+        Raises
+        ------
+        PrivateerError
+            As `fill`.
+        """
+        where, token = (report.experiment, report.endpoint), self._purse.tied(report)
+        if not token:
             return
-        base = self._address.base_of(endpoint)
-        challenge = Challenge(server_name(self._issuer.url), server_name(base), self._address.name)
-        keys = yield from self._keys(base, timeout)
+        keys = yield from self._keys(self._address.base_of(report.endpoint), timeout)
+        marks = {self._challenge(report.endpoint).digest + key.id for key in keys}
+        if mark_of(token) in marks:
+            return
+        strays = self._purse.strays(*where, marks)
+        missing = 1 + self._purse.bare(*where) + len(strays) - self._purse.count(*where)
+        if missing > 0:
+            yield from self._get(report.endpoint, missing, keys, timeout)
+        self._purse.part(report, token, strays)
+
+    def _challenge(self, endpoint: str) -> Challenge:
+        names = server_name(self._issuer.url), server_name(self._address.base_of(endpoint))
+        return Challenge(*names, self._address.name)
+
+    def _get(self, endpoint: str, missing: int, keys: list[TokenKey], timeout: float) -> Steps[None]:
+        """Get so many tokens; first those that were asked for before."""
+        where, challenge = (self._address.identity, endpoint), self._challenge(endpoint)
         self._purse.keep_only(*where, challenge.digest)
         pending = self._still_valid(self._purse.pending(*where), keys)
         drawn = [PendingToken.draw(challenge, keys[0]) for _ in range(missing - len(pending))]

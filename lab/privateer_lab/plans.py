@@ -50,6 +50,7 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
     A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many
     choices. Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed
     and the spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
+    Keys that need a batch are left out where there is none.
 
     Raises
     ------
@@ -72,6 +73,8 @@ def _under(spec: Spec, model: str, epsilon: float) -> Spec:
         del data["privacy"]["epsilon"]
     if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].tight):
         data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
+    if not row.batched:
+        data["algorithm"] = {key: value for key, value in data["algorithm"].items() if key not in spec.batched_keys}
     if row.batched and "round_size" in data["experiment"]:
         data["experiment"]["round_size"] = max(data["experiment"]["round_size"], spec.privacy.min_batch)
     if spec.experiment.reports_per_person > 1:

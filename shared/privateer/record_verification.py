@@ -156,8 +156,12 @@ def _difference(made: Certificate, given: Certificate) -> str | None:
 
 
 def _parts(event: Event | None) -> set[Event | None]:
-    each = event.of if isinstance(event, Repeated) else event
-    return set(each.events) if isinstance(each, Parallel) else {each}
+    # Where people report several times, what repeats is any one of the rounds. Messages of one report are one part.
+    match event:
+        case Parallel(events) | Repeated(Parallel(events), _):
+            return set(events)
+        case _:
+            return {event}
 
 
 def _check(good: bool, detail: str, field: str) -> None:

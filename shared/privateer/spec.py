@@ -211,6 +211,8 @@ class Spec(Section):
     """Whether people of sources may report on arms that they played before."""
     returns: ClassVar[bool] = False
     """Whether people may come back and report again."""
+    batched_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of ``[algorithm]`` that only a trust model with batches has room for."""
 
     experiment: ExperimentTable
     reward: Reward = Reward()

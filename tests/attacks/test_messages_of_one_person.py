@@ -20,7 +20,7 @@ def sent(one):
 def linked(messages):
     """How many messages of the batch share their coins, or a difference of coins, with many others.
 
-    Of 8,000 random words of 32 bits .007 pairs are equal, on average; a difference that comes back is as rare.
+    Among 8,000 random words of 32 bits .007 pairs are equal on average, and differences come back as rarely.
     """
     slots = messages["slot"].astype(np.int64)
     pairs = np.unique(slots, return_counts=True)[1]

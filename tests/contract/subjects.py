@@ -307,7 +307,7 @@ def _whose(mechanism: Any, reports: NDArray[Any], pair: tuple[Person, Person]) -
 def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count: int, seed: int) -> NDArray[np.int64]:
     """Return labels of a person's reports: the symbol, or where each cell lies between the pair's own values.
 
-    Of several symbols, with coins of their own each, it is whose they are: one person's of the pair, or both's.
+    Several symbols, with coins of their own each, are labelled by whose they are: one person's of the pair, or both's.
     """
     reports = mechanism.randomize(_alike(mechanism, person, count), SeededNoise(seed))
     if mechanism.messages > 1:

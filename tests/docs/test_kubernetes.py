@@ -29,6 +29,7 @@ GIVEN: Final = {
     "journal-database": "postgresql://there/journal",
     "experiments": "spring",
     "name": "issuer.example",
+    "origins": "https://shop.example",
 }
 
 
@@ -79,6 +80,29 @@ def test_every_variable_is_a_setting_and_all_are_accepted(service: str) -> None:
     for name in given:
         rows = [row for row in table.splitlines() if row.startswith("|") and f"`{name}`" in row]
         assert any(row.split("|")[2].strip() == "all" or service in row.split("|")[2] for row in rows), name
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_pages_may_ask_from_the_origins_that_a_config_map_lists_if_it_is_there(service: str) -> None:
+    assert getattr(SERVICES[service](environment(service)), "origins") == ("https://shop.example",)  # noqa: B009
+    (entry,) = (entry for entry in container(service)["env"] if entry["name"] == "PRIVATEER_ORIGINS")
+    source = entry["valueFrom"]["configMapKeyRef"]
+    assert source["optional"] is True
+    assert f"configmap {source['name']} --from-literal={source['key']}=" in (ROOT / "docs" / "deploying.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "services"),
+    [
+        ("docker-compose.yml", ["server", "shuffler", "issuer"]),
+        ("docker-compose.scale.yml", ["server", "shuffler"]),
+    ],
+)
+def test_composed_services_get_the_origins_of_pages(name: str, services: list[str]) -> None:
+    composed = yaml.safe_load((ROOT / name).read_text())["services"]
+    told = [service for service, facts in composed.items() if "PRIVATEER_ORIGINS" in facts.get("environment", {})]
+    assert told == services
+    assert {composed[service]["environment"]["PRIVATEER_ORIGINS"] for service in told} == {"${PRIVATEER_ORIGINS:-}"}
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from privateer.algorithms import parse_spec
 from privateer.arms_spec import ArmsSpec, Turn
 from privateer.record import Row, make_record, planned_of
 from privateer.spec import Spec
 from privateer.terms import calibrate
+from tests.support.linears import NUMBER, linear_spec
 from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -21,6 +23,16 @@ SOURCES = [
 ]
 REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "asking.least_share": 0.6}
 SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "actions.count": 6}
+
+
+def _of_messages() -> Spec:
+    """Reports of three messages, in rounds that soon grow."""
+    spec = linear_spec("shuffle", {"x": NUMBER}, {"local_epsilon_max": 16.0}, messages=3)
+    data = spec.model_dump(exclude_none=True)
+    data["experiment"]["round_growth"] = 1.0
+    return parse_spec(data)
+
+
 SPECS: dict[str, Spec] = {
     "local": make_spec(),
     "shuffle": make_spec(SHUFFLE),
@@ -31,6 +43,7 @@ SPECS: dict[str, Spec] = {
     "central-pure": make_spec({"privacy.model": "central"}),
     "hidden": make_spec(SHUFFLE | {"privacy.arms": "hidden"}),
     "none": make_spec(NONE),
+    "messages": _of_messages(),
     "published": make_spec({"privacy.calibration": "published", "privacy.epsilon": 16.0}),
     "phased-local": phased_spec(SMALL, "local"),
     "phased-normal": phased_spec(SMALL, "local-normal"),

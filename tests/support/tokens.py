@@ -35,6 +35,8 @@ class Ways(httpx.AsyncBaseTransport):
     ----------
     asked
         Every request with its body, in order.
+    answered
+        Requests and the statuses of their answers, those that are lost, too.
     lost
         Hosts whose next answer is lost, once each.
     """
@@ -42,6 +44,7 @@ class Ways(httpx.AsyncBaseTransport):
     def __init__(self) -> None:
         self.hosts: dict[str, Any] = {}
         self.asked: list[httpx.Request] = []
+        self.answered: list[tuple[httpx.Request, int]] = []
         self.lost: list[str] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -51,6 +54,7 @@ class Ways(httpx.AsyncBaseTransport):
         app = self.hosts[request.url.host]
         app = AtOnce(app) if hasattr(app, "at_once") else app
         answer = await httpx.ASGITransport(app).handle_async_request(request)
+        self.answered.append((request, answer.status_code))
         if request.url.host in self.lost:
             self.lost.remove(request.url.host)
             raise httpx.ReadTimeout("the answer is lost")
@@ -59,6 +63,11 @@ class Ways(httpx.AsyncBaseTransport):
     def to(self, host: str, ending: str) -> list[httpx.Request]:
         """The requests to a page of a host."""
         return [one for one in self.asked if one.url.host == host and one.url.path.endswith(ending)]
+
+    def statuses(self, host: str, ending: str) -> list[int]:
+        """The statuses of the answers of a host's page."""
+        found = (status for one, status in self.answered if one.url.host == host and one.url.path.endswith(ending))
+        return list(found)
 
 
 @dataclass
@@ -147,20 +156,25 @@ def checking(folder: Path, origin: str) -> TokenSettings:
 
 
 @asynccontextmanager
-async def trio(folder: Path, clock: Clock | None = None, **issuer: Any) -> AsyncIterator[Trio]:
-    """Serve all three on their data in ``folder``; changes are to the issuer's settings."""
+async def trio(folder: Path, clock: Clock | None = None, misnamed: bool = False, **issuer: Any) -> AsyncIterator[Trio]:
+    """Serve all three on their data in ``folder``; changes are to the issuer's settings.
+
+    With ``misnamed`` an operator has given the endpoints names that no device knows them by.
+    """
     # Hosts without a port are at port 80, and so are the names.
-    issuer = {"name": "issuer:80", **issuer}
+    issuer, prefix = {"name": "issuer:80", **issuer}, "mis" if misnamed else ""
     async with AsyncExitStack() as stack:
         ways = Ways()
         http = await stack.enter_async_context(httpx.AsyncClient(transport=ways))
         one = Trio(ways, http, folder)
         ways.hosts["issuer"] = create_issuer(issuer_settings(folder, **issuer), clock)
         trusted = (folder / "trusted",)
-        direct = ServerSettings(folder / "server", TOKEN, trusted, tokens=checking(folder, "server:80"))
+        direct = ServerSettings(folder / "server", TOKEN, trusted, tokens=checking(folder, f"{prefix}server:80"))
         ways.hosts["server"] = create_server(direct, clock)
         where = ("http://server", folder / "shuffler", folder / "trusted" / "one.pub")
-        mixing = ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, "shuffler:80"))
+        mixing = ShufflerSettings(
+            *where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, f"{prefix}shuffler:80")
+        )
         ways.hosts["shuffler"] = create_shuffler(mixing, httpx.ASGITransport(ways.hosts["server"]))
         for app in list(ways.hosts.values()):
             await stack.enter_async_context(serving(app))

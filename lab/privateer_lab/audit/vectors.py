@@ -19,7 +19,7 @@ _DELTA = 1e-6
 _PEOPLE = 60
 """Honest people of a shuffled batch."""
 _OF_TWO = 1.74
-"""Local epsilon of each of two messages for (1, .05) in such a batch, rounded down."""
+"""The local epsilon of each of two messages that keeps (1, .05) in such a batch, rounded down."""
 _BEYOND = 9.0
 """Vectors are so much longer than the ball: protection must not depend on what an application hands over."""
 

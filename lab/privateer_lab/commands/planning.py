@@ -215,7 +215,7 @@ def _batches(row: dict[str, Any]) -> str:
         for cost, batch in costs.items()
         if cost <= limit
     ]
-    return f"A shuffled promise of epsilon {epsilon:g} lets a report cost epsilon {', and '.join(said)}."
+    return f"A shuffled promise of epsilon {epsilon:g} lets a report of one message cost epsilon {', and '.join(said)}."
 
 
 def _draw(outcomes: list[dict[str, Any]], name: str, what: str, path: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from privateer.accounting.accountant import account
-from privateer.accounting.events import Approximate, Repeated, Sequential
+from privateer.accounting.events import Approximate, Parallel, Repeated, Sequential
 from privateer.certificate import Certificate, Claim, Verdict, recompute
 from privateer.errors import SpecError
 from privateer.record_verification import read_certificates
@@ -56,8 +56,8 @@ def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
 
 
 def _each(claim: Claim) -> list[tuple[str, Any]]:
-    """Return what one of several reports costs."""
-    if not isinstance(claim.event, Repeated):
+    """Return what one of several reports costs; several messages of one report are one."""
+    if not (isinstance(claim.event, Repeated) and isinstance(claim.event.of, Parallel)):
         return []
     cost = account(claim.event.of).epsilon(claim.delta)
     return [("reports", claim.event.count), ("epsilon of one report", finite(cost))]
@@ -66,18 +66,17 @@ def _each(claim: Claim) -> list[tuple[str, Any]]:
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
     """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers.
 
-    The epsilon of a mechanism is that of one report by itself, and not the promise.
+    The epsilon of a mechanism is that of one message by itself, and not the promise. We show that of the whole report.
     """
-    shown = [
-        {key: row[key] for key in _COLUMNS}
-        | {
-            "local_epsilon" if key == "epsilon" else key: value
-            for key, value in row["mechanism"].items()
-            if isinstance(value, int | float)
-        }
-        for row in rounds[-_ROUNDS_SHOWN:]
-    ]
+    shown = [{key: row[key] for key in _COLUMNS} | _numbers(row["mechanism"]) for row in rounds[-_ROUNDS_SHOWN:]]
     print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)
+
+
+def _numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
+    numbers = {key: value for key, value in mechanism.items() if isinstance(value, int | float)}
+    if "epsilon" not in numbers:
+        return numbers
+    return {"local_epsilon": numbers.pop("epsilon") * numbers.get("repeats", 1), **numbers}
 
 
 def verify(

@@ -123,7 +123,7 @@ def _over_time(table: Table) -> bool:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a round as one row: the epsilon of a mechanism is that of one report by itself, and not the promise."""
+    """Return a round as one row: the epsilon of a mechanism is that of one message by itself, and not the promise."""
     mechanism = {
         f"mechanism_{key}": value for key, value in row["mechanism"].items() if not isinstance(value, list | dict)
     }

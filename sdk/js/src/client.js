@@ -1,7 +1,7 @@
 // @ts-check
 /** The SDK's entry: a client of one server, and of the shuffler and the issuer that the application trusts. */
 
-import { Delivery } from "./delivery.js";
+import { DOUBTED, Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
 import { Ledger } from "./ledgers/ledger.js";
@@ -127,19 +127,28 @@ export class Client {
   /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
   async resend() {
     const outcomes = /** @type {Record<string, Outcome>} */ (await this.settle(Infinity));
+    /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
+    const doubted = [];
     for (const [identity, sealed] of await this.waiting()) {
-      outcomes[nameOf(identity)] = (await this.delivery.once(identity, sealed)).outcome;
+      const { outcome, reason } = await this.delivery.once(identity, sealed);
+      outcomes[nameOf(identity)] = outcome;
+      if (reason !== null && DOUBTED.has(reason)) doubted.push([identity, sealed]);
     }
-    if (this.issuer) await this.warned(this.forTheNextTime());
+    if (this.issuer) await this.warned(this.forTheNextTime(doubted));
     return outcomes;
   }
 
-  /** Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. */
-  async forTheNextTime() {
+  /**
+   * Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. Those whose tokens
+   * the endpoint does not know get others if it never will.
+   * @param {[string, import("./ledgers/ledger.js").Sealed][]} doubted
+   */
+  async forTheNextTime(doubted) {
     const bare = new Map((await this.waiting()).map(([identity, { endpoint }]) => [`${identity} ${endpoint}`, { identity, endpoint }]));
     for (const { identity, endpoint } of bare.values()) {
       await this.tokens(nameOf(identity)).fill(endpoint, await this.purse.bare(identity, endpoint), this.timeout);
     }
+    for (const [identity, sealed] of doubted) await this.tokens(nameOf(identity)).replace(sealed, this.timeout);
   }
 
   /** @param {Publications} publications @param {import("./publications.js").Published} published */

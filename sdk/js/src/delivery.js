@@ -12,6 +12,8 @@ const FINAL = new Set([
 ]);
 /** What endpoints say of tokens that they will never take. */
 const WORN = new Set(["token-spent", "token-expired"]);
+/** What they say of tokens that they do not know. The keys that they show tell whether they ever will. */
+export const DOUBTED = new Set(["token-invalid", "token-elsewhere"]);
 const AGAIN = new Set([408, 425, 429]);
 const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
 

@@ -3,7 +3,7 @@
 
 import { refused } from "./errors.js";
 import { allot, covers } from "./privacy/allotment.js";
-import { COARSE, CROWD_MAX } from "./privacy/composed.js";
+import { COARSE, CROWD_MAX, FINE } from "./privacy/composed.js";
 import { hidesArms, seen } from "./trust.js";
 
 const BATCH_MAX = 100_000_000;
@@ -61,7 +61,7 @@ function keeps(mechanism, spec, honest) {
     const share = allot(spec.bound, delta, spec.reports, spec.trust.least);
     return !("continues" in mechanism) && covers(share, curve, honest, mechanism.sampling);
   }
-  const found = (/** @type {number} */ people, /** @type {number} */ points) => curve(people, points)(spec.bound) + mechanism.sampling;
+  const found = (/** @type {number} */ people, points = FINE) => curve(people, points)(spec.bound) + mechanism.sampling;
   // Servers share a promise out to messages by a rule that a coarse grid confirms, as a rule.
   if (mechanism.messages > 1 && found(Math.min(honest, CROWD_MAX), COARSE) <= delta) return true;
   return found(Math.min(honest, FEW)) <= 0.9 * delta || found(honest) <= delta * DIGITS;

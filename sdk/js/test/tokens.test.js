@@ -177,6 +177,89 @@ test("a report comes with the same token until it is worn", () =>
     assert.deepEqual((await ledger.entry(`${at.url}/test`)).tokens, []);
   }));
 
+/** A person whose report was sent once, by a token of the first mint, and heard no answer. @param {import("./support/served.js").Served} at @param {any} [more] */
+async function unanswered(at, more) {
+  issues(at);
+  const ledger = new MemoryLedger();
+  const session = await device(at, { ledger, ...more }).join("test");
+  session.choose(CONTEXT);
+  at.answers = [[503, ""]];
+  assert.equal(await session.report(1), "pending");
+  return ledger;
+}
+
+const spends = (/** @type {import("./support/served.js").Served} */ at) => asked(at, "/reports").map(({ headers }) => headers.authorization);
+
+for (const reason of ["token-invalid", "token-elsewhere"]) {
+  test(`a report whose token names a lost key comes with another one (${reason})`, () =>
+    serving(LOCAL, async (at) => {
+      const ledger = await unanswered(at);
+      issues(at, MINTS[1]);
+      at.answers = [[401, reason], [409, "duplicate-report"]];
+      assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
+      assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+      const [first, refused, last] = spends(at);
+      assert.equal(first, refused);
+      assert.ok(MINTS[0].signed(refused) && MINTS[1].signed(last));
+      assert.equal(new Set(at.bodies).size, 1);
+      const { tokens, waiting } = await ledger.entry(`${at.url}/test`);
+      assert.deepEqual([tokens, waiting], [[], []]);
+    }));
+
+  test(`a token whose key the endpoint shows is kept (${reason})`, () =>
+    serving(LOCAL, async (at) => {
+      const ledger = await unanswered(at);
+      at.answers = [[401, reason], [401, reason], [401, reason]];
+      for (let tries = 0; tries < 3; tries++) assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
+      assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+      assert.deepEqual([new Set(spends(at)).size, asked(at, "/tokens").length], [1, 1]);
+    }));
+}
+
+test("a report keeps its token until there is another one", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = await unanswered(at);
+    issues(at, MINTS[1]);
+    at.sign = () => [403, '{"type": "urn:privateer:problem:tokens-exhausted"}'];
+    at.answers = [[401, "token-invalid"]];
+    /** @type {string[]} */
+    const warned = [];
+    const warn = (/** @type {string} */ text) => warned.push(text);
+    assert.deepEqual(await device(at, { ledger, warn }).resend(), { test: "pending" });
+    assert.match(warned.join(), /it has had its share/);
+    assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+    assert.equal(new Set(spends(at)).size, 1);
+  }));
+
+test("tokens left that name a lost key are gone with the report's", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = await unanswered(at);
+    const client = device(at, { ledger });
+    await client.tokens("test").fill(`${at.url}/reports`, 2, 1);
+    assert.equal(await client.purse.count(`${at.url}/test`, `${at.url}/reports`), 2);
+    issues(at, MINTS[1]);
+    at.answers = [[401, "token-invalid"]];
+    assert.deepEqual(await client.resend(), { test: "pending" });
+    assert.equal(await client.purse.count(`${at.url}/test`, `${at.url}/reports`), 1);
+    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.ok(MINTS[1].signed(spends(at)[2]));
+  }));
+
+test("an issuer by another name", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = await unanswered(at);
+    at.keys = directory("other.example", [MINTS[0]]);
+    at.answers = [[401, "token-elsewhere"], [401, "token-elsewhere"]];
+    assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
+    assert.equal(asked(at, "/tokens").length, 1);
+    const issuer = at.url.replace("127.0.0.1", "localhost");
+    at.keys = directory(serverName(issuer), [MINTS[0]]);
+    assert.deepEqual(await device(at, { ledger, issuer }).resend(), { test: "pending" });
+    assert.deepEqual(await device(at, { ledger, issuer }).resend(), { test: "accepted" });
+    const [first, second, third, last] = spends(at);
+    assert.ok(first === second && second === third && third !== last && MINTS[0].signed(last));
+  }));
+
 test("a lost answer is asked for again by the same bytes", () =>
   serving(LOCAL, async (at) => {
     issues(at);

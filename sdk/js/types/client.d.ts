@@ -111,8 +111,12 @@ export declare class Client {
     resume(name: string): Promise<Session>;
     /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
     resend(): Promise<Record<string, Outcome>>;
-    /** Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. */
-    forTheNextTime(): Promise<void>;
+    /**
+     * Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. Those whose tokens
+     * the endpoint does not know get others if it never will.
+     * @param {[string, import("./ledgers/ledger.js").Sealed][]} doubted
+     */
+    forTheNextTime(doubted: [string, import("./ledgers/ledger.js").Sealed][]): Promise<void>;
     /** @param {Publications} publications @param {import("./publications.js").Published} published */
     session(publications: Publications, published: import("./publications.js").Published): Promise<Session>;
     /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.

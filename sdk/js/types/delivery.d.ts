@@ -1,4 +1,6 @@
 /** How sealed reports reach their endpoints: the same bytes until an answer decides. */
+/** What they say of tokens that they do not know. The keys that they show tell whether they ever will. */
+export declare const DOUBTED: Set<string>;
 export type Outcome = "accepted" | "late" | "not-asked" | "refused" | "pending";
 export type Verdict = {
     outcome: Outcome;

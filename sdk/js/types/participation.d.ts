@@ -56,13 +56,14 @@ export declare class Participation {
     /** @param {number} decided */
     age(decided: number): number | null;
     /**
-     * The message that a report is before it is sealed.
+     * What a report is before it is sealed: its messages, one after the other.
      * @param {Choice} choice @param {import("./platform.js").Noise} noise @param {number} fresh coins of the report
      */
     message(choice: Choice, noise?: import("./platform.js").Noise, fresh?: number): Uint8Array<ArrayBuffer>;
     /**
-     * What is sent: the envelope of one sealed report.
-     * @param {Uint8Array<ArrayBuffer>} message @param {Uint8Array<ArrayBuffer>} [id] for tests @param {CryptoKeyPair} [ephemeral] for tests
+     * What is sent: an envelope of the messages, each sealed by itself with an id of its own.
+     * @param {Uint8Array<ArrayBuffer>} messages one after the other
+     * @param {Uint8Array<ArrayBuffer>[]} [ids] for tests @param {CryptoKeyPair[]} [ephemerals] for tests
      */
-    body(message: Uint8Array<ArrayBuffer>, id?: Uint8Array<ArrayBuffer>, ephemeral?: CryptoKeyPair): Promise<Uint8Array<ArrayBuffer>>;
+    body(messages: Uint8Array<ArrayBuffer>, ids?: Uint8Array<ArrayBuffer>[], ephemerals?: CryptoKeyPair[]): Promise<Uint8Array<ArrayBuffer>>;
 }

@@ -42,6 +42,8 @@ export declare const TRUST: Record<string, Trust>;
 export declare const drawsOne: (row: Trust) => boolean;
 /** Whether the promise is about what becomes of many reports, among which a seen arm must not single one out. @param {Trust} row */
 export declare const hidesArms: (row: Trust) => boolean;
-/** What the adversary of the promise sees of a report, as a curve by honest people; null: the record.
- * @param {Trust} row @param {any} mechanism @returns {((honest: number) => import("./privacy/curves.js").Curve) | null} */
-export declare function seen(row: Trust, mechanism: any): ((honest: number) => import("./privacy/curves.js").Curve) | null;
+/** What the adversary of the promise sees of a report, as a curve by honest people, and by the points of a grid where
+ * one is needed; null: the record.
+ * @param {Trust} row @param {any} mechanism
+ * @returns {((honest: number, points?: number) => import("./privacy/curves.js").Curve) | null} */
+export declare function seen(row: Trust, mechanism: any): ((honest: number, points?: number) => import("./privacy/curves.js").Curve) | null;

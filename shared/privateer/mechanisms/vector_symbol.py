@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, roots_legendre
 
-from privateer.accounting.allotment import Allotment, allot, allotted_subset_epsilon
+from privateer.accounting.allotment import CROWD_MAX, Allotment, allot, allotted_subset_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.accounting.events import Event, Pure, Repeated, ShuffledSubset
 from privateer.coins import classes_of, mix, normals_of
@@ -172,8 +172,10 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """Return what a permuted batch reveals: were every person's first messages apart, and so on, it would be more.
 
         Messages have coins of their own, so each of those permutations is an event by itself, and they compose.
+        More people never harm, and devices have no time to compose events of millions.
         """
-        one = ShuffledSubset(self.epsilon, 2 * self.directions, self.chosen, honest)
+        counted = min(honest, CROWD_MAX) if self.repeats > 1 else honest
+        one = ShuffledSubset(self.epsilon, 2 * self.directions, self.chosen, counted)
         return Repeated(one, self.repeats) if self.repeats > 1 else one
 
     @property

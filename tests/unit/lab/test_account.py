@@ -344,6 +344,17 @@ def test_rounds_are_shown_with_what_their_mechanism_says(capsys: pytest.CaptureF
     assert "ball" not in out
 
 
+def test_several_messages_are_one_report_and_cost_what_all_of_them_do(capsys: pytest.CaptureFixture[str]) -> None:
+    record = record_of("messages")
+    mechanism = record["rounds"][0]["mechanism"]
+    assert mechanism["repeats"] == 3
+    with answering(200, json.dumps(record).encode()) as url:
+        code, out, _ = run(capsys, "account", "experiment", "test", "--url", url)
+    assert code == 0
+    assert "epsilon of one report" not in out  # who sends three messages still reports once
+    assert re.search(rf"│ +{3 * mechanism['epsilon']:.4g} │ +{mechanism['directions']} │", out)
+
+
 def test_a_record_is_shown_by_cohort(capsys: pytest.CaptureFixture[str]) -> None:
     with answering(200, json.dumps(record_of("sources", 3)).encode()) as url:
         code, out, _ = run(capsys, "account", "experiment", "test", "--url", url)

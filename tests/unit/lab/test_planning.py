@@ -17,6 +17,7 @@ from privateer_lab import output, sweeps
 from privateer_lab.commands import planning
 from privateer_lab.plans import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
 from privateer_lab.run import Costs, Run
+from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.test_cli import DPE, SMALL, SPEC, run
@@ -237,6 +238,11 @@ FULL = {"name": "clinic", "people": 1000, "epsilon": 8.0, "shares": [0.4, 0.3, 0
 def test_a_plan_takes_sources_that_are_promised_more_than_a_report_may_cost() -> None:
     (one,) = variants(make_spec({"sources": [FULL]}), ("shuffle",), (1.0,))
     assert one.spec.privacy.local_epsilon_max == 8.0
+
+
+def test_a_plan_asks_for_several_messages_where_a_batch_makes_them_cheap() -> None:
+    planned = variants(linear_spec("shuffle", messages=3), ("local", "shuffle", "central", "none"), (1.0,))
+    assert [one.spec.algorithm.model_dump()["messages"] for one in planned] == [1, 3, 1, 1]
 
 
 def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

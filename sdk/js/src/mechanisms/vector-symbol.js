@@ -27,7 +27,7 @@ export class VectorSymbol {
     const { chosen, classes, directions, epsilon, seed, repeats = 1 } = told;
     const counts = [chosen, classes, directions, repeats].every(Number.isSafeInteger);
     const seeded = typeof seed === "bigint" || Number.isSafeInteger(seed);
-    if (!hasFields({ repeats: 1, ...told }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
+    if (!hasFields({ ...told, repeats }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
     const several = repeats >= 1 && repeats <= REPEATS_MAX && (repeats === 1 || classes === 1);
     if (!several) throw refused("there is no such randomizer", "repeats");
     const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;

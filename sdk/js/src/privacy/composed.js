@@ -5,7 +5,7 @@ import { epsilonOf, pureCurve, shuffledCurve } from "./curves.js";
 import { deltaOf, lossOf, repeated } from "./loss.js";
 
 /** Points of the grid between 0 and the largest epsilon, as Python's accountant has them. */
-const FINE = 600;
+export const FINE = 600;
 /** The same for a first look, which is an upper bound as well. */
 export const COARSE = 64;
 /** The most honest reports that are counted on: more people never harm, and devices have no time for millions. */

@@ -2,7 +2,7 @@
 /** The upload tokens in a device's ledger: drawn, then signed, then tied to one report, and gone with it. */
 
 import { same } from "../bytes.js";
-import { digestOf } from "./token.js";
+import { digestOf, markOf } from "./token.js";
 
 /**
  * A token for an endpoint. `token` is empty until the issuer has signed, and then request and inverse are: nothing ties the
@@ -73,16 +73,11 @@ export class Purse {
     return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter((one) => !same(one.input, input)) }));
   }
 
-  /** Forget tokens for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
+  /** Forget tokens left that are for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
   keepOnly(identity, endpoint, digest) {
     const now = this.clock.now();
     const isGood = (/** @type {Kept} */ one) => one.expires > now && (one.endpoint !== endpoint || same(digestOf(one.input), digest));
-    const isElsewhere = (/** @type {Sealed} */ { endpoint: at, token }) => at === endpoint && token && !same(digestOf(token), digest);
-    return this.change(identity, (entry) => ({
-      ...entry,
-      tokens: tokensOf(entry).filter(isGood),
-      waiting: entry.waiting.map((one) => (isElsewhere(one) ? { ...one, token: null } : one)),
-    }));
+    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter(isGood) }));
   }
 
   /** Signed tokens that are left. @param {Entry} entry @param {string} endpoint */
@@ -116,6 +111,30 @@ export class Purse {
       if (!waiting || waiting.token || !spare) return [now, waiting?.token ?? null];
       const rest = { ...now, tokens: tokensOf(now).filter((one) => one !== spare) };
       return [tied(rest, report, spare.token), spare.token];
+    });
+  }
+
+  /** The token that a waiting report comes with; null: none. @param {string} identity @param {Sealed} report */
+  async tied(identity, report) {
+    return waits(await this.ledger.entry(identity), report)?.token ?? null;
+  }
+
+  /** Those of the signed tokens left that have none of these marks. @param {string} identity @param {string} endpoint @param {Uint8Array[]} marks */
+  async strays(identity, endpoint, marks) {
+    const left = this.left(await this.ledger.entry(identity), endpoint);
+    return left.filter(({ token }) => !marks.some((mark) => same(mark, markOf(token))));
+  }
+
+  /**
+   * Forget the token of a report, unless it has another one by now, and tokens left that are no better.
+   * @param {string} identity @param {Sealed} report @param {Uint8Array} token @param {Kept[]} strays
+   */
+  part(identity, report, token, strays) {
+    const isStray = (/** @type {Kept} */ one) => strays.some(({ input }) => same(input, one.input));
+    return this.change(identity, (entry) => {
+      const now = waits(entry, report)?.token;
+      const parted = now && same(now, token) ? tied(entry, report, null) : entry;
+      return { ...parted, tokens: tokensOf(entry).filter((one) => !isStray(one)) };
     });
   }
 

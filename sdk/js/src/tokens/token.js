@@ -56,6 +56,9 @@ export const keyIdOf = ({ input }) => input.slice(-DIGEST_SIZE);
 /** Digest of the challenge that a token is for. @param {Uint8Array<ArrayBuffer>} token or what is to be signed of it */
 export const digestOf = (token) => token.slice(TYPE.length + NONCE_SIZE, TYPE.length + NONCE_SIZE + DIGEST_SIZE);
 
+/** What an endpoint knows a token by: the digest of its challenge, and the id of its key. @param {Uint8Array} token */
+export const markOf = (token) => token.slice(TYPE.length + NONCE_SIZE, TYPE.length + NONCE_SIZE + 2 * DIGEST_SIZE);
+
 /** The token that the issuer's answer makes. @param {PendingToken} pending @param {TokenKey} key @param {Uint8Array} signed */
 export const finished = async ({ input, inverse }, key, signed) => joined(input, await finalize(key.n, input, signed, inverse));
 

@@ -1,12 +1,12 @@
 // @ts-check
 /** How a device gets upload tokens: ahead, apart from reports, with keys that are everybody's. */
 
-import { same } from "../bytes.js";
+import { joined, same } from "../bytes.js";
 import { PrivateerError, refused } from "../errors.js";
 import { ask, problem } from "../exchange.js";
 import { sha256 } from "../sealing.js";
 import { DIRECTORY, isValid, readDirectory } from "./keys.js";
-import { SIGNATURE_SIZE, challenge, draw, finished, keyIdOf, serverName } from "./token.js";
+import { SIGNATURE_SIZE, challenge, draw, finished, keyIdOf, markOf, serverName } from "./token.js";
 
 const REQUEST = "application/private-token-request";
 const RESPONSE = "application/private-token-response";
@@ -23,6 +23,7 @@ const REMEDIES = {
 /** What the application's backend signed for this device and an experiment. @typedef {(experiment: string) => string | Promise<string>} Attest */
 /** @typedef {import("./keys.js").TokenKey} TokenKey */
 /** @typedef {import("./token.js").PendingToken} PendingToken */
+/** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
 
 const strange = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
 const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
@@ -42,13 +43,47 @@ export class Tokens {
    * @param {string} endpoint @param {number} wanted @param {number} seconds for each request
    */
   async fill(endpoint, wanted, seconds) {
+    const missing = wanted - (await this.client.purse.count(this.identity, endpoint));
+    if (missing > 0) await this.get(endpoint, missing, wanted, await this.keys(this.client.baseOf(endpoint), seconds), seconds);
+  }
+
+  /**
+   * Get another token for a report whose token is refused, if it names none of the keys that the endpoint shows. The report
+   * keeps its token until another one is there, since an issuer may find its keys again. Its bytes stay as they are, and hold
+   * its id, so that it counts once whichever token they come with.
+   * @param {Sealed} report @param {number} seconds for each request
+   */
+  async replace(report, seconds) {
     const { identity } = this;
     const { purse } = this.client;
+    const { endpoint } = report;
+    const token = await purse.tied(identity, report);
+    if (!token) return;
+    const keys = await this.keys(this.client.baseOf(endpoint), seconds);
+    const digest = await this.digest(endpoint);
+    const marks = keys.map(({ id }) => joined(digest, id));
+    if (marks.some((mark) => same(mark, markOf(token)))) return;
+    const strays = await purse.strays(identity, endpoint, marks);
+    const wanted = 1 + (await purse.bare(identity, endpoint)) + strays.length;
     const missing = wanted - (await purse.count(identity, endpoint));
-    if (missing <= 0) return;
-    const base = this.client.baseOf(endpoint);
-    const digest = await sha256(await challenge(serverName(this.issuer), serverName(base), this.name));
-    const keys = await this.keys(base, seconds);
+    if (missing > 0) await this.get(endpoint, missing, wanted, keys, seconds);
+    await purse.part(identity, report, token, strays);
+  }
+
+  /** Digest of the challenge that tokens for an endpoint are for. @param {string} endpoint */
+  async digest(endpoint) {
+    return sha256(await challenge(serverName(this.issuer), serverName(this.client.baseOf(endpoint)), this.name));
+  }
+
+  /**
+   * Get missing tokens; first those that were asked for before.
+   * @param {string} endpoint @param {number} missing @param {number} wanted as many as the ledger may have then
+   * @param {TokenKey[]} keys @param {number} seconds for each request
+   */
+  async get(endpoint, missing, wanted, keys, seconds) {
+    const { identity } = this;
+    const { purse } = this.client;
+    const digest = await this.digest(endpoint);
     await purse.keepOnly(identity, endpoint, digest);
     const known = await this.stillValid(await purse.pending(identity, endpoint), keys);
     const drawn = await Promise.all(Array.from({ length: Math.max(0, missing - known.length) }, () => draw(digest, keys[0])));

@@ -6,6 +6,7 @@ export declare class CentralSums {
     deviation: number;
     scale: number;
     localEpsilon: number;
+    messages: number;
     reportSize: number;
     sampling: number;
     static TYPE: string;
@@ -21,6 +22,7 @@ export declare class CellPairs {
     layout: Layout;
     scale: number;
     localEpsilon: number;
+    messages: number;
     reportSize: number;
     sampling: number;
     static TYPE: string;

@@ -10,6 +10,7 @@ export declare const hasFields: (told: any, names: string[]) => boolean;
 export declare class KeyedSymbol {
     localEpsilon: number;
     symbols: number;
+    messages: number;
     reportSize: number;
     sampling: number;
     response: RandomizedResponse;

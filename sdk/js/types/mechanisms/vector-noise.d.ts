@@ -6,6 +6,7 @@ declare class NoisyVectors {
     deviation: number;
     localEpsilon: number;
     classes: number;
+    messages: number;
     reportSize: number;
     sampling: number;
     /** @param {any} told @param {string[]} fields */

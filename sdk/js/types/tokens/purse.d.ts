@@ -31,7 +31,7 @@ export declare class Purse {
     finish(identity: string, { input }: import("./token.js").PendingToken, token: Uint8Array<ArrayBuffer>): Promise<void>;
     /** Forget a token that nobody will sign. @param {string} identity @param {import("./token.js").PendingToken} pending */
     drop(identity: string, { input }: import("./token.js").PendingToken): Promise<void>;
-    /** Forget tokens for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
+    /** Forget tokens left that are for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
     keepOnly(identity: string, endpoint: string, digest: Uint8Array): Promise<void>;
     /** Signed tokens that are left. @param {Entry} entry @param {string} endpoint */
     left(entry: Entry, endpoint: string): Kept[];
@@ -45,6 +45,15 @@ export declare class Purse {
      * @param {string} identity @param {Sealed} report @returns {Promise<Uint8Array<ArrayBuffer> | null>}
      */
     tie(identity: string, report: Sealed): Promise<Uint8Array<ArrayBuffer> | null>;
+    /** The token that a waiting report comes with; null: none. @param {string} identity @param {Sealed} report */
+    tied(identity: string, report: Sealed): Promise<Uint8Array<ArrayBuffer> | null>;
+    /** Those of the signed tokens left that have none of these marks. @param {string} identity @param {string} endpoint @param {Uint8Array[]} marks */
+    strays(identity: string, endpoint: string, marks: Uint8Array[]): Promise<Kept[]>;
+    /**
+     * Forget the token of a report, unless it has another one by now, and tokens left that are no better.
+     * @param {string} identity @param {Sealed} report @param {Uint8Array} token @param {Kept[]} strays
+     */
+    part(identity: string, report: Sealed, token: Uint8Array, strays: Kept[]): Promise<void>;
     /** Forget the token of a report, since no endpoint takes it any more. @param {string} identity @param {Sealed} report */
     untie(identity: string, report: Sealed): Promise<void>;
 }

@@ -27,6 +27,8 @@ export declare const keyIdOf: ({ input }: {
 }) => Uint8Array<ArrayBuffer>;
 /** Digest of the challenge that a token is for. @param {Uint8Array<ArrayBuffer>} token or what is to be signed of it */
 export declare const digestOf: (token: Uint8Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>;
+/** What an endpoint knows a token by: the digest of its challenge, and the id of its key. @param {Uint8Array} token */
+export declare const markOf: (token: Uint8Array) => Uint8Array<ArrayBuffer>;
 /** The token that the issuer's answer makes. @param {PendingToken} pending @param {TokenKey} key @param {Uint8Array} signed */
 export declare const finished: ({ input, inverse }: PendingToken, key: TokenKey, signed: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>;
 /** The header that spends a token. @param {Uint8Array} token */

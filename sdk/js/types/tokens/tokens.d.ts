@@ -3,6 +3,7 @@ import { PrivateerError } from "../errors.js";
 export type Attest = (experiment: string) => string | Promise<string>;
 export type TokenKey = import("./keys.js").TokenKey;
 export type PendingToken = import("./token.js").PendingToken;
+export type Sealed = import("../ledgers/ledger.js").Sealed;
 /** Gets tokens for one experiment. */
 export declare class Tokens {
     client: import("../client.js").Client;
@@ -16,6 +17,21 @@ export declare class Tokens {
      * @param {string} endpoint @param {number} wanted @param {number} seconds for each request
      */
     fill(endpoint: string, wanted: number, seconds: number): Promise<void>;
+    /**
+     * Get another token for a report whose token is refused, if it names none of the keys that the endpoint shows. The report
+     * keeps its token until another one is there, since an issuer may find its keys again. Its bytes stay as they are, and hold
+     * its id, so that it counts once whichever token they come with.
+     * @param {Sealed} report @param {number} seconds for each request
+     */
+    replace(report: Sealed, seconds: number): Promise<void>;
+    /** Digest of the challenge that tokens for an endpoint are for. @param {string} endpoint */
+    digest(endpoint: string): Promise<Uint8Array<ArrayBuffer>>;
+    /**
+     * Get missing tokens; first those that were asked for before.
+     * @param {string} endpoint @param {number} missing @param {number} wanted as many as the ledger may have then
+     * @param {TokenKey[]} keys @param {number} seconds for each request
+     */
+    get(endpoint: string, missing: number, wanted: number, keys: TokenKey[], seconds: number): Promise<void>;
     /** The tokens that were asked for before and may still be signed; forget the others. @param {PendingToken[]} pending @param {TokenKey[]} keys */
     stillValid(pending: PendingToken[], keys: TokenKey[]): Promise<import("./token.js").PendingToken[]>;
     /**

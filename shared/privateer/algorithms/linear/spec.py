@@ -65,6 +65,7 @@ class LinearSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = DirectedSum
     returns: ClassVar[bool] = True
+    batched_keys: ClassVar[frozenset[str]] = frozenset({"messages"})
 
     algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
 
