@@ -3,12 +3,13 @@
 
 import { refused } from "./errors.js";
 import { allot, covers } from "./privacy/allotment.js";
-import { COARSE, CROWD_MAX, FINE } from "./privacy/composed.js";
+import { COARSE } from "./privacy/composed.js";
 import { hidesArms, seen } from "./trust.js";
 
 const BATCH_MAX = 100_000_000;
 const DIGITS = 1 + 1e-6;
 const FEW = 65_536;
+const FAR = 4;
 
 /**
  * What a device accepts; the application sets it, never a server.
@@ -61,9 +62,13 @@ function keeps(mechanism, spec, honest) {
     const share = allot(spec.bound, delta, spec.reports, spec.trust.least);
     return !("continues" in mechanism) && covers(share, curve, honest, mechanism.sampling);
   }
-  const found = (/** @type {number} */ people, points = FINE) => curve(people, points)(spec.bound) + mechanism.sampling;
-  // Servers share a promise out to messages by a rule that a coarse grid confirms, as a rule.
-  if (mechanism.messages > 1 && found(Math.min(honest, CROWD_MAX), COARSE) <= delta) return true;
+  /** @param {number} people @param {number} [points] */
+  const found = (people, points) => curve(people, points)(spec.bound) + mechanism.sampling;
+  if (mechanism.messages > 1) {
+    // A coarse grid is an upper bound, too, and far from delta a fine one says nothing else.
+    const rough = found(honest, COARSE);
+    return rough <= delta || (rough <= FAR * delta && found(honest) <= delta * DIGITS);
+  }
   return found(Math.min(honest, FEW)) <= 0.9 * delta || found(honest) <= delta * DIGITS;
 }
 

@@ -5,10 +5,10 @@ import { epsilonOf, pureCurve, shuffledCurve } from "./curves.js";
 import { deltaOf, lossOf, repeated } from "./loss.js";
 
 /** Points of the grid between 0 and the largest epsilon, as Python's accountant has them. */
-export const FINE = 600;
+const FINE = 600;
 /** The same for a first look, which is an upper bound as well. */
 export const COARSE = 64;
-/** The most honest reports that are counted on: more people never harm, and devices have no time for millions. */
+/** The most honest reports that are counted on, here and in Python: more people never harm, and devices have no time for millions. */
 export const CROWD_MAX = 200_000;
 const [FARTHEST, LEFT, NEAREST] = [64, 1e-16, 1e-6];
 const KEPT = 8;
@@ -22,8 +22,9 @@ const known = new Map();
  * @param {number} honest @param {number} count messages of a report @param {number} [points] @returns {import("./curves.js").Curve}
  */
 export function composedCurve(local, symbols, honest, count, points = FINE) {
-  const name = [local, symbols, honest, count, points].join();
-  const found = known.get(name) ?? composed(shuffledCurve(local, symbols, Math.min(honest, CROWD_MAX)), count, points);
+  const people = Math.min(honest, CROWD_MAX);
+  const name = [local, symbols, people, count, points].join();
+  const found = known.get(name) ?? composed(shuffledCurve(local, symbols, people), count, points);
   known.delete(name);
   known.set(name, found);
   for (const oldest of known.keys()) if (known.size > KEPT) known.delete(oldest);
