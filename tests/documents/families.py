@@ -274,7 +274,7 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if "chosen" in mechanism:
         lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
     if getattr(spec.algorithm, "messages", 1) > 1:
-        lies += _of_messages(at, mechanism["repeats"], spec.algorithm.messages)
+        lies += _of_messages(at, mechanism["epsilon"], mechanism["repeats"], spec.algorithm.messages)
     if spec.experiment.reports_per_person > 1:
         lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
     if spec.algorithm.name == "linear":
@@ -283,7 +283,7 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     return lies
 
 
-def _of_messages(at: str, repeats: int, most: int) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+def _of_messages(at: str, epsilon: float, repeats: int, most: int) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Numbers of messages that nobody sends, in mechanism and round."""
     asked = {f"{name} messages": {f"{at}.repeats": name, "round.6": name} for name in (17, most + 1, repeats + 1)}
     # A round of no messages, or of a text of them, is no round: only the mechanism says so.
@@ -291,6 +291,8 @@ def _of_messages(at: str, repeats: int, most: int) -> list[tuple[str, dict[str, 
     asked["several messages whose coins tell classes"] = {f"{at}.classes": 3}
     asked["fewer messages in the round"] = {"round.6": repeats - 1}
     asked["one message in the mechanism"] = {f"{at}.repeats": 1}
+    # Delta is within 2 % of the promise there: a coarse grid has more.
+    asked["all that the promise allows"] = {f"{at}.epsilon": epsilon + 0.0625}
     lies = [(what, changes, _LIMITS) for what, changes in asked.items()]
     return [*lies, ("a device that allows what a message costs", {}, _LIMITS | {"local_epsilon": 4.0})]
 
