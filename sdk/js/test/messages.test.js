@@ -68,3 +68,19 @@ test("a device that allows what one message costs sends none", () =>
     await rejects(new Client(at.url, { ledger: new MemoryLedger(), shuffler: at.url, limits: { local_epsilon: 4 } }).join("test"), "terms-refused");
     assert.deepEqual(at.bodies, []);
   }));
+
+test("a spec that allows no such number of messages is refused", async () => {
+  const [round, spec, policy] = decode(SEVERAL);
+  /** The same publication by another spec. @param {Record<string, any>} changes by section */
+  const by = (changes) => {
+    const table = JSON.parse(Buffer.from(spec).toString());
+    for (const [section, some] of Object.entries(changes)) Object.assign(table[section], some);
+    const body = encode([round, joined([...Buffer.from(JSON.stringify(table))]), policy]);
+    return Participation.checked(body, "test", { ...LIMITS, ...ALLOWED });
+  };
+  assert.equal((await by({ algorithm: { messages: 5 } })).mechanism?.messages, 5);
+  for (const messages of [undefined, null, 0, 1, 4, 17, 5.5, "8", [8]]) await rejects(by({ algorithm: { messages } }), "malformed-report");
+  await rejects(by({ experiment: { reports_per_person: 2 } }), "malformed-report");
+  await rejects(by({ privacy: { arms: "hidden" } }), "malformed-report");
+  await rejects(by({ algorithm: { report: "joint" } }), "malformed-report");
+});
