@@ -34,8 +34,8 @@ _BEYOND: Final = 0.1
 _BELOW: Final = 1 - 1e-3
 """Share of delta that the composition may use: other machines' last digits, and other grids, have room."""
 _DIGITS: Final = 4
-CROWD_MAX: Final = 200_000
-"""The most honest reports of a batch that are counted on where several of a person compose."""
+_CROWD_MAX: Final = 200_000
+"""The most honest reports of a batch that an allotment counts on."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 _FEW: Final = 8
@@ -99,7 +99,7 @@ class Allotment:
         """
         # More people never harm, and devices have no time for millions.
         if isinstance(event, ShuffledResponse | ShuffledSubset | ShuffledMessage):
-            event = replace(event, honest=min(event.honest, CROWD_MAX))
+            event = replace(event, honest=min(event.honest, _CROWD_MAX))
         curve = account(event)
         return all(curve.delta(at) + sampling <= most * (1 + digits) for at, most in self.grid[::every])
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, betaincc, betainccinv, roots_legendre
 
-from privateer.accounting.allotment import CROWD_MAX, Allotment, allot, allotted_subset_epsilon
+from privateer.accounting.allotment import Allotment, allot, allotted_subset_epsilon
 from privateer.accounting.amplification import amplified_local_epsilon
 from privateer.accounting.events import Event, Pure, Repeated, ShuffledSubset
 from privateer.coins import classes_of, mix, normals_of
@@ -27,6 +27,8 @@ CLASSES_MAX: Final = 64
 REPEATS_MAX: Final = 16
 _NEARLY: Final = 1.02
 """An error within this factor of the least will do, if it takes fewer directions."""
+CROWD: Final = 20_000
+"""The most honest people of a batch that several messages count on: more never harm, and devices compose no crowds."""
 _FEWER: Final = 1.1
 """An error within this factor of the least will do, if it takes fewer messages: each costs what a report costs."""
 _TRIED: Final = 50
@@ -172,9 +174,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """Return what a permuted batch reveals: were every person's first messages apart, and so on, it would be more.
 
         Messages have coins of their own, so each of those permutations is an event by itself, and they compose.
-        More people never harm, and devices have no time to compose events of millions.
         """
-        counted = min(honest, CROWD_MAX) if self.repeats > 1 else honest
+        counted = min(honest, CROWD) if self.repeats > 1 else honest
         one = ShuffledSubset(self.epsilon, 2 * self.directions, self.chosen, counted)
         return Repeated(one, self.repeats) if self.repeats > 1 else one
 
@@ -446,7 +447,7 @@ def _repeated(
     The messages share the promise as several reports would, by a rule that is quick and a little more than enough.
     """
     share = allot(*promise, repeats, 0.0)
-    return _amplified(coordinates, promise, honest, math.nextafter(limit, 0.0) / repeats, share)
+    return _amplified(coordinates, promise, min(honest, CROWD), math.nextafter(limit, 0.0) / repeats, share)
 
 
 def _counts(directions: int, epsilon: float) -> list[int]:

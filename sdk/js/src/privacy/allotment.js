@@ -2,7 +2,6 @@
 /** What each of a person's several reports may cost, so that all of them together keep one promise (docs/returning.md). */
 
 import { refused } from "../errors.js";
-import { CROWD_MAX } from "./composed.js";
 import { epsilonOf, normalCurve, normalDeviation } from "./curves.js";
 import { deltaOf, lossOf, repeated } from "./loss.js";
 
@@ -12,6 +11,7 @@ const BEYOND = 0.1;
 /** Share of delta that the composition may use. Servers use a little less, so that other machines' digits have room. */
 const BELOW = 1 - 5e-4;
 const DIGITS = 4;
+const CROWD_MAX = 200_000;
 const TOLERANCE = 1e-6;
 
 /** The most that a report may cost: at these epsilons so much delta. @typedef {{at: number, most: number}[]} Allotment */

@@ -8,8 +8,8 @@ import { deltaOf, lossOf, repeated } from "./loss.js";
 const FINE = 600;
 /** The same for a first look, which is an upper bound as well. */
 export const COARSE = 64;
-/** The most honest reports that are counted on, here and in Python: more people never harm, and devices have no time for millions. */
-export const CROWD_MAX = 200_000;
+/** The most honest people that several messages count on, here and in Python: more never harm, and devices compose no crowds. */
+const CROWD = 20_000;
 const [FARTHEST, LEFT, NEAREST] = [64, 1e-16, 1e-6];
 const KEPT = 8;
 
@@ -22,7 +22,7 @@ const known = new Map();
  * @param {number} honest @param {number} count messages of a report @param {number} [points] @returns {import("./curves.js").Curve}
  */
 export function composedCurve(local, symbols, honest, count, points = FINE) {
-  const people = Math.min(honest, CROWD_MAX);
+  const people = Math.min(honest, CROWD);
   const name = [local, symbols, people, count, points].join();
   const found = known.get(name) ?? composed(shuffledCurve(local, symbols, people), count, points);
   known.delete(name);
