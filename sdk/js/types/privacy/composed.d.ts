@@ -1,8 +1,6 @@
 /** What several messages of a person cost in a shuffled batch, each with coins of its own (docs/accounting.md). */
 /** The same for a first look, which is an upper bound as well. */
 export declare const COARSE = 64;
-/** The most honest reports that are counted on, here and in Python: more people never harm, and devices have no time for millions. */
-export declare const CROWD_MAX = 200000;
 /**
  * So many shuffled symbols of a person, one composed with the other.
  * @param {number} local epsilon of a message @param {number} symbols of which there are so many for each own one
