@@ -160,8 +160,6 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             except SpecError:  # the batch is too small for so many
                 break
             made.append(cls(ball, *found, seed, classes, repeats))
-            if made[-1].error > made[-2].error:  # and so would it be with still more
-                break
         least = min(one.error for one in made)
         return next(one for one in made if one.error <= _FEWER * least)
 
