@@ -43,7 +43,7 @@ def test_coins_that_follow_from_each_other_are_caught():
 
 
 def test_symbols_link_no_messages_beyond_what_they_say():
-    """With coins of its own each symbol is drawn anew: agreement of a person's symbols is that of two people's.
+    """Each symbol is drawn anew with coins of its own: a person's symbols agree as often as two people's do.
 
     4,000 pairs; a false alarm has a probability of about 1e-4. Planted: one symbol, sent again and again.
     """

@@ -1,22 +1,29 @@
 """A symbol for a vector, or several: public random directions near to it, by subset selection."""
 
 import math
-from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, betaincc, betainccinv, roots_legendre
+from scipy.special import betainccinv
 
-from privateer.accounting.allotment import Allotment, allot, allotted_subset_epsilon
-from privateer.accounting.amplification import amplified_local_epsilon
+from privateer.accounting.allotment import Allotment
 from privateer.accounting.events import Event, Pure, Repeated, ShuffledSubset
 from privateer.coins import classes_of, mix, normals_of
 from privateer.contributions import BoundedVectors, VectorSums
 from privateer.errors import SpecError
 from privateer.mechanisms.base import Mechanism, check_range, whole
+from privateer.mechanisms.vector_directions import (
+    CROWD,
+    amplified_directions,
+    best_directions,
+    products,
+    response_of,
+    several_directions,
+    unit_variance,
+)
 from privateer.sampling.entropy import NoiseSource
 from privateer.sampling.response import SubsetResponse
 from privateer.vectors import Ball, VectorTotal
@@ -25,23 +32,11 @@ Array = NDArray[np.float64]
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
 CLASSES_MAX: Final = 64
 REPEATS_MAX: Final = 16
-_NEARLY: Final = 1.02
-"""An error within this factor of the least will do, if it takes fewer directions."""
-CROWD: Final = 20_000
-"""The most honest people of a batch that several messages count on: more never harm, and devices compose no crowds."""
 _FEWER: Final = 1.1
 """An error within this factor of the least will do, if it takes fewer messages: each costs what a report costs."""
-_TRIED: Final = 50
-"""Numbers of chosen directions that are tried for a shuffled batch."""
-_RATIOS: Final = (2, 8, 32, 128, 512, 2048)
-"""Symbols for each of a person's own, for which the local epsilon that a batch allows is computed to choose by."""
-DIRECTIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _BLOCK: Final = 1 << 15
 """Random numbers made at a time; keeps the working set in the processor's cache."""
 
-
-_NODES: Final = roots_legendre(200)
-"""Places and weights of a quadrature on [-1, 1]."""
 _FIXED: Final = 1 << 30
 """Units of a fixed-point direction: integer sums do not depend on the order of addition."""
 
@@ -104,8 +99,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             raise SpecError(f"must be 1 to {CLASSES_MAX}", field="classes", remedy="ask about fewer")
         if not 1 <= self.chosen <= self.directions:
             raise SpecError("must be 1 to directions", field="chosen", remedy="use what the calibration gives")
-        if self.response.threshold == 0:
-            raise SpecError("too small to tell anything", field="epsilon", remedy="choose a larger epsilon")
+        response_of(self.epsilon, self.directions, self.chosen)
 
     @classmethod
     def calibrated(cls, ball: Ball, epsilon: float, seed: int, classes: int = 1) -> Self:
@@ -153,10 +147,10 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         SpecError
             If a batch is too small for any.
         """
-        made = [cls(ball, *_amplified(ball.coordinates, promise, honest, limit, share), seed, classes)]
+        made = [cls(ball, *amplified_directions(ball.coordinates, promise, honest, limit, share), seed, classes)]
         for repeats in range(2, 1 + (most if share is None else 1)):
             try:
-                found = _repeated(ball.coordinates, promise, honest, limit, repeats)
+                found = several_directions(ball.coordinates, promise, honest, limit, repeats)
             except SpecError:  # the batch is too small for so many
                 break
             made.append(cls(ball, *found, seed, classes, repeats))
@@ -190,7 +184,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     @cached_property
     def response(self) -> SubsetResponse:
         """The randomizer of the symbol; its probabilities also debias."""
-        return SubsetResponse(self.epsilon, 2 * self.directions, self.chosen)
+        return response_of(self.epsilon, self.directions, self.chosen)
 
     @property
     def coins_choose(self) -> bool:
@@ -209,16 +203,9 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.ball.radius / (product * self.response.gain)
 
     def variance(self, length: float) -> float:
-        """Variance of one report for a vector of a length, in radii, all coordinates together; exact.
-
-        A named direction is c u + sqrt(1 - c^2) w, u the lifted vector and w uniform among what is orthogonal to it.
-        What the report leaves out is its last coordinate.
-        """
-        d, gain = self.ball.coordinates, self.response.gain
-        square = gain * products(d + 1, self.directions, self.chosen)[1] + (1 - gain) / (d + 1)
-        lift = 1 - length**2
-        last = square * lift + (1 - square) * (1 - lift) / d
-        return (self.scale**2 * (1 - last) - (self.ball.radius * length) ** 2) / self.repeats
+        """Variance of one report for a vector of a length, in radii, all coordinates together; exact."""
+        one = unit_variance(self.ball.coordinates, self.epsilon, self.directions, self.chosen, length)
+        return self.ball.radius**2 * one / self.repeats
 
     @cached_property
     def error(self) -> float:
@@ -316,7 +303,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
-        # Who lacks a message counts as a person. What people sent on average is what they would have sent in all.
+        # A person with a missing message counts, and the average over what came stands for it.
         people = math.ceil(total.reports / self.repeats)
         noise = people * self.error / (self.ball.coordinates * self.classes)
         return VectorSums(people, total.sums / _FIXED * (self.scale * people / max(1, total.reports)), noise)
@@ -373,83 +360,3 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         aside -= np.einsum("nd,nd->n", aside, lifted)[:, None] * lifted
         aside /= np.linalg.norm(aside, axis=1, keepdims=True)
         return np.asarray(product * lifted + np.sqrt(1 - product**2) * aside)
-
-
-@lru_cache(maxsize=4096)
-def products(dimension: int, directions: int, chosen: int) -> tuple[float, float]:
-    """Means of product and squared product of a unit vector with one of its chosen directions, picked uniformly.
-
-    One product's square is Beta(1/2, (dimension - 1) / 2), dimension at least 2. With N of the absolute products above
-    x, min(chosen, N) of the chosen ones are; N is binomial, and the integral of that number's mean over x sums them.
-    """
-    # Beyond 12 standard deviations of a product nothing that matters is left; x = end sin(angle) is smooth up to x = 1.
-    end = min(1.0, 12 / math.sqrt(dimension))
-    angles, weights = (_NODES[0] + 1) * math.pi / 4, _NODES[1] * math.pi / 4
-    x, steps = end * np.sin(angles), end * np.cos(angles) * weights
-    share = betaincc(0.5, (dimension - 1) / 2, x * x)
-    few = directions * share * bdtr(chosen - 2, directions - 1, share) if chosen > 1 else 0.0
-    above = few / chosen + bdtrc(chosen - 1, directions, share)
-    return float(steps @ above), float(steps @ (2 * x * above))
-
-
-@lru_cache(maxsize=256)
-def best_directions(coordinates: int, epsilon: float) -> tuple[int, int]:
-    """Numbers of directions and of chosen ones at a local epsilon; see `VectorSymbol.calibrated`."""
-    return _best(coordinates, lambda directions: dict.fromkeys(_counts(directions, epsilon), epsilon))
-
-
-def _best(coordinates: int, counts: Callable[[int], dict[int, float]]) -> tuple[int, int]:
-    """Return the fewest directions, and how many are chosen, within 2 % of the least error.
-
-    ``counts`` has the numbers of chosen ones that are tried with so many directions, each with its local epsilon.
-    """
-    ball, found = Ball("l2", 1.0, coordinates), {}
-    for directions in DIRECTIONS:
-        tried = {c: VectorSymbol(ball, e, directions, c, 0).error for c, e in counts(directions).items()}
-        chosen = min(tried, key=tried.__getitem__)
-        found[directions, chosen] = tried[chosen]
-    return next(pair for pair, error in found.items() if error <= _NEARLY * min(found.values()))
-
-
-@lru_cache(maxsize=1024)
-def _amplified(
-    coordinates: int, promise: tuple[float, float], honest: int, limit: float, share: Allotment | None
-) -> tuple[float, int, int]:
-    """Local epsilon, directions and chosen ones of a shuffled batch; see `VectorSymbol.amplified`.
-
-    The local epsilon that a batch allows depends on how many symbols there are for each of a person's own, and grows
-    with it. To choose, we take it from a few such numbers; what is chosen gets its own.
-    """
-
-    def local(symbols: int, own: int, *, proved: bool) -> float:
-        if share is None:
-            return amplified_local_epsilon(*promise, symbols / own, honest, limit)
-        return allotted_subset_epsilon(share, symbols, own, honest, limit, proved=proved)
-
-    most = [local(ratio, 1, proved=False) for ratio in _RATIOS]
-
-    def counts(directions: int) -> dict[int, float]:
-        tried = {round(count) for count in np.geomspace(1, directions, _TRIED)}
-        return {c: float(np.interp(math.log(2 * directions / c), np.log(_RATIOS), most)) for c in sorted(tried)}
-
-    directions, chosen = _best(coordinates, counts)
-    return local(2 * directions, chosen, proved=True), directions, chosen
-
-
-@lru_cache(maxsize=1024)
-def _repeated(
-    coordinates: int, promise: tuple[float, float], honest: int, limit: float, repeats: int
-) -> tuple[float, int, int]:
-    """Local epsilon of each of several messages, directions and chosen ones; see `VectorSymbol.amplified`.
-
-    The messages share the promise as several reports would, by a rule that is quick and a little more than enough.
-    """
-    share = allot(*promise, repeats, 0.0)
-    return _amplified(coordinates, promise, min(honest, CROWD), math.nextafter(limit, 0.0) / repeats, share)
-
-
-def _counts(directions: int, epsilon: float) -> list[int]:
-    """Numbers of chosen directions worth trying: around the share that serves a response of many symbols best."""
-    share = 2 / (1 + math.exp(epsilon))
-    around = {round(directions * share * factor) for factor in np.geomspace(0.25, 32.0, 50)}
-    return sorted({min(max(count, 1), directions) for count in around})

@@ -11,7 +11,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import beta, betaincc
 
 from privateer.contributions import BoundedVectors
-from privateer.mechanisms.vector_symbol import VectorSymbol, best_directions, products
+from privateer.mechanisms.vector_directions import best_directions, products
+from privateer.mechanisms.vector_symbol import VectorSymbol
 from privateer.vectors import Ball
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
