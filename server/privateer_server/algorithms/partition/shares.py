@@ -23,6 +23,29 @@ def best_probabilities(
     return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
 
+def one_by_draw(
+    mean: NDArray[np.float64],
+    standard_deviation: NDArray[np.float64],
+    active: NDArray[np.bool_],
+    wholes: NDArray[np.int64],
+    seed: int,
+) -> NDArray[np.float64]:
+    """Return shares of 1 for the arm whose normal draw is the largest, and of 0 for all others, (bins, arms).
+
+    Parameters
+    ----------
+    mean, standard_deviation, active
+        As in `best_probabilities`, by which an arm is drawn; shape (bins, arms).
+    wholes
+        Shape (bins,): parts of the same whole lie alike from their means in the draw.
+    seed
+        Of the round: the policy that is published shows what was drawn.
+    """
+    normal = np.random.default_rng(seed).standard_normal((int(wholes.max(initial=-1)) + 1, mean.shape[1]))
+    draws = np.where(active, mean + standard_deviation * normal[wholes], -np.inf)
+    return np.asarray(np.arange(mean.shape[1]) == draws.argmax(axis=1)[:, None], np.float64)
+
+
 def thresholds(shares: NDArray[np.float64], active: NDArray[np.bool_]) -> NDArray[np.uint32]:
     """Slot thresholds of a layout, (bins, arms - 1), for shares (bins, arms), 0 for arms that are not active."""
     edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
