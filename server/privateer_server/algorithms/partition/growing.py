@@ -16,14 +16,17 @@ from privateer_server.algorithms.partition.state import PartitionState
 Array = NDArray[np.float64]
 
 _DROP: Final = 2.2
-"""Standard deviations of a difference at which an arm is dropped."""
+_DROP_SHARED: Final = 1.8
+"""Standard deviations of a difference at which an arm is dropped. Where the arm is in the key and arms share a bin, the
+square of a share counts, so that one that is rarely played tells next to nothing and is dropped earlier."""
 _DROP_LARGE: Final = 3.0
 """Standard deviations at which an arm is dropped in large bins."""
 _USUAL_SPREAD: Final = 2
 """Place of the spread that bins have at most when arms are dropped, .75; lengths are the usual ones."""
 _SPLIT: Final = 0.5
 _SPLIT_IN_KEY: Final = 0.7
-"""A bin is halved when the variance of an arm's value is below this share of the variance between its halves."""
+"""A bin is halved when the variance of an arm's value is below this share of the variance between its halves: that of
+the best arm, or, where the arm is in the key and arms take turns, of any that had its turn."""
 _HALF_KNOWN: Final = 0.6
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 _NOBODY: Final = 1e-18
@@ -56,16 +59,21 @@ class Growing(Knowing):
         within = np.where(self._wide(state), np.maximum(within, usual.within(lower, upper)), within)[:, None]
         variance = state.variance + np.take_along_axis(state.variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(state.mean, leader, axis=1) - state.mean
-        most = np.where(self._large(state), _DROP_LARGE, _DROP)[:, None]
+        usual_most = np.where(self.spec.privacy.arm_in_key & ~self._takes_turns(state), _DROP_SHARED, _DROP)
+        most = np.where(self._large(state), _DROP_LARGE, usual_most)[:, None]
         return replace(state, active=~(gap > most * np.sqrt(variance)) & self.playable)
 
     def _halved(self, state: PartitionState) -> PartitionState:
-        """Halve undecided bins of which one arm is known better than its values in the halves are alike."""
+        """Halve undecided bins of which an arm is known better than its values in the halves are alike."""
         lower, upper = self._corners(state)
         space = self._kept(state)[0]
         differences = self._smoothness(state).halves(lower, upper)
-        best_known = np.where(state.active, state.variance, np.inf).min(axis=1)
-        known = best_known < (_SPLIT_IN_KEY if self.spec.privacy.arm_in_key else _SPLIT) * differences.max(axis=1)
+        most = differences.max(axis=1)
+        if self.spec.privacy.arm_in_key:
+            known = np.where(state.active, state.variance, np.inf).min(axis=1) < _SPLIT_IN_KEY * most
+        else:
+            leader = np.where(self.playable, state.mean, -np.inf).argmax(axis=1)[:, None]
+            known = np.take_along_axis(state.variance, leader, axis=1)[:, 0] < _SPLIT * most
         ready = known & (state.active.sum(axis=1) > 1) & (state.depths < space.depth)
         if not ready.any():
             return state

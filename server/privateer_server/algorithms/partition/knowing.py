@@ -24,6 +24,8 @@ _FEW: Final = 0.2
 """Where the tree began with levels, bins with this share of the people or less are not wide: they serve few."""
 _FIRST_LEVELS: Final = 16
 """Bins that the tree begins with at most, of levels or sets of levels."""
+_HEARD_OF: Final = 0.5
+"""Arms take turns once the variance of each one's value is below this share of what it was at first."""
 _LARGE: Final = 0.0625
 """After a screening bins with a larger share of the people count as wide, whatever their width: they may be few."""
 _TOGETHER: Final = 256
@@ -45,6 +47,15 @@ class Knowing(Remembering):
         if self._first_columns:
             wide &= state.mass[0] > _FEW
         return np.asarray(wide | self._large(state))
+
+    def _takes_turns(self, state: PartitionState) -> NDArray[np.bool_]:
+        """Tell which bins play one arm a round: narrow ones that know something of every arm, where keys have the arm.
+
+        Where nothing is known of an arm yet it is played beside the others, or it might wait for long.
+        """
+        most = np.where(state.active, state.variance, 0.0).max(axis=1)
+        heard_of = most < _HEARD_OF * self._smoothness(state).variance
+        return np.asarray(heard_of & ~self._wide(state) & self.spec.privacy.arm_in_key)
 
     def _large(self, state: PartitionState) -> NDArray[np.bool_]:
         """Tell which bins have many people, where features were screened."""

@@ -25,8 +25,8 @@ _EXPLORATION: Final = 0.5
 _IN_TURNS: Final = 0.35
 _WIDE_EXPLORATION: Final = 0.9
 """Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left; with
-more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged; with less where
-arms take turns, since each is then known sooner."""
+more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged; with less
+where arms take turns, since each is then known sooner."""
 _LEAST_EXPLORATION: Final = 0.05
 _FADING: Final = 0.6
 _FADING_IN_KEY: Final = 0.4
@@ -108,8 +108,8 @@ class PartitionLearner(Growing):
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
 
-        Where the arm is in the key people are told apart by parts of bins, which reports are not, and narrow bins play
-        one arm a round: what is known of an arm grows with the square of its share, so that arms that take turns are known sooner.
+        Where the arm is in the key people are told apart by parts of bins, which reports are not, and arms
+        may take turns: what is known of an arm grows with the square of its share of a round.
 
         At the end (``batch`` 0) every bin plays its best arm. While features are screened the bins are slabs of one.
         """
@@ -125,7 +125,8 @@ class PartitionLearner(Growing):
         beliefs = (parts.mean[bins], standard_deviation[bins], active[bins])
         shares = best_probabilities(*beliefs)
         if batch and in_key:
-            shares = np.where(self._wide(state)[rows[bins], None], shares, one_by_draw(*beliefs, rows[bins], seed))
+            in_turns = self._takes_turns(state)[rows[bins], None]
+            shares = np.where(in_turns, one_by_draw(*beliefs, rows[bins], seed), shares)
         people = (state.mass[self._cohorts.index(cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": self._axes(parts.axes), "depths": parts.depths, "paths": parts.paths}
         tree |= {"active": active, "bins": bins, "wholes": wholes_of(rows[bins]) if in_key else None}
@@ -149,8 +150,8 @@ class PartitionLearner(Growing):
     def _exploration(self, state: PartitionState) -> Array:
         """What is learned serves those to come: less of it when they are fewer than those before; shape (bins,)."""
         left = max(0, self.spec.experiment.horizon - state.own)
-        narrow = _IN_TURNS if self.spec.privacy.arm_in_key else _EXPLORATION
-        usual = np.where(self._wide(state), _WIDE_EXPLORATION, narrow)
+        usual = np.where(self._wide(state), _WIDE_EXPLORATION, _EXPLORATION)
+        usual = np.where(self._takes_turns(state), _IN_TURNS, usual)
         before = min(state.own, self._half_life(state) / math.log(2))
         if before < state.own:
             usual = usual * (_FADING_IN_KEY if self.spec.privacy.arm_in_key else _FADING)

@@ -60,6 +60,11 @@ class Smoothness:
         return np.asarray(np.sqrt(3.0) / LENGTHS[self.lengths])
 
     @property
+    def variance(self) -> float:
+        """Variance of a value at a place before anything is known."""
+        return _LEVEL**2 + self._variance
+
+    @property
     def _variance(self) -> float:
         return float(SPREADS[self.spread] ** 2)
 
