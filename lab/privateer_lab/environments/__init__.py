@@ -17,6 +17,7 @@ from privateer_lab.environments.linear import LinearSection
 from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection
 from privateer_lab.environments.needles import NeedlesSection
+from privateer_lab.environments.slopes import SlopesSection
 
 __all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
 
@@ -27,6 +28,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "smooth": SmoothSection,
     "bernoulli": BernoulliSection,
     "mixed": MixedSection,
+    "slopes": SlopesSection,
     "effects": EffectsSection,
     "csv": CsvSection,
     "adult": AdultSection,

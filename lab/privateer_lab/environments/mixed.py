@@ -10,10 +10,10 @@ from scipy.special import expit
 
 from privateer.arms_spec import ArmsSpec
 from privateer.errors import SpecError
-from privateer.features import Feature, Numeric, Ranked
-from privateer.levels import Boolean, Categorical, Ordinal
+from privateer.features import Feature
 from privateer_lab.environments.density import Seed
-from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
+from privateer_lab.environments.environment import Array, EnvironmentSection
+from privateer_lab.environments.independent import Independent, levels_of, places_of, slots_of
 
 _WAVES: Final = 128
 _STEEPNESS: Final = 1.5
@@ -53,7 +53,7 @@ class MixedSection(EnvironmentSection):
         return Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing, self.alike)
 
 
-class Mixed(Environment):
+class Mixed(Independent):
     """Logistic functions of Gaussian processes, drawn as sums of random waves that every level turns its own way.
 
     Parameters
@@ -77,9 +77,10 @@ class Mixed(Environment):
         missing: float,
         alike: float = _ALIKE,
     ) -> None:
-        self._features, self._relevant, self._missing = list(features.values()), relevant, missing
+        super().__init__(features.values(), missing)
+        self._relevant = relevant
         rng = np.random.default_rng([function, 7, arms, len(relevant)])
-        numbers = max(1, sum(not _levels(self._features[j]) for j in relevant))
+        numbers = max(1, sum(not levels_of(self._features[j]) for j in relevant))
         # A level's phases are normal: functions of two levels have correlation exp(-turn^2).
         turn = math.sqrt(-math.log(alike))
         self._waves = [self._drawn(self._features[j], numbers, turn, rng) for j in relevant]
@@ -92,17 +93,9 @@ class Mixed(Environment):
 
         The covariance of numbers is exp(-(x - y)^2 / (2 length^2 numbers)), so that slopes are alike however many.
         """
-        levels = _levels(feature)
+        levels = levels_of(feature)
         frequencies = rng.standard_normal(_WAVES) / (_LENGTH * numbers**0.5) * (not levels)
         return frequencies, turn * rng.standard_normal((max(1, levels) + 1, _WAVES)) * (levels > 0 or feature.missing)
-
-    def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
-        """Draw independent features, shape (n, d), as devices read them."""
-        drawn = np.stack([_draw(feature, rng.random(people)) for feature in self._features], axis=1)
-        for j, feature in enumerate(self._features):
-            if feature.missing:
-                drawn[rng.random(people) < self._missing, j] = np.nan
-        return drawn
 
     def means(self, contexts: Array) -> Array:
         """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
@@ -112,30 +105,9 @@ class Mixed(Environment):
         return np.asarray(expit(_STEEPNESS * (np.cos(angles) @ self._heights)), np.float64)
 
 
-def _levels(feature: Feature) -> int:
-    """Return how many levels without an order a feature has; 0 for numbers."""
-    if isinstance(feature, Categorical):
-        return len(feature.levels)
-    return 2 if isinstance(feature, Boolean) else 0
-
-
-def _draw(feature: Feature, uniform: Array) -> Array:
-    """Return the values of people at these uniform places, (n,)."""
-    if isinstance(feature, Numeric):
-        return np.asarray(feature.low + (feature.high - feature.low) * uniform)
-    if isinstance(feature, Ranked):
-        return np.interp(uniform, np.linspace(0.0, 1.0, len(feature.quantiles)), feature.quantiles)
-    count = len(feature.levels) if isinstance(feature, Categorical | Ordinal) else 2
-    return np.floor(count * uniform)
-
-
 def _turned(feature: Feature, values: Array, frequencies: Array, turns: Array) -> Array:
     """Return by how much people's values turn each wave, shape (n, waves)."""
-    gaps = np.isnan(values)
-    if _levels(feature):
-        slots = np.where(gaps, len(turns) - 1, values).astype(np.int64)
-        return np.asarray(turns[slots])
-    # Encoded, whatever the range: a number's first column is its place.
-    places = feature.encode(values)[:, :1]
-    known = places * frequencies + turns[0]
-    return np.asarray(np.where(gaps[:, None], turns[-1], known))
+    if levels_of(feature):
+        return np.asarray(turns[slots_of(feature, values)])
+    known = places_of(feature, values)[:, None] * frequencies + turns[0]
+    return np.asarray(np.where(np.isnan(values)[:, None], turns[-1], known))
