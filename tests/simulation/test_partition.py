@@ -86,7 +86,7 @@ def test_peaks_at_length(changes, seed):
 
 
 def mean_regret(example, epsilon, seeds):
-    """Of an example of 80,000 people in rounds of 100."""
+    """Of an example of 80,000 people."""
     spec = load_spec(EXAMPLES / example, [f"privacy.epsilon={epsilon}"])
     return np.mean([simulate_once(spec, seed).regret for seed in seeds])
 
@@ -99,7 +99,12 @@ def test_offers_that_swap_places_in_small():
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("example", "epsilon", "most"),
-    [("quadrants-local.toml", 1.0, 1800), ("peaks-local.toml", 1.0, 2400), ("peaks-local.toml", 4.0, 800)],
+    [
+        ("quadrants-local.toml", 1.0, 1800),
+        ("peaks-local.toml", 1.0, 2400),
+        ("peaks-local.toml", 4.0, 800),
+        ("slopes-shuffle.toml", 1.0, 1700),
+    ],
 )
 def test_what_is_promised_of_the_examples(example, epsilon, most):
     assert mean_regret(example, epsilon, range(10)) <= most

@@ -108,8 +108,8 @@ class PartitionLearner(Growing):
     def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
 
-        Where the arm is in the key people are told apart by parts of bins, which reports are not, and arms
-        may take turns: what is known of an arm grows with the square of its share of a round.
+        Where the arm is in the key people are told apart by parts of bins, which reports are not, and arms may take
+        turns: an arm that has a whole round tells more than one that has the same share of several.
 
         At the end (``batch`` 0) every bin plays its best arm. While features are screened the bins are slabs of one.
         """

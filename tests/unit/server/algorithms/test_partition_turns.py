@@ -1,0 +1,95 @@
+"""Arms that take turns: in which bins, what a round of one arm tells, and what people then play."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.algorithms.partition.told import told
+from privateer_server.algorithms.partition.turns import sharing_policy
+from tests.support.people import rounds
+from tests.support.specs import SHUFFLE, make_spec
+
+KIND = {"kind": {"levels": ["a", "b", "c", "d"]}, "x1": {"low": 0, "high": 1}}
+HIDDEN = SHUFFLE | {"privacy.arms": "hidden", "privacy.local_epsilon_max": 6}
+
+
+def halved(overrides, variance):
+    """A learner, and its state with a bin for half the numbers of each level, whose values are known that well."""
+    learner = PartitionLearner(make_spec(overrides | {"context.features": KIND}))
+    state = learner.start(0)
+    state = learner._cut(replace(state, axes=np.append(state.axes, 2)), np.ones(len(state.depths), np.bool_))
+    shape = (len(state.depths), 3)
+    return learner, replace(state, mean=np.zeros(shape), variance=np.full(shape, variance))
+
+
+def test_arms_take_turns_where_something_is_known_of_each():
+    learner, state = halved(SHUFFLE, 0.2)
+    assert learner._takes_turns(state).all()
+    one_unknown = state.variance.copy()
+    one_unknown[0, 2] = 0.4
+    assert learner._takes_turns(replace(state, variance=one_unknown)).tolist() == [False] + [True] * 7
+    dropped = np.ones_like(state.active)
+    dropped[0, 2] = False
+    assert learner._takes_turns(replace(state, variance=one_unknown, active=dropped)).all()
+
+
+def test_arms_share_wide_bins_and_bins_of_which_nothing_is_known():
+    learner = PartitionLearner(make_spec(SHUFFLE | {"context.features": KIND}))
+    first = learner.start(0)
+    assert not learner._takes_turns(first).any()
+    assert not learner._takes_turns(replace(first, variance=np.full((4, 3), 0.1))).any()
+    assert not learner._takes_turns(halved(SHUFFLE, 0.3)[1]).any()
+
+
+@pytest.mark.parametrize("overrides", [{}, HIDDEN], ids=["local", "hidden"])
+def test_arms_share_bins_where_coins_tell_them_apart(overrides):
+    """What coins tell of an arm grows with its share, not with the square of it."""
+    learner, state = halved(overrides, 0.1)
+    assert not learner._takes_turns(state).any()
+
+
+def test_in_its_turn_an_arm_is_played_by_all_of_a_part_and_the_next_round_may_have_another():
+    learner, state = halved(SHUFFLE, 0.2)
+    drawn = [learner.policy(state, 1, 1000, seed) for seed in range(20)]
+    assert all(set(np.unique(policy.shares)) == {0.0, 1.0} for policy in drawn)
+    assert (learner.policy(state, 1, 1000, 3).shares == drawn[3].shares).all()
+    played = np.array([policy.shares.argmax(axis=1)[0] for policy in drawn])
+    assert set(played) == {0, 1, 2}
+    for policy in drawn:
+        policy.check(learner.spec)
+
+
+def precision(shares):
+    """What a round of 1,000 people tells of each arm in the mean of eight bins, for these shares of arms."""
+    learner, state = halved(SHUFFLE, 0.2)
+    parts = learner._undivided(state)
+    tree = {"axes": learner._axes(parts.axes), "depths": parts.depths, "paths": parts.paths}
+    tree |= {"active": state.active, "bins": np.arange(8), "wholes": np.arange(8)}
+    policy = sharing_policy(learner.spec, 1, 1000, 9, "", np.tile(shares, (8, 1)), np.full(8, 1 / 8), tree)
+    rng = np.random.default_rng(2)
+    contexts = np.column_stack([rng.integers(0, 2, (1000, 2)), rng.random(1000)])
+    made = policy.contribute(contexts, drawn(rng), policy.decide(contexts, drawn(rng)), np.full(1000, 0.5))
+    release = policy.terms.mechanism.simulate(made, rng)
+    return told(state, learner.spec, policy, release, 0, np.arange(8), parts).precision.mean(axis=0)
+
+
+def drawn(rng):
+    return rng.integers(0, 2**32, 1000, dtype=np.uint32)
+
+
+def test_a_round_of_one_arm_tells_more_in_all_than_one_of_three():
+    """Noise does not fall with a share as the sum does: half as much again in an eighth of the people."""
+    alone, together = precision([1.0, 0.0, 0.0]), precision([1 / 3, 1 / 3, 1 / 3])
+    assert alone[1:] == pytest.approx([0, 0])
+    assert alone[0] / together.sum() == pytest.approx(1.6, abs=0.2)
+
+
+def test_every_round_of_an_experiment_with_turns_can_be_decided_and_learned_from():
+    """State and policy pass through the codec; first no arms take turns, later those of most bins do."""
+    overrides = {"context.features": KIND, "experiment.horizon": 20_000, "experiment.round_size": 1000}
+    seen = [one.policy for one in rounds(make_spec(SHUFFLE | overrides))]
+    in_turns = [((policy.shares == 0) | (policy.shares == 1)).all(axis=1).mean() for policy in seen if len(policy.bins)]
+    assert in_turns[0] == 0
+    assert max(in_turns) > 0.5
