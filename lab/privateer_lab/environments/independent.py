@@ -4,6 +4,7 @@ from abc import ABC
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privateer.features import Feature, Numeric, Ranked
 from privateer.levels import Boolean, Categorical, Ordinal
@@ -40,9 +41,9 @@ def levels_of(feature: Feature) -> int:
     return 2 if isinstance(feature, Boolean) else 0
 
 
-def slots_of(feature: Feature, values: Array) -> np.ndarray:
+def slots_of(feature: Feature, values: Array) -> NDArray[np.int64]:
     """Return the place of each person's level, (n,), int64: that after the last one where there is no value."""
-    return np.where(np.isnan(values), levels_of(feature), values).astype(np.int64)
+    return np.asarray(np.where(np.isnan(values), levels_of(feature), values), np.int64)
 
 
 def places_of(feature: Feature, values: Array) -> Array:
