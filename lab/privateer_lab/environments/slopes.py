@@ -22,9 +22,9 @@ class SlopesSection(EnvironmentSection):
     function
         The number of the function. By default every seed has one of its own.
     scale
-        Standard deviation of an arm's log odds, over people and functions.
+        Standard deviation of an arm's log odds over people and functions, where all are uniform numbers and levels.
     common
-        The share of their variance that is linear in numbers in the same way at every level.
+        The share of their variance that is linear in numbers in the same way at every level, if there are numbers.
     missing
         The share of people without a value, of every feature that may be missing.
     """
@@ -70,10 +70,9 @@ class Slopes(Independent):
     def means(self, contexts: Array) -> Array:
         """Return 1/(1 + exp(-scale g_k(x))), where g_k has mean 0 and variance 1 over functions; shape (n, K).
 
-        With z the numbers, of mean 0 and variance 1 (0 where there is none) and divided by the root of how many there
-        are, and with b the slopes, a the intercepts and c the changes, all of them normal,
-        g = sqrt(common) z b + sqrt(1 - common) (a_l + z c_l) / sqrt(2), where the level l is that of
-        each feature with levels, added up and divided by the root of their number.
+        With z the numbers as `_standardised` has them, b the slopes, a the intercepts and c the changes, all of them
+        normal, g = sqrt(common) z b + sqrt(1 - common) (a_l + z c_l) / sqrt(2), where the level l is that of each
+        feature with levels, added up and divided by the root of their number.
         """
         z = self._standardised(contexts)
         at = [slots_of(self._features[j], contexts[:, j]) for j in self._kinds] or [np.zeros(len(contexts), np.int64)]
@@ -86,7 +85,7 @@ class Slopes(Independent):
         return np.asarray(expit(self._section.scale * effects), np.float64)
 
     def _standardised(self, contexts: Array) -> Array:
-        """Return everybody's numbers with mean 0, and variance 1 in all, (n, numbers); 0 for those without one."""
+        """Return numbers with mean 0 and variances that add up to 1, (n, numbers); 0 for those without one."""
         z = np.zeros((len(contexts), len(self._numbers)))
         for place, j in enumerate(self._numbers):
             values = contexts[:, j]

@@ -26,7 +26,7 @@ _USUAL_SPREAD: Final = 2
 _SPLIT: Final = 0.5
 _SPLIT_IN_KEY: Final = 0.7
 """A bin is halved when the variance of an arm's value is below this share of the variance between its halves: that of
-the best arm, or, where the arm is in the key and arms take turns, of any that had its turn."""
+the best arm, or, where the arm is in the key, of any active one: the best may not have had its turn."""
 _HALF_KNOWN: Final = 0.4
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 _NOBODY: Final = 1e-18

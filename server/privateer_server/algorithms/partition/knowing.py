@@ -25,7 +25,7 @@ _FEW: Final = 0.2
 _FIRST_LEVELS: Final = 16
 """Bins that the tree begins with at most, of levels or sets of levels."""
 _HEARD_OF: Final = 0.5
-"""Arms take turns once the variance of each one's value is below this share of what it was at first."""
+"""Arms take turns once the variance of each one's average over the bin is below this share of a value's at first."""
 _LARGE: Final = 0.0625
 """After a screening bins with a larger share of the people count as wide, whatever their width: they may be few."""
 _TOGETHER: Final = 256
@@ -49,9 +49,10 @@ class Knowing(Remembering):
         return np.asarray(wide | self._large(state))
 
     def _takes_turns(self, state: PartitionState) -> NDArray[np.bool_]:
-        """Tell which bins play one arm a round: narrow ones that know something of every arm, where keys have the arm.
+        """Tell which bins play one arm a round: narrow ones where values are known, and keys have the arm.
 
-        Where nothing is known of an arm yet it is played beside the others, or it might wait for long.
+        Where nothing is known of an arm yet it is played beside the others, or it might wait for long. (In wide bins
+        of a rough function an average is known from the start: it is near the middle.)
         """
         most = np.where(state.active, state.variance, 0.0).max(axis=1)
         heard_of = most < _HEARD_OF * self._smoothness(state).variance

@@ -22,11 +22,11 @@ from privateer_server.algorithms.partition.turns import heard, sharing_policy, w
 Array = NDArray[np.float64]
 
 _EXPLORATION: Final = 0.5
-_IN_TURNS: Final = 0.35
+"""Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left."""
 _WIDE_EXPLORATION: Final = 0.9
-"""Thompson sampling draws with this share of the posterior's standard deviation, less when few people are left; with
-more in wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged; with less
-where arms take turns, since each is then known sooner."""
+"""In wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
+_IN_TURNS: Final = 0.35
+"""Where arms take turns: each is known sooner."""
 _LEAST_EXPLORATION: Final = 0.05
 _FADING: Final = 0.6
 _FADING_IN_KEY: Final = 0.4
@@ -124,7 +124,7 @@ class PartitionLearner(Growing):
         standard_deviation = self._exploration(state)[rows, None] * np.sqrt(state.variance[rows])
         beliefs = (parts.mean[bins], standard_deviation[bins], active[bins])
         shares = best_probabilities(*beliefs)
-        if batch and in_key:
+        if in_key:
             in_turns = self._takes_turns(state)[rows[bins], None]
             shares = np.where(in_turns, one_by_draw(*beliefs, rows[bins], seed), shares)
         people = (state.mass[self._cohorts.index(cohort), rows] * parts.shares)[bins]

@@ -61,6 +61,37 @@ def test_in_its_turn_an_arm_is_played_by_all_of_a_part_and_the_next_round_may_ha
         policy.check(learner.spec)
 
 
+def test_parts_of_a_bin_that_are_alike_have_the_same_turn():
+    """Planted in `PartitionLearner.policy`: parts that draw apart, which agree in none of 20 rounds or hardly any."""
+    learner, state = halved(SHUFFLE, 0.2)
+    for seed in range(20):
+        policy = learner.policy(state, 1, 1000, seed)
+        played = policy.shares.argmax(axis=1)
+        assert all(len(set(played[policy.wholes == whole])) == 1 for whole in range(8))
+
+
+def test_an_arm_two_deviations_behind_is_dropped_where_arms_share_and_not_where_they_take_turns():
+    """Bins with as much doubt of a value as of the average have 2 (.2 + within) as the variance of a difference."""
+    learner, state = halved(SHUFFLE, 0.2)
+    within = learner._smoothness(state).within(*learner._corners(state))
+    behind = np.zeros((8, 3))
+    behind[:, 2] = -2 * np.sqrt(2 * (0.2 + within))
+    assert learner._sifted(replace(state, mean=behind)).active.all()
+    unknown = np.full((8, 3), 0.3)
+    assert not learner._takes_turns(replace(state, variance=unknown)).any()
+    behind[:, 2] = -2 * np.sqrt(2 * (0.3 + within))
+    assert not learner._sifted(replace(state, mean=behind, variance=unknown)).active[:, 2].any()
+
+
+@pytest.mark.parametrize(("overrides", "more"), [(SHUFFLE, 8), ({}, 0)], ids=["shuffle", "local"])
+def test_a_bin_is_halved_when_any_arm_is_known_where_the_best_may_wait_for_its_turn(overrides, more):
+    learner, state = halved(overrides, 0.2)
+    known = np.tile([0.4, 1e-6, 0.4], (8, 1))
+    best = np.tile([0.3, 0.0, 0.0], (8, 1))
+    assert len(learner._halved(replace(state, mean=best, variance=known)).depths) == 8 + more
+    assert len(learner._halved(replace(state, mean=best, variance=known[:, [1, 0, 2]])).depths) == 16
+
+
 def precision(shares):
     """What a round of 1,000 people tells of each arm in the mean of eight bins, for these shares of arms."""
     learner, state = halved(SHUFFLE, 0.2)
