@@ -86,7 +86,7 @@ def test_peaks_at_length(changes, seed):
 
 
 def mean_regret(example, epsilon, seeds):
-    """Of an example of 80,000 people."""
+    """Return the mean over seeds of what an example of 80,000 people loses."""
     spec = load_spec(EXAMPLES / example, [f"privacy.epsilon={epsilon}"])
     return np.mean([simulate_once(spec, seed).regret for seed in seeds])
 

@@ -13,7 +13,7 @@ from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.growing import Growing
 from privateer_server.algorithms.partition.parts import wholes_of
 from privateer_server.algorithms.partition.screening import Screening, decided, new_screening, rows_of, told_of
-from privateer_server.algorithms.partition.shares import best_probabilities, one_by_draw
+from privateer_server.algorithms.partition.shares import best_probabilities, thompson_draw
 from privateer_server.algorithms.partition.smoothness import SPREADS, usual_lengths
 from privateer_server.algorithms.partition.state import PartitionState
 from privateer_server.algorithms.partition.told import told
@@ -126,7 +126,7 @@ class PartitionLearner(Growing):
         shares = best_probabilities(*beliefs)
         if in_key:
             in_turns = self._takes_turns(state)[rows[bins], None]
-            shares = np.where(in_turns, one_by_draw(*beliefs, rows[bins], seed), shares)
+            shares = np.where(in_turns, thompson_draw(*beliefs, rows[bins], seed), shares)
         people = (state.mass[self._cohorts.index(cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": self._axes(parts.axes), "depths": parts.depths, "paths": parts.paths}
         tree |= {"active": active, "bins": bins, "wholes": wholes_of(rows[bins]) if in_key else None}

@@ -23,23 +23,25 @@ def best_probabilities(
     return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
 
-def one_by_draw(
+def thompson_draw(
     mean: NDArray[np.float64],
     standard_deviation: NDArray[np.float64],
     active: NDArray[np.bool_],
     wholes: NDArray[np.int64],
     seed: int,
 ) -> NDArray[np.float64]:
-    """Return shares of 1 for the arm whose normal draw is the largest, and of 0 for all others, (bins, arms).
+    """Draw one arm for each bin by Thompson sampling; return shares of 1 for it and of 0 for all others, (bins, arms).
+
+    The draw costs no privacy and hides nothing: beliefs come from releases, and the policy that shows it is public.
 
     Parameters
     ----------
     mean, standard_deviation, active
-        As in `best_probabilities`, by which an arm is drawn; shape (bins, arms).
+        Shape (bins, arms), as in `best_probabilities`: the probability of each arm is the one given there.
     wholes
-        Shape (bins,): parts of the same whole lie alike from their means in the draw.
+        Shape (bins,): bins that are parts of the same whole share their normal variables, and differ by their means.
     seed
-        Of the round: the policy that is published shows what was drawn.
+        The seed of the round.
     """
     normal = np.random.default_rng(seed).standard_normal((int(wholes.max(initial=-1)) + 1, mean.shape[1]))
     draws = np.where(active, mean + standard_deviation * normal[wholes], -np.inf)
