@@ -1,11 +1,11 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
-from privateer.errors import UnfitValueWarning
-from privateer.verification import Limits
 from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger import Ledger
 from privateer_client.offline import OfflinePolicy
 from privateer_client.session import Session
+from privateer_core.errors import UnfitValueWarning
+from privateer_core.verification import Limits
 
 __all__ = ["AsyncClient", "Client", "Ledger", "Limits", "OfflinePolicy", "Outcome", "Session", "UnfitValueWarning"]

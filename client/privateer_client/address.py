@@ -3,8 +3,8 @@
 from typing import NamedTuple
 from urllib.parse import quote
 
-from privateer.errors import TermsRefused
-from privateer.trust import Trust
+from privateer_core.errors import TermsRefused
+from privateer_core.trust import Trust
 
 
 class Address(NamedTuple):

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from privateer.wire.problem import slug_of
+from privateer_core.wire.problem import slug_of
 
 
 class Outcome(StrEnum):
@@ -30,9 +30,9 @@ class Answer(NamedTuple):
     retry_after: float = 0.0
     """Seconds after which the endpoint wants the next request; 0 if it did not say."""
     asks: str = ""
-    """Whom the round asks, if the server says it beside a publication (`privateer.wire.publication.ASKS_HEADER`)."""
+    """Whom the round asks, if the server says it beside a publication (`wire.publication.ASKS_HEADER`)."""
     signed: str = ""
-    """The header that says who signed a publication (`privateer.wire.identity.SIGNED_HEADER`)."""
+    """The header that says who signed a publication (`wire.identity.SIGNED_HEADER`)."""
 
 
 class Verdict(NamedTuple):

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.codec import decode, encode
-from privateer.decisions import Arms, Decisions, Plays, Points
-from privateer.errors import InputError
-from privateer.spec import ExperimentTable, Spec
 from privateer_client.participation import Participation
 from privateer_client.returns import period_of
+from privateer_core.codec import decode, encode
+from privateer_core.decisions import Arms, Decisions, Plays, Points
+from privateer_core.errors import InputError
+from privateer_core.spec import ExperimentTable, Spec
 
 _BYTES_MAX: Final = 1 << 20
 _NAME_BYTES: Final = 256

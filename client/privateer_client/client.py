@@ -10,10 +10,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from privateer.clock import Clock, SystemClock
-from privateer.errors import AlreadyReported, InputError, PrivateerError, TokenWarning, Unavailable
-from privateer.verification import Limits
-from privateer.wire.identity import read_keys
 from privateer_client.account import Account, SealedReport
 from privateer_client.address import Address
 from privateer_client.answers import Outcome
@@ -25,6 +21,10 @@ from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
 from privateer_client.session import Reported, Session
 from privateer_client.tokens import Attest, Issuer, Tokens
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import AlreadyReported, InputError, PrivateerError, TokenWarning, Unavailable
+from privateer_core.verification import Limits
+from privateer_core.wire.identity import read_keys
 
 _Item = TypeVar("_Item")
 _Transport = TypeVar("_Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from privateer.clock import Clock, SystemClock
-from privateer.errors import InputError
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.token import authorization
 from privateer_client.account import Account, SealedReport
 from privateer_client.answers import Answer, Outcome, Verdict, judge
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import InputError
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.token import authorization
 
 PROBLEM_BYTES: Final = 64 << 10
 """The most bytes that an answer to a report, or a problem document, may have."""

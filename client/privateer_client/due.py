@@ -1,12 +1,12 @@
 """Reports whose time has come: made for the rounds that are open then, whatever happened when."""
 
-from privateer.errors import Deleted, InputError, PrivateerError, Unavailable
 from privateer_client.account import Account
 from privateer_client.answers import Outcome
 from privateer_client.choice import Choice
 from privateer_client.delivery import Pace, Steps
 from privateer_client.publications import Publications
 from privateer_client.reports import Reports
+from privateer_core.errors import Deleted, InputError, PrivateerError, Unavailable
 
 
 class Due:

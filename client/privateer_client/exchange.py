@@ -12,10 +12,10 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from privateer.wire.identity import SIGNED_HEADER
-from privateer.wire.publication import ASKS_HEADER
 from privateer_client.answers import Answer
 from privateer_client.delivery import PROBLEM_BYTES, Ask, Pause, Steps
+from privateer_core.wire.identity import SIGNED_HEADER
+from privateer_core.wire.publication import ASKS_HEADER
 
 _RETRY_MOST: Final = 3600.0
 _IDENTITY: Final = "identity"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.context import encoded
-from privateer.errors import InputError, UnfitValueWarning
-from privateer.features import Feature
+from privateer_core.context import encoded
+from privateer_core.errors import InputError, UnfitValueWarning
+from privateer_core.features import Feature
 
 
 def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -> NDArray[np.float64]:

@@ -7,12 +7,12 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 
-from privateer.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer.export import Export, read_export
-from privateer.result import Result
-from privateer.verification import Limits
 from privateer_client.features import context_vector
 from privateer_client.participation import Participation
+from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
+from privateer_core.export import Export, read_export
+from privateer_core.result import Result
+from privateer_core.verification import Limits
 
 _BYTES_MAX: Final = 64 << 20
 _COINS: Final = 1 << 32
@@ -28,7 +28,7 @@ class OfflinePolicy:
     Parameters
     ----------
     export
-        As `privateer.export.read_export` returns it.
+        As `privateer_core.export.read_export` returns it.
 
     Attributes
     ----------

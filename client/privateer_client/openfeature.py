@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from privateer.errors import Deleted, InputError, NotFound, PrivateerError
 from privateer_client.answers import Outcome
 from privateer_client.client import Client
 from privateer_client.session import Session
+from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError
 
 try:
     from openfeature.evaluation_context import EvaluationContext

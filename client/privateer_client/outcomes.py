@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import InputError
-from privateer.policy import Policy
-from privateer.spec import Reward, Spec
 from privateer_client.features import warn_unfit
+from privateer_core.errors import InputError
+from privateer_core.policy import Policy
+from privateer_core.spec import Reward, Spec
 
 _AS_IF: Final = "there had been no outcome"
 

@@ -8,20 +8,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.ages import message_size, with_ages
-from privateer.algorithms import algorithm, parse_spec
-from privateer.codec import decode
-from privateer.contributions import BoundedVectors, KeyedValues
-from privateer.decisions import Decisions
-from privateer.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer.policy import Policy, Recalling
-from privateer.sampling.entropy import SecureNoise
-from privateer.spec import Spec
-from privateer.terms import Terms
-from privateer.verification import Limits, verify
-from privateer.wire.envelope import header_of, pieces
-from privateer.wire.publication import decode_publication, digest
 from privateer_client.sealing import OVERHEAD, REPORT_ID_SIZE, Sealer
+from privateer_core.ages import message_size, with_ages
+from privateer_core.algorithms import algorithm, parse_spec
+from privateer_core.codec import decode
+from privateer_core.contributions import BoundedVectors, KeyedValues
+from privateer_core.decisions import Decisions
+from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
+from privateer_core.policy import Policy, Recalling
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.spec import Spec
+from privateer_core.terms import Terms
+from privateer_core.verification import Limits, verify
+from privateer_core.wire.envelope import header_of, pieces
+from privateer_core.wire.publication import decode_publication, digest
 
 
 class Participation:

@@ -3,18 +3,18 @@
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from privateer.clock import Clock
-from privateer.errors import Deleted, InputError, NotFound, Unavailable
-from privateer.verification import Limits
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.log import Entry
-from privateer.wire.publication import ASKS_NOBODY
 from privateer_client.account import Account
 from privateer_client.address import Address
 from privateer_client.answers import Answer
 from privateer_client.delivery import Ask, Pace, Steps
 from privateer_client.participation import Participation
 from privateer_client.witness import Witness
+from privateer_core.clock import Clock
+from privateer_core.errors import Deleted, InputError, NotFound, Unavailable
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.log import Entry
+from privateer_core.wire.publication import ASKS_NOBODY
 
 _BYTES: Final = 16 << 20
 _FRESH: Final = 3.0

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from privateer.clock import Clock
-from privateer.wire.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
 from privateer_client.account import SealedReport
 from privateer_client.ledger_file import LedgerFile
+from privateer_core.clock import Clock
+from privateer_core.wire.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
 
 _ROW = "(experiment, endpoint) = (?, ?)"
 _REPORT = "(experiment, endpoint, body) = (?, ?, ?)"

@@ -4,8 +4,8 @@ import math
 
 import msgspec
 
-from privateer.spec import Spec
-from privateer.terms import Terms
+from privateer_core.spec import Spec
+from privateer_core.terms import Terms
 
 
 def period_of(spec: Spec, now: float) -> int:

@@ -6,9 +6,9 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer.errors import Malformed
-from privateer.wire.envelope import Header, binding
-from privateer.wire.publication import Round
+from privateer_core.errors import Malformed
+from privateer_core.wire.envelope import Header, binding
+from privateer_core.wire.publication import Round
 
 REPORT_ID_SIZE: Final = 16
 OVERHEAD: Final = 48

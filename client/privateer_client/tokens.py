@@ -5,8 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from privateer.clock import Clock
-from privateer.errors import (
+from privateer_client.account import Account, SealedReport
+from privateer_client.address import Address
+from privateer_client.answers import Answer
+from privateer_client.delivery import Ask, Steps
+from privateer_client.purse import TokenPurse, mark_of
+from privateer_core.clock import Clock
+from privateer_core.errors import (
     AttestationRefused,
     InputError,
     Malformed,
@@ -15,15 +20,10 @@ from privateer.errors import (
     TokensExhausted,
     Unavailable,
 )
-from privateer.wire.attestation import HEADER
-from privateer.wire.problem import slug_of
-from privateer.wire.token import REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE, Challenge, PendingToken, server_name
-from privateer.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
-from privateer_client.account import Account, SealedReport
-from privateer_client.address import Address
-from privateer_client.answers import Answer
-from privateer_client.delivery import Ask, Steps
-from privateer_client.purse import TokenPurse, mark_of
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.token import REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE, Challenge, PendingToken, server_name
+from privateer_core.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
 
 Attest = Callable[[str], str]
 """Returns what the application's backend signed for this device and an experiment."""

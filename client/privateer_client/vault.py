@@ -9,7 +9,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from privateer.errors import InputError
+from privateer_core.errors import InputError
 
 KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 12

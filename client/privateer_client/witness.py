@@ -6,9 +6,12 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
-from privateer.errors import HeadWentBack, InputError, Unavailable, Untrusted
-from privateer.wire.identity import check_signed, key_changed
-from privateer.wire.log import (
+from privateer_client.answers import Answer
+from privateer_client.delivery import Ask, Steps
+from privateer_client.known_servers import KnownServer, Servers
+from privateer_core.errors import HeadWentBack, InputError, Unavailable, Untrusted
+from privateer_core.wire.identity import check_signed, key_changed
+from privateer_core.wire.log import (
     PROOF_BYTES_MAX,
     Entry,
     Head,
@@ -20,9 +23,6 @@ from privateer.wire.log import (
     read_proof,
     starts_too_late,
 )
-from privateer_client.answers import Answer
-from privateer_client.delivery import Ask, Steps
-from privateer_client.known_servers import KnownServer, Servers
 
 _TRIES: Final = 3
 """Fetches of a proof: by default, from the last head's block, and once more if another process was faster."""

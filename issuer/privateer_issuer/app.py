@@ -17,19 +17,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
-from privateer.clock import Clock, SystemClock
-from privateer.errors import Unavailable
-from privateer.serving.background import Background
-from privateer.serving.budget import Budget
-from privateer.serving.disk import is_writable
-from privateer.serving.endpoint import answer
-from privateer.serving.hosts import Hosts
-from privateer.serving.origins import Origins
-from privateer.serving.problems import answer_problems
-from privateer.serving.process import Listener, Service, listen, prepare_process, run
-from privateer.serving.public import PublicPages
-from privateer.serving.timing import Timed
-from privateer.wire.token_keys import MEDIA_TYPE
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import Unavailable
+from privateer_core.serving.background import Background
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.disk import is_writable
+from privateer_core.serving.endpoint import answer
+from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.origins import Origins
+from privateer_core.serving.problems import answer_problems
+from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
+from privateer_core.serving.public import PublicPages
+from privateer_core.serving.timing import Timed
+from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_issuer.attestation import attestation
 from privateer_issuer.description import Status, document
 from privateer_issuer.issuing import Issuing

@@ -9,9 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Protocol
 
-from privateer.errors import SpecError
-from privateer.serving.settings import required
-from privateer.wire.attestation import check_attestation
+from privateer_core.errors import SpecError
+from privateer_core.serving.settings import required
+from privateer_core.wire.attestation import check_attestation
 
 GROUP: Final = "privateer.attestations"
 SECRETS: Final = "PRIVATEER_ATTESTATION_SECRETS"
@@ -57,7 +57,7 @@ class Open:
 
 
 class Hmac:
-    """Believes what the application's backend has signed (`privateer.wire.attestation.attest`).
+    """Believes what the application's backend has signed (`privateer_core.wire.attestation.attest`).
 
     Raises
     ------

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from privateer.errors import (
+from privateer_core.errors import (
     AttestationRefused,
     NotFound,
     TokenRequestRefused,
@@ -13,10 +13,10 @@ from privateer.errors import (
     TooLarge,
     Unavailable,
 )
-from privateer.serving.openapi import REF, SCHEMAS, VERSION, answers, refusals
-from privateer.wire.attestation import HEADER
-from privateer.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
-from privateer.wire.token_keys import MEDIA_TYPE, Directory
+from privateer_core.serving.openapi import REF, SCHEMAS, VERSION, answers, refusals
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
+from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -3,14 +3,14 @@
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from privateer.clock import Clock
-from privateer.errors import PrivateerError
-from privateer.serving.bodies import Body
-from privateer.serving.budget import Budget
-from privateer.serving.peer import peer
-from privateer.serving.problems import problem_response
-from privateer.wire.attestation import HEADER
-from privateer.wire.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
+from privateer_core.clock import Clock
+from privateer_core.errors import PrivateerError
+from privateer_core.serving.bodies import Body
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.peer import peer
+from privateer_core.serving.problems import problem_response
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
 from privateer_issuer.attestation import Attestation
 from privateer_issuer.keys import Keys
 from privateer_issuer.metrics import Metrics

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 
-from privateer.clock import Clock
-from privateer.errors import NotFound, TokenRequestRefused
-from privateer.wire.keys import write_file
-from privateer.wire.token_keys import BITS, EXPONENT, Directory, TokenKey
+from privateer_core.clock import Clock
+from privateer_core.errors import NotFound, TokenRequestRefused
+from privateer_core.wire.keys import write_file
+from privateer_core.wire.token_keys import BITS, EXPONENT, Directory, TokenKey
 from privateer_issuer.signing import Signer
 from privateer_issuer.store import KeyRow, Store
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError
-from privateer.serving.hosts import host_names
-from privateer.serving.origins import origins
-from privateer.serving.settings import PORT_MAX, number, required
+from privateer_core.errors import SpecError
+from privateer_core.serving.hosts import host_names
+from privateer_core.serving.origins import origins
+from privateer_core.serving.settings import PORT_MAX, number, required
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9.\[\]:-]{1,255}")

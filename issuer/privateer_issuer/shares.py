@@ -5,7 +5,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from privateer.errors import TokensExhausted, Unavailable
+from privateer_core.errors import TokensExhausted, Unavailable
 from privateer_issuer.store import Store, Taking
 
 _WAITING_MAX: Final = 4096

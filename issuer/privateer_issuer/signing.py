@@ -12,7 +12,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from gmpy2 import gcd, invert, mpz, powmod, powmod_sec
 
-from privateer.errors import TokenRequestRefused
+from privateer_core.errors import TokenRequestRefused
 
 _WINDOW: Final = 64
 """Bits of the multiple of p - 1 by which an exponent varies."""

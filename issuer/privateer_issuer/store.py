@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer.serving.database import Kind, open_database
+from privateer_core.serving.database import Kind, open_database
 
 FILE: Final = "issuer.db"
 DATABASE: Final = Kind(

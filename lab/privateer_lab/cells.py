@@ -7,9 +7,9 @@ from typing import Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.features import Numeric
-from privateer.policy import Boxes
-from privateer.spec import Spec
+from privateer_core.features import Numeric
+from privateer_core.policy import Boxes
+from privateer_core.spec import Spec
 from privateer_lab.environments import Environment
 from privateer_lab.environments.density import FEATURES_EXACT
 from privateer_lab.environments.synthetic import Synthetic

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Gaussian, Pure, Repeated
-from privateer.accounting.gaussian import classic_gaussian_standard_deviation, gaussian_epsilon
-from privateer.accounting.published import published_bits
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Gaussian, Pure, Repeated
+from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation, gaussian_epsilon
+from privateer_core.accounting.published import published_bits
 
 
 def claims_of(paper: int) -> list[dict[str, Any]]:

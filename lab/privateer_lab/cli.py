@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
 
-from privateer.errors import PrivateerError
-from privateer.text import printable
+from privateer_core.errors import PrivateerError
+from privateer_core.text import printable
 from privateer_lab.commands import (
     account,
     audit,

@@ -5,8 +5,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from privateer.algorithms import read_spec
-from privateer.spec import Spec
+from privateer_core.algorithms import read_spec
+from privateer_core.spec import Spec
 from privateer_lab.bin_map import coloured, draw
 from privateer_lab.commands.report import write
 from privateer_lab.load import run_load

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 
 _SIZE_MAX: Final = 64 << 20
 """Bytes of a file."""

@@ -17,13 +17,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms import ALGORITHMS, algorithm, read_spec
-from privateer.arms_spec import ArmsSpec
-from privateer.context import COLUMNS_MAX, FEATURES_MAX, Context
-from privateer.errors import SpecError
-from privateer.levels import OTHER
-from privateer.sections import parse_section
-from privateer.spec import Spec, example_promises
+from privateer_core.algorithms import ALGORITHMS, algorithm, read_spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, Context
+from privateer_core.errors import SpecError
+from privateer_core.levels import OTHER
+from privateer_core.sections import parse_section
+from privateer_core.spec import Spec, example_promises
 from privateer_lab.profiles import Profile, Value, profiles_in, profiles_of
 
 LEVELS: Final = 15

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from privateer.text import printable
+from privateer_core.text import printable
 from privateer_lab.output import readable
 from privateer_lab.plots import COLOURS, in_thousands, panels
 from privateer_lab.result_tables import INTERVAL, PEOPLE, have_estimates, is_over_time, rows_of

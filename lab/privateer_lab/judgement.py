@@ -5,9 +5,9 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.policy import Comparing
-from privateer.result import Result
-from privateer.spec import Spec
+from privateer_core.policy import Comparing
+from privateer_core.result import Result
+from privateer_core.spec import Spec
 from privateer_lab.devices import scaled
 from privateer_lab.environments import Environment
 

@@ -7,11 +7,11 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.contributions import merged
-from privateer.decisions import Arms, Points
-from privateer.policy import Policy
-from privateer.spec import Spec
-from privateer.trust import TRUST
+from privateer_core.contributions import merged
+from privateer_core.decisions import Arms, Points
+from privateer_core.policy import Policy
+from privateer_core.spec import Spec
+from privateer_core.trust import TRUST
 from privateer_lab.delays import delay_of
 from privateer_lab.devices import scaled, scaled_rewards
 from privateer_lab.noise import SeededNoise

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import joblib
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 
 R = TypeVar("R")
 Backend = Literal["processes", "ray"]

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.accounting.amplification import shuffled_delta
-from privateer.accounting.events import ShuffledResponse
-from privateer.algorithms import parse_spec
-from privateer.errors import SpecError
-from privateer.spec import BATCH_MAX, Privacy, Spec
-from privateer.terms import allotment_of
-from privateer.trust import BATCH_MIN, TRUST, Trust, honest_people
+from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.accounting.events import ShuffledResponse
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import BATCH_MAX, Privacy, Spec
+from privateer_core.terms import allotment_of
+from privateer_core.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 from privateer_lab.summary import regret_figures

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import SpecError
-from privateer.numbers import is_missing, is_number
+from privateer_core.errors import SpecError
+from privateer_core.numbers import is_missing, is_number
 from privateer_lab.environments.columns import NO, YES, Column, Texts, number_of
 from privateer_lab.environments.table import Table
 

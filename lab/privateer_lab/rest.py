@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import httpx
 
-from privateer.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
-from privateer.spec import Spec
-from privateer.wire.problem import slug_of
+from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer_core.spec import Spec
+from privateer_core.wire.problem import slug_of
 
 _ELSEWHERE: Final = {
     "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),

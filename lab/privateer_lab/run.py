@@ -8,14 +8,14 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.ages import message_size
-from privateer.context import COLUMNS_MAX
-from privateer.contributions import BoundedVectors, merged
-from privateer.decisions import Arms, Decisions, Plays
-from privateer.policy import Boxes
-from privateer.spec import Spec
-from privateer.terms import Terms
-from privateer.trust import TRUST
+from privateer_core.ages import message_size
+from privateer_core.context import COLUMNS_MAX
+from privateer_core.contributions import BoundedVectors, merged
+from privateer_core.decisions import Arms, Decisions, Plays
+from privateer_core.policy import Boxes
+from privateer_core.spec import Spec
+from privateer_core.terms import Terms
+from privateer_core.trust import TRUST
 from privateer_lab.cells import BoxPeople, Cells, can_aggregate
 from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.environments import Environment, Played, environment_for

@@ -14,8 +14,8 @@ from typing import NamedTuple, NoReturn
 
 import httpx
 
-from privateer.errors import SpecError, Unavailable
-from privateer.wire.keys import own_key, publish_key
+from privateer_core.errors import SpecError, Unavailable
+from privateer_core.wire.keys import own_key, publish_key
 
 _START_SECONDS = 90.0
 _HERE = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}

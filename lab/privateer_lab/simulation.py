@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from privateer.arms_spec import ArmsSpec
-from privateer.spec import Spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec import Spec
 from privateer_lab.delays import delay_of
 from privateer_lab.late import LateSimulation
 from privateer_lab.parallel import Backend, each

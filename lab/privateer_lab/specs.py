@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer.errors import SpecError
-from privateer.spec import Spec
-from privateer.tables import read_tables
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
+from privateer_core.tables import read_tables
 from privateer_lab.environments import check_population
 
 

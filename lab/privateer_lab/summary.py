@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from privateer.arms_spec import ArmsSpec
-from privateer.certificate import certify
-from privateer.spec import Spec
-from privateer.terms import Terms
-from privateer.trust import trust_of
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.certificate import certify
+from privateer_core.spec import Spec
+from privateer_core.terms import Terms
+from privateer_core.trust import trust_of
 from privateer_lab.interval import interval
 from privateer_lab.simulation import Run
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_in_short
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from privateer.ages import by_age
-from privateer.clock import Clock, SystemClock
-from privateer.codec import encode
-from privateer.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
-from privateer.policy import Policy
-from privateer.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
-from privateer.wire.upload import check_alone
+from privateer_core.ages import by_age
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.codec import encode
+from privateer_core.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
+from privateer_core.policy import Policy
+from privateer_core.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
+from privateer_core.wire.upload import check_alone
 from privateer_server.opening import REPORT_ID_SIZE, Opener
 from privateer_server.receipt import Delivery, Receipt
 from privateer_server.rounds import CLOCKS_APART, OpenRound

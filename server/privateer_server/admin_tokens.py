@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import AdminTokenExpired, ScopeMissing, SpecError, Unauthorized
+from privateer_core.errors import AdminTokenExpired, ScopeMissing, SpecError, Unauthorized
 
 VARIABLE: Final = "PRIVATEER_ADMIN_TOKENS"
 ROOT: Final = "admin"

@@ -10,21 +10,21 @@ from typing import Final
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer.clock import Clock, SystemClock
-from privateer.serving.background import Background
-from privateer.serving.budget import Budget
-from privateer.serving.endpoint import Reply
-from privateer.serving.heads import Heads
-from privateer.serving.hosts import Hosts
-from privateer.serving.logs import log_answer
-from privateer.serving.openapi import VERSION, refusals
-from privateer.serving.origins import Origins
-from privateer.serving.process import Listener, Service, listen, prepare_process, run
-from privateer.serving.public import PublicPages
-from privateer.serving.timing import OTHER, Answered, Timed
-from privateer.serving.tokens import TokenGate
-from privateer.serving.turnstile import Turnstile
-from privateer.wire.keys import TrustedKeys
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.serving.background import Background
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.endpoint import Reply
+from privateer_core.serving.heads import Heads
+from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.logs import log_answer
+from privateer_core.serving.openapi import VERSION, refusals
+from privateer_core.serving.origins import Origins
+from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
+from privateer_core.serving.public import PublicPages
+from privateer_core.serving.timing import OTHER, Answered, Timed
+from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.turnstile import Turnstile
+from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.api.admin import Admins
 from privateer_server.api.backup import backup_router

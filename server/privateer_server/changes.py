@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from privateer.clock import Clock
-from privateer.errors import Conflict, NotFound, SpecError, Unavailable
-from privateer.spec import Spec
-from privateer.terms import calibrate
-from privateer.verification import BATCH_MAX
+from privateer_core.clock import Clock
+from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
+from privateer_core.spec import Spec
+from privateer_core.terms import calibrate
+from privateer_core.verification import BATCH_MAX
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments, Start, check_sizes

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from privateer.clock import Clock
+from privateer_core.clock import Clock
 from privateer_server.data import Data
 from privateer_server.earlier import EarlierPolicies
 from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed, with_sums

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from privateer.clock import Clock
-from privateer.errors import NotFound, PrivateerError, Unavailable
-from privateer.wire.envelope import Envelope, binding, pieces
-from privateer.wire.publication import decode_publication
+from privateer_core.clock import Clock
+from privateer_core.errors import NotFound, PrivateerError, Unavailable
+from privateer_core.wire.envelope import Envelope, binding, pieces
+from privateer_core.wire.publication import decode_publication
 from privateer_server.accumulator import Accumulator
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment, Snapshot

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from privateer.clock import Clock
+from privateer_core.clock import Clock
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound

@@ -4,10 +4,10 @@ import asyncio
 import logging
 from typing import Final
 
-from privateer.clock import Clock
-from privateer.errors import NotFound, Unavailable
-from privateer.serving.background import Background
-from privateer.serving.logs import trace
+from privateer_core.clock import Clock
+from privateer_core.errors import NotFound, Unavailable
+from privateer_core.serving.background import Background
+from privateer_core.serving.logs import trace
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
 from privateer_server.intake import Intake

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from privateer.algorithms import parse_spec
-from privateer.codec import decode
-from privateer.policy import Policy
-from privateer.wire.publication import decode_publication
+from privateer_core.algorithms import parse_spec
+from privateer_core.codec import decode
+from privateer_core.policy import Policy
+from privateer_core.wire.publication import decode_publication
 from privateer_server.following import Array, shares_by_policy
 from privateer_server.rounds import OpenRound, RoundFacts, read_policy
 from privateer_server.schedule import Decided

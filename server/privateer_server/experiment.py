@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from privateer.export import Status
-from privateer.serving.logs import trace
-from privateer.spec import Spec
+from privateer_core.export import Status
+from privateer_core.serving.logs import trace
+from privateer_core.spec import Spec
 from privateer_server.rounds import OpenRound
 from privateer_server.store import PAUSED, STOPPED, TRANSIENT
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from privateer.clock import Clock
-from privateer.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
-from privateer.serving.logs import trace
-from privateer.spec import Spec, is_name
-from privateer.wire.publication import decode_publication
+from privateer_core.clock import Clock
+from privateer_core.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
+from privateer_core.serving.logs import trace
+from privateer_core.spec import Spec, is_name
+from privateer_core.wire.publication import decode_publication
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
 from privateer_server.experiment import Experiment

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer.algorithms import parse_spec
-from privateer.codec import decode, encode
-from privateer.errors import PrivateerError, SpecError
-from privateer.export import Export, make_export, read_export
-from privateer.result import decode_result
-from privateer.spec import Spec
-from privateer.wire.publication import decode_publication
+from privateer_core.algorithms import parse_spec
+from privateer_core.codec import decode, encode
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.export import Export, make_export, read_export
+from privateer_core.result import decode_result
+from privateer_core.spec import Spec
+from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
 from privateer_server.api import promises
 from privateer_server.experiment import Experiment

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from privateer.clock import Clock
-from privateer.errors import NotFound, PrivateerError, RoundClosed, Unavailable
-from privateer.serving.database import is_damage
-from privateer.serving.logs import trace
-from privateer.serving.tokens import Admission
-from privateer.spec import is_name
-from privateer.wire.envelope import Envelope, binding
-from privateer.wire.upload import check_alone
+from privateer_core.clock import Clock
+from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavailable
+from privateer_core.serving.database import is_damage
+from privateer_core.serving.logs import trace
+from privateer_core.serving.tokens import Admission
+from privateer_core.spec import is_name
+from privateer_core.wire.envelope import Envelope, binding
+from privateer_core.wire.upload import check_alone
 from privateer_server.counting import Answer, Counted, Counting, Request
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from privateer.clock import Clock
+from privateer_core.clock import Clock
 from privateer_server.closing import Closer
 from privateer_server.data import Data
 from privateer_server.rounds import OpenRound, beyond, missed_round, restore_lost, with_sums

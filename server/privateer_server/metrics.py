@@ -6,8 +6,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 
-from privateer.errors import Unopenable
-from privateer.serving.timing import BUCKETS, Answered
+from privateer_core.errors import Unopenable
+from privateer_core.serving.timing import BUCKETS, Answered
 from privateer_server.store import Change
 
 # Without this every counter would also publish the time of its first event.

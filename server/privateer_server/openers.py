@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from privateer.serving.logs import trace
+from privateer_core.serving.logs import trace
 from privateer_server.opening import Opener
 from privateer_server.opening_process import LENGTH_BYTES, Job
 

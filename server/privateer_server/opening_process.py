@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from privateer.wire.envelope import pieces
+from privateer_core.wire.envelope import pieces
 from privateer_server.opening import Opener
 
 LENGTH_BYTES: Final = 4

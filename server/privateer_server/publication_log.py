@@ -6,12 +6,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from privateer.errors import NotFound, SpecError, Unavailable
-from privateer.spec import is_name
-from privateer.wire.identity import Identity
-from privateer.wire.keys import own_key
-from privateer.wire.log import BLOCK, Entry, Head, Proof, prove
-from privateer.wire.merkle import Tree
+from privateer_core.errors import NotFound, SpecError, Unavailable
+from privateer_core.spec import is_name
+from privateer_core.wire.identity import Identity
+from privateer_core.wire.keys import own_key
+from privateer_core.wire.log import BLOCK, Entry, Head, Proof, prove
+from privateer_core.wire.merkle import Tree
 from privateer_server.store import TRANSIENT, Leaf
 from privateer_server.store.protocol import Journal, Store
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import msgspec
 
-from privateer.algorithms import parse_spec
-from privateer.clock import Clock
+from privateer_core.algorithms import parse_spec
+from privateer_core.clock import Clock
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment, Snapshot
 from privateer_server.rounds import restore, timed

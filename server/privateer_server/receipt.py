@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from privateer.errors import ReportRefused
-from privateer.wire.batch import BatchAnswer
-from privateer.wire.envelope import Envelope
+from privateer_core.errors import ReportRefused
+from privateer_core.wire.batch import BatchAnswer
+from privateer_core.wire.envelope import Envelope
 from privateer_server.store import ShufflerKey
 
 

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from privateer.errors import NotFound, Unavailable
-from privateer.serving.logs import trace
+from privateer_core.errors import NotFound, Unavailable
+from privateer_core.serving.logs import trace
 from privateer_server.data import Data
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from privateer.algorithms import parse_spec
-from privateer.arms_spec import ARMS_MIN, ArmsSpec
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.algorithms import parse_spec
+from privateer_core.arms_spec import ARMS_MIN, ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 
 
 def extended(spec: Spec, horizon: int) -> Spec:

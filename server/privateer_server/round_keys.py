@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.serving.logs import trace
+from privateer_core.serving.logs import trace
 from privateer_server.opening import Opener
 
 _KEY_SIZE: Final = 32

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer.ages import message_size
-from privateer.algorithms import algorithm, parse_spec
-from privateer.clock import Clock
-from privateer.codec import decode, encode
-from privateer.mechanisms import Mechanism
-from privateer.policy import Policy
-from privateer.record import JUMP, Planned, planned_of
-from privateer.result import encode_result
-from privateer.sampling.entropy import SecureNoise
-from privateer.spec import Spec
-from privateer.wire.envelope import Header, header_of
-from privateer.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
+from privateer_core.ages import message_size
+from privateer_core.algorithms import algorithm, parse_spec
+from privateer_core.clock import Clock
+from privateer_core.codec import decode, encode
+from privateer_core.mechanisms import Mechanism
+from privateer_core.policy import Policy
+from privateer_core.record import JUMP, Planned, planned_of
+from privateer_core.result import encode_result
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.spec import Spec
+from privateer_core.wire.envelope import Header, header_of
+from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.schedule import Decided, Schedule, Step
 from privateer_server.store import NO_PLAN, STOPPED, Plan, RoundRecord, Standing

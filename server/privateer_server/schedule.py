@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from privateer.errors import SpecError
-from privateer.policy import Policy
-from privateer.result import Result
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.policy import Policy
+from privateer_core.result import Result
+from privateer_core.spec import Spec
 from privateer_server.algorithms import Bulk, Learner, Step, learner_for
 
 Decided: TypeAlias = Sequence[tuple[Policy, float]]

@@ -7,11 +7,11 @@ from dataclasses import InitVar, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from privateer.errors import SpecError
-from privateer.serving.hosts import host_names
-from privateer.serving.origins import origins
-from privateer.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
-from privateer.serving.tokens import TokenSettings
+from privateer_core.errors import SpecError
+from privateer_core.serving.hosts import host_names
+from privateer_core.serving.origins import origins
+from privateer_core.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
+from privateer_core.serving.tokens import TokenSettings
 from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 
-from privateer.errors import BatchRefused, Conflict, Unavailable
-from privateer.serving.logs import trace
-from privateer.wire.envelope import Header
+from privateer_core.errors import BatchRefused, Conflict, Unavailable
+from privateer_core.serving.logs import trace
+from privateer_core.wire.envelope import Header
 from privateer_server.experiments import Experiments
 from privateer_server.receipt import Delivery
 from privateer_server.store import TRANSIENT

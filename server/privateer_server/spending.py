@@ -5,8 +5,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from privateer.errors import DuplicateReport, PrivateerError
-from privateer.serving.tokens import Admission
+from privateer_core.errors import DuplicateReport, PrivateerError
+from privateer_core.serving.tokens import Admission
 
 _HASH_BYTES: Final = 16
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")

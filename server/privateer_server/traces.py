@@ -19,8 +19,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
 
-from privateer.errors import SpecError
-from privateer.serving.timing import Answered
+from privateer_core.errors import SpecError
+from privateer_core.serving.timing import Answered
 from privateer_server.api.endpoints import BatchesEndpoint
 
 VARIABLE: Final = "PRIVATEER_TRACES"

@@ -16,19 +16,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer.errors import NotFound, PrivateerError, Unavailable
-from privateer.serving.background import Background
-from privateer.serving.budget import Budget
-from privateer.serving.endpoint import Reply, answer
-from privateer.serving.hosts import Hosts
-from privateer.serving.origins import Origins
-from privateer.serving.problems import answer_problems
-from privateer.serving.process import Listener, Service, listen, prepare_process, run
-from privateer.serving.public import PublicPages
-from privateer.serving.tokens import TokenGate
-from privateer.serving.turnstile import Turnstile
-from privateer.wire.keys import TrustedKeys, public_hex, publish_key
-from privateer.wire.token_keys import MEDIA_TYPE
+from privateer_core.errors import NotFound, PrivateerError, Unavailable
+from privateer_core.serving.background import Background
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.endpoint import Reply, answer
+from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.origins import Origins
+from privateer_core.serving.problems import answer_problems
+from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
+from privateer_core.serving.public import PublicPages
+from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.turnstile import Turnstile
+from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key
+from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.description import SigningKey, Standing, Status, document
 from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
 from privateer_shuffler.forwarding import Forwarding

@@ -5,8 +5,8 @@ from typing import Any, Final
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from privateer.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
-from privateer.serving.openapi import (
+from privateer_core.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
+from privateer_core.serving.openapi import (
     ENVELOPE,
     REF,
     SCHEMAS,
@@ -18,8 +18,8 @@ from privateer.serving.openapi import (
     answers,
     refusals,
 )
-from privateer.wire.token_keys import MEDIA_TYPE, Directory
-from privateer.wire.upload import UploadAnswer
+from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
+from privateer_core.wire.upload import UploadAnswer
 
 
 class Standing(msgspec.Struct, frozen=True):

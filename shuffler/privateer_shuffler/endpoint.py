@@ -5,17 +5,17 @@ from typing import Final
 
 from starlette.types import Scope
 
-from privateer.errors import Malformed, PrivateerError
-from privateer.serving.answer import Answer
-from privateer.serving.bodies import Body
-from privateer.serving.budget import Budget
-from privateer.serving.endpoint import Receipt as Answerable
-from privateer.serving.endpoint import UploadEndpoint
-from privateer.serving.timing import Answered
-from privateer.serving.tokens import TokenGate
-from privateer.wire.envelope import Envelope, split_sealed
-from privateer.wire.keys import TrustedKeys
-from privateer.wire.upload import check_alone
+from privateer_core.errors import Malformed, PrivateerError
+from privateer_core.serving.answer import Answer
+from privateer_core.serving.bodies import Body
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.endpoint import Receipt as Answerable
+from privateer_core.serving.endpoint import UploadEndpoint
+from privateer_core.serving.timing import Answered
+from privateer_core.serving.tokens import TokenGate
+from privateer_core.wire.envelope import Envelope, split_sealed
+from privateer_core.wire.keys import TrustedKeys
+from privateer_core.wire.upload import check_alone
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.receipts import Receipt
 from privateer_shuffler.rounds import Followed, Rounds

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
-from privateer.serving.database import damaged
-from privateer.serving.disk import is_writable
+from privateer_core.serving.database import damaged
+from privateer_core.serving.disk import is_writable
 from privateer_shuffler.history import History
 from privateer_shuffler.holdings import Taken
 from privateer_shuffler.label import Label

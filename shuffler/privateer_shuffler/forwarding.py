@@ -7,8 +7,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import BatchRefused, Unavailable
-from privateer.wire.batch import BATCH, BatchAnswer, sign_claim
+from privateer_core.errors import BatchRefused, Unavailable
+from privateer_core.wire.batch import BATCH, BatchAnswer, sign_claim
 from privateer_shuffler.holdings import RoundPool
 from privateer_shuffler.metrics import Metrics
 from privateer_shuffler.upstream import Upstream

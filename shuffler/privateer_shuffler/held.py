@@ -5,8 +5,8 @@ from typing import Final, NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import PrivateerError
-from privateer.wire.keys import own_key
+from privateer_core.errors import PrivateerError
+from privateer_core.wire.keys import own_key
 from privateer_shuffler.folder import Folder
 from privateer_shuffler.history import History
 from privateer_shuffler.holdings import Holdings

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from privateer.serving.database import Kind, open_database
+from privateer_core.serving.database import Kind, open_database
 from privateer_shuffler.holdings import Taken
 from privateer_shuffler.store import REPAIR
 

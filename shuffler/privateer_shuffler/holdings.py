@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Collection
 from typing import NamedTuple, Protocol, Self
 
-from privateer.serving.tokens import Admission
-from privateer.wire.envelope import Header
-from privateer.wire.publication import Round
+from privateer_core.serving.tokens import Admission
+from privateer_core.wire.envelope import Header
+from privateer_core.wire.publication import Round
 from privateer_shuffler.label import Label
 from privateer_shuffler.receipts import Receipt
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from privateer.wire.envelope import Header, header_of
-from privateer.wire.publication import Round
+from privateer_core.wire.envelope import Header, header_of
+from privateer_core.wire.publication import Round
 
 
 class Label(msgspec.Struct, frozen=True, array_like=True):

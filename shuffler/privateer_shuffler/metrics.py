@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
-from privateer.serving.timing import Answered
+from privateer_core.serving.timing import Answered
 from privateer_shuffler.uploads import UploadTimes
 
 # Without this every counter would also publish the time of its first event.

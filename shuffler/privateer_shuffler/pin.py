@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError, Unavailable
-from privateer.wire.identity import check_signed
-from privateer.wire.keys import read_public_keys, write_public_key
+from privateer_core.errors import SpecError, Unavailable
+from privateer_core.wire.identity import check_signed
+from privateer_core.wire.keys import read_public_keys, write_public_key
 
 PIN_FILE: Final = "server.pin"
 """Not ``*.pub``: nobody shall take it for a shuffler's key."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Self, TypeVar
 
-from privateer.clock import Clock, SystemClock
-from privateer.errors import PrivateerError, Unavailable
-from privateer.serving.tokens import Admission
-from privateer.wire.envelope import Envelope, Header, encode_envelope, pieces
-from privateer.wire.publication import Round
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import PrivateerError, Unavailable
+from privateer_core.serving.tokens import Admission
+from privateer_core.wire.envelope import Envelope, Header, encode_envelope, pieces
+from privateer_core.wire.publication import Round
 from privateer_shuffler.receipts import Receipt, Waiting, duplicate, failure, in_tenths, settle, waiting
 from privateer_shuffler.shuffle import Groups, RandomBelow
 from privateer_shuffler.spent import RoundTokens, Spent

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from privateer.errors import DuplicateReport, PrivateerError, Unavailable
-from privateer.serving.tokens import Admission
+from privateer_core.errors import DuplicateReport, PrivateerError, Unavailable
+from privateer_core.serving.tokens import Admission
 
 
 class Receipt(NamedTuple):

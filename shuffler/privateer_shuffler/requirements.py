@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from privateer.errors import SpecError
-from privateer.wire.publication import Round
+from privateer_core.errors import SpecError
+from privateer_core.wire.publication import Round
 
 BATCH_BYTES_MAX: Final = 1 << 30
 """Sealed bytes of the largest batch: it is assembled in memory, and its disk space is reserved when the round opens."""

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from privateer.errors import Deleted, Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
-from privateer.serving.background import Background
-from privateer.wire.envelope import Header, check_header
-from privateer.wire.publication import Round, decode_publication, digest
+from privateer_core.errors import Deleted, Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
+from privateer_core.serving.background import Background
+from privateer_core.wire.envelope import Header, check_header
+from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.holdings import Holdings, RoundPool, Taken
 from privateer_shuffler.label import Label

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from privateer.errors import SpecError
-from privateer.serving.hosts import host_names
-from privateer.serving.origins import origins
-from privateer.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
-from privateer.serving.tokens import TokenSettings
-from privateer.wire.identity import read_keys
+from privateer_core.errors import SpecError
+from privateer_core.serving.hosts import host_names
+from privateer_core.serving.origins import origins
+from privateer_core.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
+from privateer_core.serving.tokens import TokenSettings
+from privateer_core.wire.identity import read_keys
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from privateer.clock import Clock, SystemClock
-from privateer.errors import Unavailable
-from privateer.serving.database import Kind, open_database
-from privateer.serving.tokens import Admission
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import Unavailable
+from privateer_core.serving.database import Kind, open_database
+from privateer_core.serving.tokens import Admission
 from privateer_shuffler.shuffle import Places
 from privateer_shuffler.store import REPAIR, RoundStore
 

@@ -20,8 +20,8 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer.serving.database import Kind, connect, damaged, open_database
-from privateer.wire.publication import Round
+from privateer_core.serving.database import Kind, connect, damaged, open_database
+from privateer_core.wire.publication import Round
 from privateer_shuffler.label import Label
 
 SUFFIX: Final = ".db"

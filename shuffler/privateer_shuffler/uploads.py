@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from privateer.serving.timing import BUCKETS, Answered
+from privateer_core.serving.timing import BUCKETS, Answered
 
 _ACCEPTED: Final = "2xx"
 _BOUNDS: Final = (*map(str, BUCKETS), "+Inf")

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, RoundClosed, SpecError, Unavailable
-from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.identity import SIGNED_HEADER
-from privateer.wire.problem import slug_of
+from privateer_core.errors import BatchRefused, Conflict, Deleted, NotFound, RoundClosed, SpecError, Unavailable
+from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.identity import SIGNED_HEADER
+from privateer_core.wire.problem import slug_of
 
 _ANSWER_SECONDS: Final = 10.0
 _LEARN_SECONDS: Final = 600.0

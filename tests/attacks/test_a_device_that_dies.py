@@ -10,8 +10,8 @@ from threading import Barrier, Lock
 import httpx
 import pytest
 
-from privateer.wire.envelope import decode_envelope
 from privateer_client import Client, Ledger, Outcome
+from privateer_core.wire.envelope import decode_envelope
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.errors import BudgetExceeded
-from privateer.verification import Limits
 from privateer_client import Client, Ledger, Outcome
+from privateer_core.errors import BudgetExceeded
+from privateer_core.verification import Limits
 from tests.support.notary import notarized
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec

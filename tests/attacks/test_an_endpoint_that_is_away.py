@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import AlreadyReported, NotFound, RoundClosed, Unavailable, WrongDigest
-from privateer.wire.problem import problem_body
 from privateer_client import AsyncClient, Client, Ledger, Outcome
+from privateer_core.errors import AlreadyReported, NotFound, RoundClosed, Unavailable, WrongDigest
+from privateer_core.wire.problem import problem_body
 from tests.support.devices import Drawn, StillTime, still
 from tests.support.notary import notarized
 from tests.support.phases import LIMITS, small_spec

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer.serving.token_keys import TokenKeys
-from privateer.wire.token_keys import Directory
+from privateer_core.serving.token_keys import TokenKeys
+from privateer_core.wire.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support import mint

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import Unavailable
 from privateer_client import AsyncClient, Client, Ledger
+from privateer_core.errors import Unavailable
 from tests.support.hostile import Hostile, hostile
 
 HEAD = b"HTTP/1.1 200 OK\r\n"

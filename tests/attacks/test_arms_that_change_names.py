@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import TermsRefused
 from privateer_client import Outcome
+from privateer_core.errors import TermsRefused
 from tests.support.experiments import WEEK, Device, Server, waiting_spec
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import httpx
 import pytest
 
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.deadlines import Deadlines
 from privateer_server.settings import Settings

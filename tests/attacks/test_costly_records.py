@@ -2,11 +2,11 @@
 
 import pytest
 
-from privateer.accounting import amplification
-from privateer.algorithms import parse_spec
-from privateer.certificate import certify
-from privateer.risk import risks
-from privateer.terms import calibrate
+from privateer_core.accounting import amplification
+from privateer_core.algorithms import parse_spec
+from privateer_core.certificate import certify
+from privateer_core.risk import risks
+from privateer_core.terms import calibrate
 
 SPEC = parse_spec(
     {

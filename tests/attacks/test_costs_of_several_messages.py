@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import Malformed, SpecError, TermsRefused
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.record_verification import read_certificates
-from privateer.vectors import Ball
-from privateer.verification import Limits
 from privateer_client.participation import Participation
+from privateer_core.errors import Malformed, SpecError, TermsRefused
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.record_verification import read_certificates
+from privateer_core.vectors import Ball
+from privateer_core.verification import Limits
 from tests.support import publications
 from tests.support.records import SPECS, record_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.wire.envelope import binding
+from privateer_core.wire.envelope import binding
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.attacks.test_totals_on_disk import opened, revealed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.algorithms import algorithm
-from privateer.spec import Spec
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.algorithms import algorithm
+from privateer_core.spec import Spec
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.store.journal import JournalFile

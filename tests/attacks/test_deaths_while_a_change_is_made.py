@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_server.app import create_app
 from privateer_server.round_keys import RoundKeys
 from privateer_server.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from privateer.errors import Unavailable
+from privateer_core.errors import Unavailable
 from privateer_shuffler import upstream
 from privateer_shuffler.upstream import Upstream
 

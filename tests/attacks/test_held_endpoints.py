@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from privateer.wire.batch import SIGNATURE_HEADER
+from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_server.api.polls import STRANGERS_MAX
 from privateer_server.api.seats import STRANGERS_MAX as STREAMS_MAX
 from tests.attacks.endpoints import SECONDS, SLOWER, Endpoint, Repeated, endpoint, hardly_slower, junk

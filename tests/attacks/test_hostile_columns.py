@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer.context import COLUMNS_MAX, FEATURES_MAX
-from privateer.errors import InputError, Malformed, SpecError
 from privateer_client.features import context_vector
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer_core.context import COLUMNS_MAX, FEATURES_MAX
+from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_server.schedule import Schedule
 from tests.support.specs import make_spec
 
@@ -105,7 +105,7 @@ KINDS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")  # which says so, on the device alone
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")  # which says so, on the device alone
 @given(st.dictionaries(st.sampled_from([*KINDS, "other"]), VALUES))
 def test_whatever_an_application_passes_is_encoded_or_refused_by_name(values: dict[str, Any]) -> None:
     features = make_spec({"context.features": KINDS}).features

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from privateer.errors import AlreadyReported, Malformed, TermsRefused
-from privateer.wire.publication import Drain, decode_publication
 from privateer_client import Outcome
+from privateer_core.errors import AlreadyReported, Malformed, TermsRefused
+from privateer_core.wire.publication import Drain, decode_publication
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server, waiting_spec
 from tests.support.publications import OVER, draining, published
 from tests.support.specs import make_spec

@@ -18,12 +18,12 @@ import httpx
 import msgspec
 import pytest
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import ShuffledBits
-from privateer.errors import InputError, Malformed, TermsRefused
-from privateer.trust import honest_people
 from privateer_client import Client
 from privateer_client.account import Payment
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import ShuffledBits
+from privateer_core.errors import InputError, Malformed, TermsRefused
+from privateer_core.trust import honest_people
 from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.notary import notarized

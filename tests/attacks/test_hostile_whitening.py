@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.verification import Limits
 from privateer_client import Outcome
+from privateer_core.verification import Limits
 from tests.support.experiments import Device, Server
 from tests.support.linears import linear_spec
 from tests.support.publications import published

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privateer.wire.publication import Round, decode_publication
+from privateer_core.wire.publication import Round, decode_publication
 from privateer_shuffler.forwarding import Forwarding
 from tests.support.pair import Losing, Pair, pair
 from tests.support.phased import tables

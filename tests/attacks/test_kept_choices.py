@@ -12,9 +12,9 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.errors import InputError, PrivateerError, RoundClosed
-from privateer.wire.problem import problem_body
 from privateer_client import Outcome
+from privateer_core.errors import InputError, PrivateerError, RoundClosed
+from privateer_core.wire.problem import problem_body
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
 from tests.support.notary import Notary

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.algorithms import algorithm
-from privateer.sections import parse_section
+from privateer_core.algorithms import algorithm
+from privateer_core.sections import parse_section
 from privateer_lab.noise import SeededNoise
 from privateer_server.rounds import first_round, following_round
 from tests.support.publications import KEY

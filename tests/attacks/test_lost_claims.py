@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from privateer.errors import BatchRefused, Conflict, PrivateerError
+from privateer_core.errors import BatchRefused, Conflict, PrivateerError
 from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import Settings
 from tests.support.asgi import serving

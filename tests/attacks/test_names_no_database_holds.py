@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.envelope import Header
-from privateer.wire.keys import public_hex
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.envelope import Header
+from privateer_core.wire.keys import public_hex
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from privateer.ages import AGE_SIZE
-from privateer.algorithms.partition import PartitionPolicy
+from privateer_core.ages import AGE_SIZE
+from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

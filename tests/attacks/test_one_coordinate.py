@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.contributions import VectorSums
-from privateer.mechanisms.vector_bits import BIT, BitVectors
-from privateer.sampling.entropy import NoiseSource
-from privateer.vectors import VectorTotal
-from privateer.wire.publication import Round, decode_publication
+from privateer_core.contributions import VectorSums
+from privateer_core.mechanisms.vector_bits import BIT, BitVectors
+from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.vectors import VectorTotal
+from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.accumulator import Accumulator
 from tests.support.pair import pair
 from tests.support.phased import tables

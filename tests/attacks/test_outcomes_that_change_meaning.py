@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.spec import Spec
-from privateer.verification import Limits
+from privateer_core.algorithms import parse_spec
+from privateer_core.spec import Spec
+from privateer_core.verification import Limits
 from tests.support.experiments import WEEK, Device, Server
 from tests.support.publications import published
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.spec import Spec
 from privateer_client import Outcome, UnfitValueWarning
 from privateer_client.outcomes import read_outcome
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.spec import Spec
 from privateer_server.schedule import Schedule
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
 from tests.support.publications import published
@@ -38,7 +38,7 @@ def traffic(folder: Path, spec: Spec, context: dict[str, Any], reward: Any) -> t
     return outcome, len(server.asked), [len(body) for body in server.sent], device.ledger().payments()
 
 
-@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
 @pytest.mark.parametrize("reward", [*UNFIT.values(), True, 10**400], ids=[*UNFIT, "yes", "a huge number"])
 def test_whatever_comes_of_a_choice_the_device_sends_and_pays_the_same(tmp_path: Path, reward: Any) -> None:
     usual = traffic(tmp_path / "usual", make_spec(), CONTEXT, 1.0)
@@ -46,7 +46,7 @@ def test_whatever_comes_of_a_choice_the_device_sends_and_pays_the_same(tmp_path:
     assert traffic(tmp_path / "unfit", make_spec(), CONTEXT, reward) == usual
 
 
-@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
 @pytest.mark.parametrize("reward", UNFIT.values(), ids=UNFIT)
 def test_members_of_a_source_send_and_pay_the_same(tmp_path: Path, reward: Any) -> None:
     server = Server(published(make_spec({"sources": [SOURCE]})))
@@ -56,7 +56,7 @@ def test_members_of_a_source_send_and_pay_the_same(tmp_path: Path, reward: Any) 
     assert (len(server.sent), len(device.ledger().payments())) == (1, 1)
 
 
-@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
 @pytest.mark.parametrize(("reward", "counts"), [(None, 0.25), ("41.5", 0.25), (True, 1.0), (10**400, 1.0)])
 def test_what_does_not_fit_counts_as_the_default_outcome(tmp_path: Path, reward: Any, counts: float) -> None:
     """A window makes the report due a week later, whatever came of the choice."""

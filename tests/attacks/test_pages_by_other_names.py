@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from privateer.wire.problem import slug_of
+from privateer_core.wire.problem import slug_of
 from privateer_lab.services import Issuing, Services, free_port, running
 from privateer_server.app import Server, _is_public, create_app
 from privateer_server.settings import Settings

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 import privateer_lab as lab
-from privateer.certificate import certify
-from privateer.errors import SpecError
-from privateer.record import make_record
+from privateer_core.certificate import certify
+from privateer_core.errors import SpecError
+from privateer_core.record import make_record
 
 SPEC = "examples/peaks-shuffle.toml"
 

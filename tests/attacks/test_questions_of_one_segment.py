@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms.trial import TrialPolicy, TrialSpec
-from privateer.codec import encode
-from privateer.errors import Malformed
-from privateer.verification import Limits
 from privateer_client.participation import Participation
+from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.codec import encode
+from privateer_core.errors import Malformed
+from privateer_core.verification import Limits
 from privateer_server.schedule import Schedule
 from tests.support.publications import published
 

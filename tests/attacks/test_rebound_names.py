@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from privateer.errors import SpecError
-from privateer.serving.hosts import host_names
-from privateer.wire.problem import slug_of
+from privateer_core.errors import SpecError
+from privateer_core.serving.hosts import host_names
+from privateer_core.wire.problem import slug_of
 from privateer_lab.services import Issuing, Services, free_port, running
 
 EVIL = ["evil.example", "evil.example:8002", "127.0.0.1.evil.example", "localhost.evil.example", "0x7f000001", "127.1"]

@@ -4,7 +4,7 @@ import asyncio
 
 import httpx
 
-from privateer.wire.batch import SIGNATURE_HEADER
+from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import Settings
 from tests.support.asgi import serving

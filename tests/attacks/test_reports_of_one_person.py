@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.errors import AlreadyReported, SpecError, TermsRefused
-from privateer.sections import parse_section
-from privateer.spec import Spec
-from privateer.verification import Limits
 from privateer_client import Outcome
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.errors import AlreadyReported, SpecError, TermsRefused
+from privateer_core.sections import parse_section
+from privateer_core.spec import Spec
+from privateer_core.verification import Limits
 from privateer_server.schedule import Schedule
 from tests.support.experiments import CONTEXT, Device, Server
 from tests.support.publications import published

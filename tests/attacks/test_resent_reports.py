@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import Header, pieces
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.envelope import Header, pieces
+from privateer_core.wire.publication import decode_publication
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.settings import Settings

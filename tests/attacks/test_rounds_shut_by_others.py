@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER, decode_batch
-from privateer.wire.envelope import encode_envelope
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, decode_batch
+from privateer_core.wire.envelope import encode_envelope
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -5,11 +5,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import Malformed, TermsRefused
-from privateer.verification import Limits
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
+from privateer_core.errors import Malformed, TermsRefused
+from privateer_core.verification import Limits
 from privateer_lab.audit.attacks.partition import cases
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.run import FALSE_ALARM, Finding, _attacked

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import LogForked
-from privateer.wire.identity import Identity
-from privateer.wire.log import Head
-from privateer.wire.publication import digest
 from privateer_client import AsyncClient, Ledger, Limits
+from privateer_core.errors import LogForked
+from privateer_core.wire.identity import Identity
+from privateer_core.wire.log import Head
+from privateer_core.wire.publication import digest
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_shuffler.app import create_app as create_shuffler

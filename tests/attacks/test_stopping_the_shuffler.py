@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from privateer.wire.envelope import Header
+from privateer_core.wire.envelope import Header
 from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import FakeServer, body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports, until

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.wire.envelope import Header
-from privateer.wire.token import authorization
+from privateer_core.wire.envelope import Header
+from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import Settings
 from privateer_shuffler.spent import FILE

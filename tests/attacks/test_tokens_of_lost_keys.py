@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import TokenWarning
-from privateer.wire.attestation import attest
 from privateer_client import AsyncClient
 from privateer_client.answers import Outcome
 from privateer_client.ledger import Ledger
+from privateer_core.errors import TokenWarning
+from privateer_core.wire.attestation import attest
 from privateer_lab.load.driver import LIMITS
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, assert_problem

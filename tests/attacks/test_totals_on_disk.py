@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.algorithms import parse_spec
-from privateer.codec import decode, encode
-from privateer.errors import Malformed
-from privateer.wire.envelope import binding
-from privateer.wire.publication import decode_publication
+from privateer_core.algorithms import parse_spec
+from privateer_core.codec import decode, encode
+from privateer_core.errors import Malformed
+from privateer_core.wire.envelope import binding
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.opening import Opener
 from privateer_server.rounds import read_policy

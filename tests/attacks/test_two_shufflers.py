@@ -8,8 +8,8 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_claim
-from privateer.wire.keys import TrustedKeys
+from privateer_core.wire.batch import SIGNATURE_HEADER, sign_claim
+from privateer_core.wire.keys import TrustedKeys
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler

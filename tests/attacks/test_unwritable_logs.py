@@ -4,7 +4,7 @@ import io
 import json
 import logging
 
-from privateer.serving.logs import JsonFormatter
+from privateer_core.serving.logs import JsonFormatter
 
 NO_TEXT = b"data-\xff".decode("utf-8", "surrogateescape")
 """Python reads the name of a folder that is not in UTF-8 like this."""

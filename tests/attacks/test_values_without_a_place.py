@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.contributions import KeyedValues
-from privateer.mechanisms.signed_symbol import SignedSymbol
 from privateer_client import Outcome, UnfitValueWarning
 from privateer_client.participation import Participation
+from privateer_core.contributions import KeyedValues
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from tests.support.experiments import CONTEXT, OPEN, Device, Server
 from tests.support.publications import published
 from tests.support.specs import make_spec
@@ -40,7 +40,7 @@ def traffic(folder: Path, feature: Any, value: Any) -> tuple[int, list[int], lis
     return len(server.asked), [len(body) for body in server.sent], device.ledger().payments()
 
 
-@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
 @pytest.mark.parametrize(("feature", "listed", "other"), SPECS.values(), ids=SPECS)
 def test_whoever_has_a_value_sends_and_pays_the_same(tmp_path: Path, feature: Any, listed: Any, other: Any) -> None:
     assert traffic(tmp_path / "listed", feature, listed) == traffic(tmp_path / "other", feature, other)

@@ -78,7 +78,7 @@ def test_the_contracts_catch_a_planted_import(tmp_path: Path) -> None:
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": path}, "capture_output": True, "text": True}
     assert subprocess.run(LINT, **run).returncode == 0  # type: ignore[call-overload]
     planted = tmp_path / "shuffler" / "privateer_shuffler" / "shuffle.py"
-    planted.write_text(planted.read_text() + "\nimport privateer.codec\n")
+    planted.write_text(planted.read_text() + "\nimport privateer_core.codec\n")
     broken = subprocess.run(LINT, **run)  # type: ignore[call-overload]
     assert broken.returncode != 0
     assert "BROKEN" in broken.stdout

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from privateer.algorithms import ALGORITHMS
-from privateer.trust import TRUST
+from privateer_core.algorithms import ALGORITHMS
+from privateer_core.trust import TRUST
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
-REGISTRY = "shared/privateer/algorithms/__init__.py"
-TABLE = "shared/privateer/trust.py"
+REGISTRY = "shared/privateer_core/algorithms/__init__.py"
+TABLE = "shared/privateer_core/trust.py"
 DASHBOARD = ROOT / "server/privateer_server/dashboard"
 Files = dict[str, str]
 ABOUT_PAPERS = "lab/privateer_lab/reproductions/"
@@ -30,8 +30,11 @@ ADJECTIVES = ("linear",)
 NAMESAKES = re.compile(r"lab/privateer_lab/(environments/(linear|__init__)|baselines/__init__)\.py")
 """Files with people, or a baseline of paper 1, of the same name."""
 OTHER_MEANINGS = {
-    ("shared/privateer/wire/publication.py", "shuffle"),  # which endpoint takes a round's reports, for the shuffler
-    ("shared/privateer/serving/process.py", "none"),
+    (
+        "shared/privateer_core/wire/publication.py",
+        "shuffle",
+    ),  # which endpoint takes a round's reports, for the shuffler
+    ("shared/privateer_core/serving/process.py", "none"),
     ("lab/privateer_lab/output.py", "none"),
 }
 """Strings that are a trust model's name elsewhere: the wire's table, and another word."""
@@ -54,7 +57,11 @@ def parsed(text: str) -> ast.Module:
 
 def own_files(name: str) -> re.Pattern[str]:
     """The files of an algorithm."""
-    roots = ("shared/privateer/algorithms", "server/privateer_server/algorithms", "lab/privateer_lab/audit/attacks")
+    roots = (
+        "shared/privateer_core/algorithms",
+        "server/privateer_server/algorithms",
+        "lab/privateer_lab/audit/attacks",
+    )
     return re.compile(rf"({'|'.join(roots)})/{name}\w*(/|\.py)")
 
 
@@ -164,12 +171,12 @@ def planted(path: str, line: str) -> Files:
     "line",
     [
         'if spec.algorithm.name == "phased": pass',
-        "from privateer.algorithms.partition import PartitionPolicy",
+        "from privateer_core.algorithms.partition import PartitionPolicy",
         "def waits_for_phase(): pass",
         "value = PhasedState",
         "# the partition bandit does this otherwise",
         'if spec.algorithm.name == "linear": pass',
-        "from privateer.algorithms.linear import ALGORITHM",
+        "from privateer_core.algorithms.linear import ALGORITHM",
     ],
 )
 def test_a_planted_name_of_an_algorithm_is_found(line: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.spec import Spec
+from privateer_core.algorithms import parse_spec
+from privateer_core.spec import Spec
 from privateer_lab.load import run_load
 from privateer_lab.rest import create
 from privateer_lab.services import Services, free_port, running

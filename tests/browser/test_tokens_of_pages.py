@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privateer.algorithms import parse_spec
+from privateer_core.algorithms import parse_spec
 from privateer_lab.rest import create
 from privateer_lab.services import Issuing, Services, free_port, running
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.algorithms import parse_spec
+from privateer_core.algorithms import parse_spec
 from privateer_lab.rest import create
 from privateer_lab.services import Services, free_port, running
 

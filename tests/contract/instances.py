@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from privateer.algorithms import algorithm
+from privateer_core.algorithms import algorithm
 from tests.contract.subjects import specs
 from tests.support.people import bumps, observed
 

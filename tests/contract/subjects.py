@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.coins import UNIT as SHARES
-from privateer.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
-from privateer.mechanisms import (
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.coins import UNIT as SHARES
+from privateer_core.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
+from privateer_core.mechanisms import (
     MECHANISMS,
     BitVectors,
     CellPairs,
@@ -25,12 +25,12 @@ from privateer.mechanisms import (
     SignedSymbol,
     VectorSymbol,
 )
-from privateer.mechanisms.cell_pairs import UNIT as PAIR_UNIT
-from privateer.mechanisms.central_sums import UNIT as CENTRAL_UNIT
-from privateer.mechanisms.laplace_cells import UNIT as CELL_UNIT
-from privateer.mechanisms.running_vectors import RunningVectors
-from privateer.mechanisms.screened_moments import GRID as MOMENT_GRID
-from privateer.spec import Spec
+from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
+from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
+from privateer_core.mechanisms.laplace_cells import UNIT as CELL_UNIT
+from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
+from privateer_core.spec import Spec
 from privateer_lab.audit.views import _cells
 from privateer_lab.noise import SeededNoise
 from tests.support.people import Round, rounds

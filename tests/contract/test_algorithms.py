@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.ages import message_size
-from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer.arms_spec import ARMS_MIN, ArmsSpec
-from privateer.codec import decode, encode
-from privateer.errors import SpecError, TermsRefused
-from privateer.result import Result, decode_result, encode_result
-from privateer.trust import TRUST
-from privateer.verification import Limits, verify
-from privateer.wire.publication import Round
+from privateer_core.ages import message_size
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.arms_spec import ARMS_MIN, ArmsSpec
+from privateer_core.codec import decode, encode
+from privateer_core.errors import SpecError, TermsRefused
+from privateer_core.result import Result, decode_result, encode_result
+from privateer_core.trust import TRUST
+from privateer_core.verification import Limits, verify
+from privateer_core.wire.publication import Round
 from privateer_lab.noise import SeededNoise
 from privateer_server.algorithms import learner_for
 from privateer_server.respec import extended, renamed, with_arm, without_arm

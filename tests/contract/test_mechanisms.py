@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import pytest
 
-import privateer.mechanisms
-from privateer.codec import decode, encode
-from privateer.contributions import BoundedVectors, KeyedValues
-from privateer.errors import BatchRefused, InputError, OutOfRange
-from privateer.mechanisms import MECHANISMS, BitVectors, Mechanism, ScreenedMoments, VectorSymbol
-from privateer.trust import TRUST
+import privateer_core.mechanisms
+from privateer_core.codec import decode, encode
+from privateer_core.contributions import BoundedVectors, KeyedValues
+from privateer_core.errors import BatchRefused, InputError, OutOfRange
+from privateer_core.mechanisms import MECHANISMS, BitVectors, Mechanism, ScreenedMoments, VectorSymbol
+from privateer_core.trust import TRUST
 from privateer_lab.noise import SeededNoise
 from tests.contract.subjects import (
     EXACT,
@@ -74,7 +74,7 @@ def simulated(subject, factor=1.0, draws=DRAWS):
 
 
 def test_every_mechanism_is_in_the_battery_and_serves_a_trust_model():
-    for found in pkgutil.iter_modules(privateer.mechanisms.__path__, "privateer.mechanisms."):
+    for found in pkgutil.iter_modules(privateer_core.mechanisms.__path__, "privateer_core.mechanisms."):
         import_module(found.name)
     defined, left = set(), [Mechanism]
     while left:

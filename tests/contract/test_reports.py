@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from privateer.decisions import Plays, Points
-from privateer.errors import InputError, UnfitValueWarning
 from privateer_client.outcomes import read_outcome
+from privateer_core.decisions import Plays, Points
+from privateer_core.errors import InputError, UnfitValueWarning
 from privateer_lab.noise import SeededNoise
 from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX

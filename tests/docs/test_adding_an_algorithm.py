@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.algorithms import ALGORITHMS
+from privateer_core.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "adding-an-algorithm.md").read_text()

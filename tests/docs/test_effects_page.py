@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.errors import SpecError
-from privateer.spec import Privacy
+from privateer_core.errors import SpecError
+from privateer_core.spec import Privacy
 from privateer_lab.reproductions.paper_4_frontier import setting_of
 from privateer_lab.reproductions.registry import REPRODUCTIONS
 from privateer_lab.specs import load_spec

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
 from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import read_settings as read_shuffler

@@ -7,7 +7,7 @@ import pytest
 from openfeature import api
 
 import privateer_client
-from privateer.algorithms import parse_spec
+from privateer_core.algorithms import parse_spec
 from tests.support.devices import EVERYTHING
 from tests.support.experiments import Device, Server
 from tests.support.publications import published

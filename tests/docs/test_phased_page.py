@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from privateer.algorithms.phased import PhasedSpec
+from privateer_core.algorithms.phased import PhasedSpec
 from privateer_lab.services import free_port, running
 from privateer_lab.specs import load_spec
 from tests.docs.test_readme import blocks, execute, run_snippet

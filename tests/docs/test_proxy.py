@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from privateer.serving.protocol import HEADER_BYTES_MAX
+from privateer_core.serving.protocol import HEADER_BYTES_MAX
 from privateer_server.api.experiments import _WAIT_MAX
 from privateer_server.api.news import BEAT_SECONDS
 from privateer_server.settings import Settings

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer import errors
-from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core import errors
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import make_spec
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privateer.canonical import canonical
-from privateer.codec import encode
-from privateer.errors import PrivateerError
-from privateer.export import Export, make_export, read_export
-from privateer.record import Row, make_record, planned_of
-from privateer.spec import Spec
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
+from privateer_core.canonical import canonical
+from privateer_core.codec import encode
+from privateer_core.errors import PrivateerError
+from privateer_core.export import Export, make_export, read_export
+from privateer_core.record import Row, make_record, planned_of
+from privateer_core.spec import Spec
 from privateer_server.schedule import Schedule
 from tests.documents import vectors
 

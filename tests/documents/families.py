@@ -17,21 +17,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privateer.accounting.accountant import account
-from privateer.accounting.allotment import Allotment, allot
-from privateer.accounting.events import Repeated, ShuffledSubset
-from privateer.accounting.gaussian import gaussian_delta
-from privateer.coins import mix
-from privateer.contributions import BoundedVectors
-from privateer.errors import PrivateerError
-from privateer.features import Feature
-from privateer.mechanisms import VectorMechanism
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.spec import Spec
-from privateer.verification import Limits
 from privateer_client.features import context_vector
 from privateer_client.outcomes import read_outcome
 from privateer_client.participation import Participation
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.allotment import Allotment, allot
+from privateer_core.accounting.events import Repeated, ShuffledSubset
+from privateer_core.accounting.gaussian import gaussian_delta
+from privateer_core.coins import mix
+from privateer_core.contributions import BoundedVectors
+from privateer_core.errors import PrivateerError
+from privateer_core.features import Feature
+from privateer_core.mechanisms import VectorMechanism
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.spec import Spec
+from privateer_core.verification import Limits
 from tests.documents import vectors
 
 FOLDER = Path("docs/wire")

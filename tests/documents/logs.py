@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from privateer.errors import Untrusted
-from privateer.wire.identity import check_signed
-from privateer.wire.log import Entry, Head, Proof, block_of, check_proof
-from privateer.wire.merkle import Tree, consistent, included
-from privateer.wire.publication import digest
+from privateer_core.errors import Untrusted
+from privateer_core.wire.identity import check_signed
+from privateer_core.wire.log import Entry, Head, Proof, block_of, check_proof
+from privateer_core.wire.merkle import Tree, consistent, included
+from privateer_core.wire.publication import digest
 from tests.support.notary import ORIGIN, Notary
 
 FOLDER = Path("docs/wire")

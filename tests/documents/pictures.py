@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from privateer.algorithms import parse_spec
+from privateer_core.algorithms import parse_spec
 from privateer_lab.load import run_load
 from privateer_lab.rest import create
 from privateer_lab.services import Services, free_port, running

@@ -10,10 +10,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from privateer.errors import Malformed
-from privateer.wire import blind_rsa
-from privateer.wire.token import TYPE, Challenge, PendingToken, authorization, server_name
-from privateer.wire.token_keys import Directory, TokenKey
+from privateer_core.errors import Malformed
+from privateer_core.wire import blind_rsa
+from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization, server_name
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.signing import Signer
 from tests.documents.vectors import FOLDER
 

@@ -13,8 +13,8 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
+from privateer_core.wire.publication import decode_publication, digest
 from privateer_server import round_keys, rounds
 from tests.documents.hpke import seal
 from tests.documents.vectors import FOLDER

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from privateer.serving.postgres.pool import Pool, Unreachable
+from privateer_core.serving.postgres.pool import Pool, Unreachable
 from privateer_server.closing import Closed, Closer
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound

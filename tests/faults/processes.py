@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from privateer.errors import PrivateerError
-from privateer.serving.postgres.pool import Unreachable
+from privateer_core.errors import PrivateerError
+from privateer_core.serving.postgres.pool import Unreachable
 from tests.faults.points import Faults
 from tests.support.asgi import AtOnce
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privateer.algorithms import algorithm, parse_spec
-from privateer.codec import decode
-from privateer.mechanisms.central_sums import REPORT, UNIT, CentralSums
-from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import pieces
-from privateer.wire.publication import decode_publication
+from privateer_core.algorithms import algorithm, parse_spec
+from privateer_core.codec import decode
+from privateer_core.mechanisms.central_sums import REPORT, UNIT, CentralSums
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.envelope import pieces
+from privateer_core.wire.publication import decode_publication
 from tests.support.sealing import body_of, plain_reports, seal
 
 _DIGIT = 4

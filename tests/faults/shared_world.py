@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from privateer.serving.postgres.leases import Leases
+from privateer_core.serving.postgres.leases import Leases
 from tests.faults.points import Faults
 from tests.faults.processes import Slot
 from tests.faults.world import World

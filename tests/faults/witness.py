@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.wire.batch import decode_batch
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.publication import decode_publication, digest
 from tests.faults.reports import Body, Maker, counted, messages, policy_of, tally
 
 Key = tuple[str, int]

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.wire.batch import SIGNATURE_HEADER, sign_claim
-from privateer.wire.keys import own_key, read_signing_key
-from privateer.wire.problem import slug_of
-from privateer.wire.token import authorization
-from privateer.wire.upload import UPLOAD
+from privateer_core.wire.batch import SIGNATURE_HEADER, sign_claim
+from privateer_core.wire.keys import own_key, read_signing_key
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.token import authorization
+from privateer_core.wire.upload import UPLOAD
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
@@ -340,8 +340,8 @@ async def world(folder: Path, kind: Callable[..., World] = World) -> AsyncIterat
     with faults.at_work(), pytest.MonkeyPatch.context() as patched:
         for name, seconds in _QUICK.items():
             patched.setattr(name, seconds)
-        patched.setattr("privateer.clock.SystemClock.now", lambda _: clock.now())
-        patched.setattr("privateer.clock.SystemClock.monotonic", lambda _: clock.monotonic())
+        patched.setattr("privateer_core.clock.SystemClock.now", lambda _: clock.now())
+        patched.setattr("privateer_core.clock.SystemClock.monotonic", lambda _: clock.monotonic())
         one = kind(folder, faults, clock)
         one.witness.watch(patched)
         try:

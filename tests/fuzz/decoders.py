@@ -11,25 +11,25 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.algorithms import algorithm, parse_spec, read_spec
-from privateer.codec import decode, encode
-from privateer.errors import NotFound
-from privateer.export import read_export
-from privateer.result import Estimate, Result, Table, decode_result, encode_result
-from privateer.tables import read_tables
-from privateer.wire.attestation import attest, check_attestation
-from privateer.wire.base64url import base64url, unbase64url
-from privateer.wire.batch import BATCH, check_claim, decode_batch, sign_claim
-from privateer.wire.envelope import decode_envelope, encode_envelope
-from privateer.wire.identity import Identity, check_signed, read_keys
-from privateer.wire.keys import TrustedKeys, own_key, read_signing_key, signing_key_id
-from privateer.wire.log import Head, check_proof, check_start, read_proof
-from privateer.wire.problem import problem_body, slug_of
-from privateer.wire.publication import decode_publication, digest, encode_publication
-from privateer.wire.token import REQUEST_SIZE, TYPE, authorization, read_authorization, read_request
-from privateer.wire.token_keys import Directory
-from privateer.wire.upload import UPLOAD
 from privateer_client.participation import Participation
+from privateer_core.algorithms import algorithm, parse_spec, read_spec
+from privateer_core.codec import decode, encode
+from privateer_core.errors import NotFound
+from privateer_core.export import read_export
+from privateer_core.result import Estimate, Result, Table, decode_result, encode_result
+from privateer_core.tables import read_tables
+from privateer_core.wire.attestation import attest, check_attestation
+from privateer_core.wire.base64url import base64url, unbase64url
+from privateer_core.wire.batch import BATCH, check_claim, decode_batch, sign_claim
+from privateer_core.wire.envelope import decode_envelope, encode_envelope
+from privateer_core.wire.identity import Identity, check_signed, read_keys
+from privateer_core.wire.keys import TrustedKeys, own_key, read_signing_key, signing_key_id
+from privateer_core.wire.log import Head, check_proof, check_start, read_proof
+from privateer_core.wire.problem import problem_body, slug_of
+from privateer_core.wire.publication import decode_publication, digest, encode_publication
+from privateer_core.wire.token import REQUEST_SIZE, TYPE, authorization, read_authorization, read_request
+from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.upload import UPLOAD
 from privateer_lab.documents import read_document
 from privateer_server.store.backup import restore
 from privateer_server.store.sqlite import FILE, SqliteStore

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from privateer.errors import PrivateerError
+from privateer_core.errors import PrivateerError
 from tests.fuzz.decoders import DECODERS
 from tests.fuzz.mutations import mutated
 

@@ -60,9 +60,13 @@ def copy(tmp_path: Path) -> Path:
     for part in (*ROLES, "tests"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer" / "algorithms" / "explore.py")
+    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "explore.py")
     shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "explore.py")
-    put(tmp_path / "shared" / "privateer" / "algorithms" / "__init__.py", '    "explore",\n', after='    "trial",\n')
+    put(
+        tmp_path / "shared" / "privateer_core" / "algorithms" / "__init__.py",
+        '    "explore",\n',
+        after='    "trial",\n',
+    )
     return tmp_path
 
 
@@ -110,7 +114,7 @@ def test_everything_takes_a_new_algorithm(copy: Path) -> None:
 
 
 def test_everything_takes_a_new_trust_model(copy: Path) -> None:
-    trust = copy / "shared" / "privateer" / "trust.py"
+    trust = copy / "shared" / "privateer_core" / "trust.py"
     rows, table = "    for row in (\n", "TRUST: Final[dict[str, Trust]] = {\n"
     put(trust, ROW, after=rows)
     source = trust.read_text()

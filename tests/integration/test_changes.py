@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.errors import AlreadyReported, Deleted
-from privateer.record_verification import read_certificates
 from privateer_client import AsyncClient, Ledger, Outcome
 from privateer_client.session import Session
+from privateer_core.errors import AlreadyReported, Deleted
+from privateer_core.record_verification import read_certificates
 from tests.support.changes import change, changed, lines
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING

@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import UnfitValueWarning
 from privateer_client import Client, Ledger, Limits, Outcome
+from privateer_core.errors import UnfitValueWarning
 from privateer_lab.load import run_load
 from privateer_lab.services import free_port, running
 from tests.support.specs import make_spec

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.mechanisms.running_vectors import RunningTotal, RunningVectors
+from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.app import create_app
 from privateer_server.round_keys import RoundKeys

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from privateer.result import Result
-from privateer.spec import Spec
+from privateer_core.result import Result
+from privateer_core.spec import Spec
 from privateer_lab.cli import app
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.run import Simulation

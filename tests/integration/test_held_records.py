@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.mechanisms.central_sums import REPORT, CentralSums
+from privateer_core.mechanisms.central_sums import REPORT, CentralSums
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

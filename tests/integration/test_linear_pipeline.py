@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.errors import UnfitValueWarning
-from privateer.spec import Spec
-from privateer.trust import TRUST
 from privateer_client import Client, Ledger, Limits
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import UnfitValueWarning
+from privateer_core.spec import Spec
+from privateer_core.trust import TRUST
 from privateer_lab.load import run_load
 from privateer_lab.services import Services, free_port, running
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import tables
 

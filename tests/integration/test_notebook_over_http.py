@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import privateer_lab as lab
-from privateer.errors import PrivateerError
+from privateer_core.errors import PrivateerError
 from privateer_lab.services import free_port, running
 
 SHAPE = {"experiment.round_size": 1000, "privacy.model": "central", "privacy.delta": None}

@@ -11,10 +11,10 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.certificate import recompute
-from privateer.record_verification import read_certificates
-from privateer.spec import Spec
 from privateer_client import Client, Ledger, Limits, Outcome
+from privateer_core.certificate import recompute
+from privateer_core.record_verification import read_certificates
+from privateer_core.spec import Spec
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.load.command import main
 from privateer_lab.services import Services, free_port, running

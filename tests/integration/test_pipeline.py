@@ -15,11 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.certificate import recompute
-from privateer.record_verification import read_certificates
-from privateer.spec import Spec
-from privateer.wire.publication import decode_publication
 from privateer_client import Client, Ledger, Outcome
+from privateer_core.certificate import recompute
+from privateer_core.record_verification import read_certificates
+from privateer_core.spec import Spec
+from privateer_core.wire.publication import decode_publication
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.services import Processes, Services, free_port, running
 from tests.support.sealing import body_of

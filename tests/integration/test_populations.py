@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.spec import Spec
-from privateer.tables import read_tables
+from privateer_core.spec import Spec
+from privateer_core.tables import read_tables
 from privateer_lab.load import run_load
 from privateer_lab.services import free_port, running
 from privateer_lab.specs import load_spec

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.wire.publication import decode_publication, digest
 from privateer_lab.services import Processes, free_port
 from privateer_server.data import open_data
 from privateer_server.rounds import restore_lost, with_sums

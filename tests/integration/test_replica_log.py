@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError
-from privateer.wire.identity import SIGNED_HEADER, check_signed
-from privateer.wire.log import Entry, Head, check_proof, read_proof
-from privateer.wire.merkle import consistent
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.errors import SpecError
+from privateer_core.wire.identity import SIGNED_HEADER, check_signed
+from privateer_core.wire.log import Entry, Head, check_proof, read_proof
+from privateer_core.wire.merkle import consistent
+from privateer_core.wire.publication import decode_publication, digest
 from privateer_server.app import create_app
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared

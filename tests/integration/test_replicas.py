@@ -11,9 +11,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.publication import decode_publication
-from privateer.wire.token import authorization
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.publication import decode_publication
+from privateer_core.wire.token import authorization
 from privateer_server.data import open_data
 from privateer_server.rounds import restore_lost, with_sums
 from tests.support.mint import minted, settings
@@ -241,7 +241,7 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group is committed and the connection breaks: the server does not know, and devices send it again."""
-    from privateer.serving.postgres.pool import Unreachable
+    from privateer_core.serving.postgres.pool import Unreachable
     from privateer_server.store.postgres import store
 
     honest, breaks = store._Locked.commit, [True]

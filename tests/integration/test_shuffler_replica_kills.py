@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import Header, pieces
-from privateer.wire.problem import slug_of
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.envelope import Header, pieces
+from privateer_core.wire.problem import slug_of
 from privateer_lab.services import Processes, free_port
 from tests.support.postgres import Cluster
 from tests.support.senders import TRUSTED, Signing

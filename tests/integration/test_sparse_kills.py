@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import Unavailable
-from privateer.wire.publication import decode_publication
+from privateer_core.errors import Unavailable
+from privateer_core.wire.publication import decode_publication
 from privateer_lab.load import run_load
 from privateer_lab.services import Services
 from tests.integration.test_kills import create

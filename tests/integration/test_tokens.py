@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.verification import Limits
-from privateer.wire.attestation import HEADER
-from privateer.wire.problem import slug_of
-from privateer.wire.token import Challenge, PendingToken, read_authorization
-from privateer.wire.token_keys import Directory
 from privateer_client import AsyncClient
 from privateer_client.answers import Outcome
 from privateer_client.ledger import Ledger
+from privateer_core.verification import Limits
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.token import Challenge, PendingToken, read_authorization
+from privateer_core.wire.token_keys import Directory
 from privateer_lab.load import run_load
 from privateer_lab.load.driver import LIMITS
 from privateer_lab.services import Issuing, free_port, running

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.spec import Spec
+from privateer_core.spec import Spec
 from privateer_lab.load import run_load
 from privateer_lab.services import Services, free_port, running
 from tests.support.specs import make_spec
@@ -28,7 +28,7 @@ SHUFFLE = {
 }
 DEVICE = """
 import os, signal, sys
-from privateer.clock import SystemClock
+from privateer_core.clock import SystemClock
 from privateer_client import Client, Ledger, Limits
 
 server, shuffler, ledger, day, death = sys.argv[1:]

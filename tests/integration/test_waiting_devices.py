@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from privateer.wire.publication import decode_publication
 from privateer_client import AsyncClient, Ledger, Outcome
+from privateer_core.wire.publication import decode_publication
 from tests.integration.test_changes import CONTEXT, Routed
 from tests.support.changes import change
 from tests.support.clocks import Hands

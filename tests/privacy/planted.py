@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.algorithms import algorithm
-from privateer.contributions import KeyedValues
-from privateer.errors import InputError, Malformed
-from privateer.mechanisms import vector_bits
-from privateer.mechanisms.laplace_cells import LaplaceCells
-from privateer.mechanisms.signed_symbol import SignedSymbol
-from privateer.sampling.entropy import SecureNoise
-from privateer.sampling.laplace import DiscreteLaplace
-from privateer.sampling.normal import RoundedNormal
-from privateer.sampling.response import RandomizedResponse, SubsetResponse
-from privateer.serving import endpoint
-from privateer.vectors import Ball
-from privateer.wire.envelope import Envelope, encode_envelope
 from privateer_client import Outcome, delivery, session
 from privateer_client.participation import Participation
 from privateer_client.reports import Reports
 from privateer_client.sealing import Sealer
 from privateer_client.session import Session
+from privateer_core.algorithms import algorithm
+from privateer_core.contributions import KeyedValues
+from privateer_core.errors import InputError, Malformed
+from privateer_core.mechanisms import vector_bits
+from privateer_core.mechanisms.laplace_cells import LaplaceCells
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.laplace import DiscreteLaplace
+from privateer_core.sampling.normal import RoundedNormal
+from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
+from privateer_core.serving import endpoint
+from privateer_core.vectors import Ball
+from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.run import CHANNELS
 from privateer_lab.noise import SeededNoise
 from privateer_server.accumulator import Accumulator

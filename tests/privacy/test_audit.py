@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.accounting.events import Gaussian
-from privateer.accounting.gaussian import gaussian_epsilon
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.contributions import BoundedVectors
-from privateer.mechanisms import MECHANISMS
-from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.mechanisms.vector_noise import GaussianVectors
-from privateer.sampling.entropy import SecureNoise
-from privateer.trust import TRUST
-from privateer.vectors import Ball
 from privateer_client import AsyncClient, Client
 from privateer_client.participation import Participation
 from privateer_client.session import Session
+from privateer_core.accounting.events import Gaussian
+from privateer_core.accounting.gaussian import gaussian_epsilon
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.contributions import BoundedVectors
+from privateer_core.mechanisms import MECHANISMS
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.vector_noise import GaussianVectors
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.trust import TRUST
+from privateer_core.vectors import Ball
 from privateer_lab.audit import experiments
 from privateer_lab.audit import run as whole
 from privateer_lab.audit.case import Case

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.draw import Draw
-from privateer.mechanisms import vector_bits
-from privateer.spec import Spec
-from privateer.vectors import Ball
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.draw import Draw
+from privateer_core.mechanisms import vector_bits
+from privateer_core.spec import Spec
+from privateer_core.vectors import Ball
 from privateer_lab.audit import experiments, views
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.evidence import Evidence, attack

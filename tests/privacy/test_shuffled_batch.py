@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.coins import Layout, bucket, sign
-from privateer.contributions import KeyedValues
-from privateer.questions import KeyedMeans
-from privateer.spec import Privacy
-from privateer.terms import calibrate
+from privateer_core.coins import Layout, bucket, sign
+from privateer_core.contributions import KeyedValues
+from privateer_core.questions import KeyedMeans
+from privateer_core.spec import Privacy
+from privateer_core.terms import calibrate
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 

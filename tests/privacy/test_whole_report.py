@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from privateer.algorithms.partition import PartitionSpec
+from privateer_core.algorithms.partition import PartitionSpec
 from privateer_lab.noise import SeededNoise
 from privateer_server.algorithms import learner_for
 from tests.support.people import rounds

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.decisions import Points
+from privateer_core.decisions import Points
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation import simulate
 from privateer_lab.specs import load_spec

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from privateer.coins import EarlierChoices
-from privateer.decisions import Arms
-from privateer.errors import SpecError
+from privateer_core.coins import EarlierChoices
+from privateer_core.decisions import Arms
+from privateer_core.errors import SpecError
 from privateer_lab.environments import check_population
 from privateer_lab.late import LateSimulation
 from privateer_lab.noise import SeededNoise

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.algorithms.convex.spec import ConvexSpec
-from privateer.algorithms.linear.design import prior_moments
-from privateer.contributions import VectorSums, merged
-from privateer.decisions import Arms
+from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.algorithms.linear.design import prior_moments
+from privateer_core.contributions import VectorSums, merged
+from privateer_core.decisions import Arms
 from privateer_lab.late import LateSimulation
 from privateer_lab.noise import SeededNoise
 from privateer_lab.simulation import simulate_once

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.algorithms import parse_spec
+from privateer_core.algorithms import parse_spec
 from privateer_lab.simulation import simulate_in_short
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "adult-linear.toml"

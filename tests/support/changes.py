@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 
-from privateer.certificate import recompute
-from privateer.record_verification import read_certificates
 from privateer_client.participation import Participation
+from privateer_core.certificate import recompute
+from privateer_core.record_verification import read_certificates
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, MSGPACK, Api

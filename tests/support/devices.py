@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from privateer.clock import SystemClock
-from privateer.verification import Limits
 from privateer_client import exchange
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
+from privateer_core.clock import SystemClock
+from privateer_core.verification import Limits
 
 ENDPOINT = "http://s/reports"
 EVERYTHING = Limits(math.inf, 0.5, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from privateer.serving.postgres.leases import Leases
+from privateer_core.serving.postgres.leases import Leases
 from privateer_server import app
 from privateer_server.store.postgres.journal import PostgresJournal
 from privateer_server.store.postgres.keys import PostgresKeys

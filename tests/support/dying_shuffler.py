@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from privateer.serving.postgres.leases import Leases
+from privateer_core.serving.postgres.leases import Leases
 from privateer_shuffler import app
 from privateer_shuffler.postgres.round import SharedRound
 from privateer_shuffler.upstream import Upstream

@@ -7,13 +7,13 @@ import httpx
 import numpy as np
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer.ages import AGE_SIZE
-from privateer.mechanisms.central_sums import REPORT, UNIT
-from privateer.spec import Spec
-from privateer.verification import Limits
-from privateer.wire.envelope import binding, decode_envelope
-from privateer.wire.publication import decode_publication, digest
 from privateer_client import AsyncClient, Client, Ledger
+from privateer_core.ages import AGE_SIZE
+from privateer_core.mechanisms.central_sums import REPORT, UNIT
+from privateer_core.spec import Spec
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import binding, decode_envelope
+from privateer_core.wire.publication import decode_publication, digest
 from tests.support.clocks import Hands
 from tests.support.notary import notarized
 from tests.support.publications import KEY, published

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from privateer.algorithms.linear.spec import LinearSpec
-from privateer.sections import parse_section
+from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.sections import parse_section
 
 NUMBER = {"low": -1.0, "high": 1.0}
 TRUSTED: dict[str, dict[str, Any]] = {

@@ -7,11 +7,11 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import Malformed
-from privateer.wire.identity import SIGNED_HEADER, Identity
-from privateer.wire.log import Entry, Head, Proof, prove
-from privateer.wire.merkle import Tree
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.errors import Malformed
+from privateer_core.wire.identity import SIGNED_HEADER, Identity
+from privateer_core.wire.log import Entry, Head, Proof, prove
+from privateer_core.wire.merkle import Tree
+from privateer_core.wire.publication import decode_publication, digest
 
 Handler = Callable[[httpx.Request], httpx.Response]
 ORIGIN = "privateer/log/00112233445566ff"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler

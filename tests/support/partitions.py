@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer.coins import UNIT, Layout
-from privateer.mechanisms import SignedSymbol
-from privateer.terms import Terms
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer_core.coins import UNIT, Layout
+from privateer_core.mechanisms import SignedSymbol
+from privateer_core.terms import Terms
 
 
 def local_terms(layout: Layout, batch: int = 1000) -> Terms:

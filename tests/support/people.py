@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms import algorithm
-from privateer.codec import decode, encode
-from privateer.decisions import Plays, Points
-from privateer.spec import Spec
+from privateer_core.algorithms import algorithm
+from privateer_core.codec import decode, encode
+from privateer_core.decisions import Plays, Points
+from privateer_core.spec import Spec
 from privateer_server.schedule import Schedule, Step
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]

@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
-from privateer.algorithms.phased import PhasedSpec
-from privateer.sections import parse_section
+from privateer_core.algorithms.phased import PhasedSpec
+from privateer_core.sections import parse_section
 
 _PLAIN: dict[str, Any] = {
     "experiment": {"name": "test", "horizon": 20_000, "people": 5_000},

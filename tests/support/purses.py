@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from privateer.wire.publication import digest
 from privateer_client.account import Payment, SealedReport
 from privateer_client.choice import Choice
 from privateer_client.known_servers import KnownServer
+from privateer_core.wire.publication import digest
 
 
 class Rumours:

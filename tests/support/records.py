@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from privateer.algorithms import parse_spec
-from privateer.arms_spec import ArmsSpec, Turn
-from privateer.record import Row, make_record, planned_of
-from privateer.spec import Spec
-from privateer.terms import calibrate
+from privateer_core.algorithms import parse_spec
+from privateer_core.arms_spec import ArmsSpec, Turn
+from privateer_core.record import Row, make_record, planned_of
+from privateer_core.spec import Spec
+from privateer_core.terms import calibrate
 from tests.support.linears import NUMBER, linear_spec
 from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from privateer.serving.tokens import TokenSettings
-from privateer.wire.keys import own_key
+from privateer_core.serving.tokens import TokenSettings
+from privateer_core.wire.keys import own_key
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from privateer.wire.problem import slug_of
+from privateer_core.wire.problem import slug_of
 from tests.support.specs import tables
 
 TOKEN = "token-of-the-tests"

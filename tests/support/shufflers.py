@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from privateer.wire.keys import own_key
+from privateer_core.wire.keys import own_key
 from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import Settings
 from tests.support.asgi import serving

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from privateer.algorithms import parse_spec
-from privateer.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.sparse.spec import SparseSpec
 
 _PROMISES: dict[str, dict[str, Any]] = {
     "local": {"model": "local", "epsilon": 4.0},

@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
-from privateer.algorithms.partition import PartitionSpec
-from privateer.sections import parse_section
+from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.sections import parse_section
 
 _PLAIN: dict[str, Any] = {
     "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 1000},

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from privateer.accounting.events import Event
+from privateer_core.accounting.events import Event
 from privateer_lab.audit.evidence import Scores
 
 Sampler = Callable[[int, int], Scores]

@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 import numpy as np
 
-from privateer.decisions import Arms
-from privateer.errors import OutOfRange, PrivateerError, UnfitValueWarning
-from privateer.sampling.entropy import SecureNoise
-from privateer.trust import TRUST
-from privateer.wire.problem import problem_body
 from privateer_client.client import Client
 from privateer_client.ledger import Ledger
 from privateer_client.participation import Participation
+from privateer_core.decisions import Arms
+from privateer_core.errors import OutOfRange, PrivateerError, UnfitValueWarning
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.trust import TRUST
+from privateer_core.wire.problem import problem_body
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.signed import SignedPublication
 from privateer_lab.audit.visible import nothing_visible_depends_on_records, recorded_logs, services_are_silent

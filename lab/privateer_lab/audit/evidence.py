@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import beta
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Event, Gaussian
-from privateer.accounting.gaussian import gaussian_epsilon
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Event, Gaussian
+from privateer_core.accounting.gaussian import gaussian_epsilon
 
 Scores = NDArray[np.float64]
 _CUTS: Final = 200

@@ -6,11 +6,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.accounting.events import Event, Gaussian, Parallel
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.decisions import Plays, Points
-from privateer.policy import Policy
-from privateer.spec import Spec
+from privateer_core.accounting.events import Event, Gaussian, Parallel
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.decisions import Plays, Points
+from privateer_core.policy import Policy
+from privateer_core.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import Coins, Maker, Target, view

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from privateer.accounting.amplification import amplified_local_epsilon
-from privateer.coins import SlotLayout
-from privateer.contributions import KeyedValues
-from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.mechanisms.named_symbol import NamedSymbol
-from privateer.questions import KeyedHits
+from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.coins import SlotLayout
+from privateer_core.contributions import KeyedValues
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.questions import KeyedHits
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.keyed import PAIRS, Person
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports

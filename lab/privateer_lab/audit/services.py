@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 import httpx
 from starlette.types import ASGIApp
 
-from privateer.spec import Spec
-from privateer.wire.batch import SIGNATURE_HEADER
-from privateer.wire.identity import SIGNED_HEADER
 from privateer_client.account import Payment, SealedReport
 from privateer_client.answers import Outcome
 from privateer_client.choice import Choice
 from privateer_client.client import AsyncClient
 from privateer_client.known_servers import KnownServer
+from privateer_core.spec import Spec
+from privateer_core.wire.batch import SIGNATURE_HEADER
+from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings

@@ -4,10 +4,10 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.identity import SIGNED_HEADER, Identity
-from privateer.wire.log import Entry, Head, prove
-from privateer.wire.merkle import Tree
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.wire.identity import SIGNED_HEADER, Identity
+from privateer_core.wire.log import Entry, Head, prove
+from privateer_core.wire.merkle import Tree
+from privateer_core.wire.publication import decode_publication, digest
 
 _ORIGIN = f"privateer/log/{0:016x}"
 

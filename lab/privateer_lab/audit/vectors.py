@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from privateer.accounting.amplification import amplified_local_epsilon
-from privateer.contributions import BoundedVectors
-from privateer.mechanisms import VectorMechanism
-from privateer.mechanisms.vector_bits import BitVectors
-from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.vectors import Ball
+from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.contributions import BoundedVectors
+from privateer_core.mechanisms import VectorMechanism
+from privateer_core.mechanisms.vector_bits import BitVectors
+from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.vectors import Ball
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports
 

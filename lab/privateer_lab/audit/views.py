@@ -10,21 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from privateer.coins import bucket, sign
-from privateer.contributions import BoundedVectors, CellHits, KeyedValues, ScreenedSums
-from privateer.mechanisms import Mechanism
-from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.mechanisms.central_sums import CentralSums
-from privateer.mechanisms.laplace_cells import UNIT, LaplaceCells
-from privateer.mechanisms.named_symbol import NamedSymbol
-from privateer.mechanisms.screened_moments import GRID as MOMENT_GRID
-from privateer.mechanisms.screened_moments import Moments, ScreenedMoments
-from privateer.mechanisms.signed_symbol import SignedSymbol
-from privateer.mechanisms.vector_bits import BitVectors
-from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.sampling.entropy import SecureNoise
-from privateer.trust import TRUST, Trust
+from privateer_core.coins import bucket, sign
+from privateer_core.contributions import BoundedVectors, CellHits, KeyedValues, ScreenedSums
+from privateer_core.mechanisms import Mechanism
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.laplace_cells import UNIT, LaplaceCells
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
+from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vector_bits import BitVectors
+from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.trust import TRUST, Trust
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 import httpx
 import msgspec
 
-from privateer.spec import Spec
-from privateer.trust import TRUST
-from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of
-from privateer.wire.publication import decode_publication, digest
 from privateer_client.answers import Outcome
 from privateer_client.sealing import Sealer
+from privateer_core.spec import Spec
+from privateer_core.trust import TRUST
+from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of
+from privateer_core.wire.publication import decode_publication, digest
 from privateer_lab.audit.services import Seen, services
 from privateer_lab.audit.wire import audit_spec
 

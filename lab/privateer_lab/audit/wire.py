@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.ages import by_age
-from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer.arms_spec import ArmsSpec
-from privateer.decisions import Arms
-from privateer.questions import KeyedMeans
-from privateer.spec import Spec
-from privateer.trust import TRUST
-from privateer.verification import Limits
-from privateer.wire.envelope import binding, decode_envelope, header_of, split_sealed
 from privateer_client.participation import Participation
+from privateer_core.ages import by_age
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.decisions import Arms
+from privateer_core.questions import KeyedMeans
+from privateer_core.spec import Spec
+from privateer_core.trust import TRUST
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import binding, decode_envelope, header_of, split_sealed
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import batches as batch_view

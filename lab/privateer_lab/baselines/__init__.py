@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 from privateer_lab.baselines.base import Baseline, with_arms
 from privateer_lab.baselines.descent import Logistic, Network
 from privateer_lab.baselines.tree import Abse, Tree

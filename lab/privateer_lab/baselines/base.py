@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.arms_spec import ArmsSpec
-from privateer.context import COLUMNS_MAX
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.context import COLUMNS_MAX
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Event, Laplace, Pure, Repeated
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Event, Laplace, Pure, Repeated
 
 _COMPOSED: Final = 100
 _DELTA: Final = 1e-6

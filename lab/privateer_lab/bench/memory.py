@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from privateer.wire.keys import own_key
+from privateer_core.wire.keys import own_key
 from privateer_lab.bench.path import EXPERIMENTS, publication, report
 from privateer_lab.bench.processes import memory_of
 from privateer_lab.bench.sealed import bench_spec, seal_round

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import httpx
 
-from privateer.errors import Unavailable
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.keys import own_key
+from privateer_core.errors import Unavailable
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.keys import own_key
 from privateer_lab.bench.opens import open_seconds
 from privateer_lab.bench.processes import cpu_seconds
 from privateer_lab.bench.sealed import Sealed, bench_spec, seal_round

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import httpx
 
-from privateer.errors import SpecError, Unavailable
-from privateer.wire.keys import own_key, publish_key
+from privateer_core.errors import SpecError, Unavailable
+from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.bench.opens import open_seconds
 from privateer_lab.bench.path import EXPERIMENTS, publication, report
 from privateer_lab.bench.processes import cpu_seconds

@@ -9,8 +9,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.clock import SystemClock
-from privateer.wire.envelope import Envelope, binding, decode_envelope, pieces
+from privateer_core.clock import SystemClock
+from privateer_core.wire.envelope import Envelope, binding, decode_envelope, pieces
 from privateer_lab.bench.sealed import bench_spec, seal_round
 from privateer_server.accumulator import Accumulator
 from privateer_server.closing import Closer

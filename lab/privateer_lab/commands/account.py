@@ -7,19 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from privateer.accounting.accountant import account
-from privateer.accounting.amplification import amplified_local_epsilon
-from privateer.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
-from privateer.accounting.clones import clones_local_epsilon
-from privateer.accounting.events import Event, Gaussian, ShuffledMessage, ShuffledResponse, ShuffledSubset, read_event
-from privateer.accounting.gaussian import (
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
+from privateer_core.accounting.clones import clones_local_epsilon
+from privateer_core.accounting.events import (
+    Event,
+    Gaussian,
+    ShuffledMessage,
+    ShuffledResponse,
+    ShuffledSubset,
+    read_event,
+)
+from privateer_core.accounting.gaussian import (
     classic_gaussian_standard_deviation,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
-from privateer.accounting.numerics import check
-from privateer.accounting.published import published_bits
+from privateer_core.accounting.numerics import check
+from privateer_core.accounting.published import published_bits
 from privateer_lab.claims import claims_of
 from privateer_lab.commands.options import Json
 from privateer_lab.documents import read_document

@@ -6,7 +6,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.options import Json
 from privateer_lab.output import print_json, progress, readable, screen
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from privateer.errors import SpecError, Unavailable
+from privateer_core.errors import SpecError, Unavailable
 from privateer_lab.commands.options import ADMIN_URL, AdminUrl, Token
 from privateer_lab.output import screen
 from privateer_lab.rest import bearer, fetch

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.experiments import Name
 from privateer_lab.commands.options import ADMIN_URL, AdminUrl, Json, Token
 from privateer_lab.output import open_folder, print_json, print_rows, screen

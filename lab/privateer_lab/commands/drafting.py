@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from privateer.errors import SpecError
-from privateer.text import printable
+from privateer_core.errors import SpecError
+from privateer_core.text import printable
 from privateer_lab.commands.options import Json
 from privateer_lab.drafts import Draft, draft
 from privateer_lab.output import print_json

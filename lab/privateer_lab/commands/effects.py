@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer.errors import Unavailable
-from privateer.result import Result
+from privateer_core.errors import Unavailable
+from privateer_core.result import Result
 from privateer_lab.commands.experiments import print_result
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.output import print_json

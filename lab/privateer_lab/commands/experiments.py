@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer.export import read_export
-from privateer.result import Contradiction
-from privateer.spec import Spec
+from privateer_core.export import read_export
+from privateer_core.result import Contradiction
+from privateer_core.spec import Spec
 from privateer_lab.bin_map import chosen_by, draw, people_in
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.documents import read_document

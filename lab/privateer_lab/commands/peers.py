@@ -4,7 +4,7 @@ from typing import cast
 
 import typer
 
-from privateer.arms_spec import ArmsSpec
+from privateer_core.arms_spec import ArmsSpec
 from privateer_lab.commands.options import Json, PeopleSpec, Seeds, Set, Users
 from privateer_lab.output import print_json, print_rows, progress, readable
 from privateer_lab.specs import load_spec

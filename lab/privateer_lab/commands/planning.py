@@ -11,8 +11,8 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from privateer.errors import SpecError
-from privateer.spec import BATCH_MAX, Spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import BATCH_MAX, Spec
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.output import open_folder, print_json, print_rows, progress, readable, screen
 from privateer_lab.plans import (

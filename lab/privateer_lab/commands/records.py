@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Approximate, Parallel, Repeated, Sequential
-from privateer.certificate import Certificate, Claim, Verdict, recompute
-from privateer.errors import SpecError
-from privateer.record_verification import read_certificates
 from privateer_client.account import Payment
 from privateer_client.ledger import COSTS, Ledger, default_path
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Approximate, Parallel, Repeated, Sequential
+from privateer_core.certificate import Certificate, Claim, Verdict, recompute
+from privateer_core.errors import SpecError
+from privateer_core.record_verification import read_certificates
 from privateer_lab.commands.account import accounts, finite, spaced
 from privateer_lab.commands.experiments import Name, claimed
 from privateer_lab.commands.options import URL, Json, Url

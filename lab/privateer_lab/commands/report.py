@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.experiments import Name
 from privateer_lab.commands.options import URL, Url
 from privateer_lab.output import screen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.options import Jobs, Json, On
 from privateer_lab.output import open_folder, print_json, progress, screen
 from privateer_lab.parallel import SEEDS_MAX

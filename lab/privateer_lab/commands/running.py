@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.options import ADMIN_URL
 from privateer_lab.log_audit import Source
 from privateer_lab.output import print_json, print_table, screen

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.options import Jobs, On, PeopleSpec, Seeds, Set
 from privateer_lab.output import progress, screen
 from privateer_lab.simulation import figures_of

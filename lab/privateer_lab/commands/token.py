@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.commands.options import Json
 from privateer_lab.output import print_json
 from privateer_server.admin_tokens import Scope, new_token, shown_time

@@ -9,12 +9,12 @@ import msgspec
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import SignatureInvalid, SpecError
-from privateer.text import printable
-from privateer.wire.identity import fingerprint, read_keys
-from privateer.wire.keys import read_signing_key
-from privateer.wire.log import Head
-from privateer.wire.merkle import Peaks
+from privateer_core.errors import SignatureInvalid, SpecError
+from privateer_core.text import printable
+from privateer_core.wire.identity import fingerprint, read_keys
+from privateer_core.wire.keys import read_signing_key
+from privateer_core.wire.log import Head
+from privateer_core.wire.merkle import Peaks
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.log_audit import Contradiction, Source, State, audit, compare
 from privateer_lab.output import print_json, print_table, screen

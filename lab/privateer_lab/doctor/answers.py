@@ -5,7 +5,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from privateer.wire.problem import slug_of
+from privateer_core.wire.problem import slug_of
 from privateer_lab.doctor.findings import Findings
 
 _SECONDS: Final = 5.0

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError
-from privateer.wire.keys import public_hex, read_signing_key
+from privateer_core.errors import SpecError
+from privateer_core.wire.keys import public_hex, read_signing_key
 from privateer_lab.doctor.answers import page
 from privateer_lab.doctor.files import check_secret
 from privateer_lab.doctor.findings import Findings

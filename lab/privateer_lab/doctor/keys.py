@@ -7,8 +7,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import SpecError
-from privateer.wire.keys import public_hex, public_key_files, read_public_keys, read_signing_key, signing_key_id
+from privateer_core.errors import SpecError
+from privateer_core.wire.keys import public_hex, public_key_files, read_public_keys, read_signing_key, signing_key_id
 from privateer_lab.doctor.files import is_open_to_writers
 from privateer_lab.doctor.findings import Findings
 

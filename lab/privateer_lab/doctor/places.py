@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
 from privateer_lab.doctor.answers import Listeners
 from privateer_lab.doctor.files import check_secret

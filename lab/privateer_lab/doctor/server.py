@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from privateer.codec import decode
-from privateer.errors import PrivateerError
-from privateer.serving.database import make_tables
-from privateer.wire.publication import Round, decode_publication
+from privateer_core.codec import decode
+from privateer_core.errors import PrivateerError
+from privateer_core.serving.database import make_tables
+from privateer_core.wire.publication import Round, decode_publication
 from privateer_lab.doctor.answers import Listeners, listed_keys
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.keys import public_hex, public_key_files, signing_key_id
+from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
 from privateer_lab.doctor.answers import Listeners, get, listed_keys
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held, shown
 from privateer_lab.doctor.findings import Findings

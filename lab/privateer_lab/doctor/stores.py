@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
-from privateer.errors import SpecError
-from privateer.serving.database import Kind, check_kind
+from privateer_core.errors import SpecError
+from privateer_core.serving.database import Kind, check_kind
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import shown
 from privateer_lab.doctor.findings import Findings

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.doctor.files import is_open_to_writers
 from privateer_lab.doctor.findings import Findings
 from privateer_server.admin_tokens import AdminToken, TokenFile, shown_time

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import Malformed
-from privateer.serving.tokens import TokenSettings
-from privateer.wire.token_keys import Directory, TokenKey
+from privateer_core.errors import Malformed
+from privateer_core.serving.tokens import TokenSettings
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.doctor.answers import get
 from privateer_lab.doctor.findings import Findings
 

@@ -3,9 +3,9 @@
 from contextlib import suppress
 from typing import Any, Final
 
-from privateer.errors import SpecError
-from privateer.sections import parse_section
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.sections import parse_section
+from privateer_core.spec import Spec
 from privateer_lab.environments.adult import AdultSection
 from privateer_lab.environments.bernoulli import BernoulliSection
 from privateer_lab.environments.classified import CsvSection

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from privateer.arms_spec import ArmsSpec
-from privateer.errors import SpecError
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
 from privateer_lab.environments.classified import Classified, check_all_occur, check_features
 from privateer_lab.environments.columns import Categories, Numbers
 from privateer_lab.environments.environment import Array, EnvironmentSection

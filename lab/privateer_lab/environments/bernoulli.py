@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from privateer.arms_spec import ArmsSpec
-from privateer.decisions import Arms
-from privateer.errors import SpecError
-from privateer.policy import Policy
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.decisions import Arms
+from privateer_core.errors import SpecError
+from privateer_core.policy import Policy
 from privateer_lab.environments.environment import Array, Played
 from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from privateer.arms_spec import ArmsSpec
-from privateer.errors import SpecError
-from privateer.features import Numeric
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.features import Numeric
 from privateer_lab.environments.columns import Categories
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.environments.features import Named, Names, Projected, ProjectionSection

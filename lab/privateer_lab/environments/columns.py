@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import InputError
-from privateer.features import Feature
+from privateer_core.errors import InputError
+from privateer_core.features import Feature
 
 Texts: TypeAlias = Any
 """A ``pyarrow.StringArray``; pyarrow is imported only where CSV files are read."""
@@ -91,7 +91,7 @@ def number_of(text: str) -> float:
 
 
 class Values(Column):
-    """A feature's values, as `privateer.features.Feature.read` returns them.
+    """A feature's values, as `privateer_core.features.Feature.read` returns them.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import hyp2f1
 
-from privateer.context import FEATURES_MAX
-from privateer.sections import Section
+from privateer_core.context import FEATURES_MAX
+from privateer_core.sections import Section
 
 Array = NDArray[np.float64]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]

@@ -6,9 +6,9 @@ import numpy as np
 from pydantic import Field
 from scipy.special import expit
 
-from privateer.arms_spec import ArmsSpec
-from privateer.errors import SpecError
-from privateer.features import Numeric
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.features import Numeric
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 
 _CORRELATION: Final = 0.7

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from privateer.arms_spec import ArmsSpec
-from privateer.errors import SpecError
-from privateer.features import Numeric, Ranked
-from privateer.levels import Boolean, Categorical, Ordinal
-from privateer.sections import Section
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.features import Numeric, Ranked
+from privateer_core.levels import Boolean, Categorical, Ordinal
+from privateer_core.sections import Section
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

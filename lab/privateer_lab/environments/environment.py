@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.arms_spec import ArmsSpec
-from privateer.policy import Policy
-from privateer.sections import Section
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.policy import Policy
+from privateer_core.sections import Section
 from privateer_lab.delays import Delay
 
 Array = NDArray[np.float64]

@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import Field, model_validator
 
-from privateer.arms_spec import ArmsSpec
-from privateer.errors import SpecError
-from privateer.features import Feature, Numeric, Ranked
-from privateer.levels import Categorical, Ordinal
-from privateer.sections import Section
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.features import Feature, Numeric, Ranked
+from privateer_core.levels import Categorical, Ordinal
+from privateer_core.sections import Section
 from privateer_lab.environments.columns import Categories, Column, Numbers, Values
 from privateer_lab.environments.environment import Array
 

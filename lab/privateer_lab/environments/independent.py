@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.features import Feature, Numeric, Ranked
-from privateer.levels import Boolean, Categorical, Ordinal
+from privateer_core.features import Feature, Numeric, Ranked
+from privateer_core.levels import Boolean, Categorical, Ordinal
 from privateer_lab.environments.environment import Array, Environment
 
 

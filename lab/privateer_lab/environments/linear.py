@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import Field, field_validator
 
-from privateer.decisions import Plays
-from privateer.policy import Policy
+from privateer_core.decisions import Plays
+from privateer_core.policy import Policy
 from privateer_lab.delays import Delay
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection, Played
 

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import ndtr
 
-from privateer.decisions import Points
+from privateer_core.decisions import Points
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection, Played
 
 _POINTS: Final = 4096

@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 from scipy.special import ndtr
 
-from privateer.decisions import Arms
-from privateer.errors import SpecError
+from privateer_core.decisions import Arms
+from privateer_core.errors import SpecError
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 
 

@@ -1,6 +1,6 @@
 """Errors of files of people."""
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 
 
 def refused(message: str, remedy: str) -> SpecError:

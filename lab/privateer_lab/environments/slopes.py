@@ -7,8 +7,8 @@ import numpy as np
 from pydantic import Field
 from scipy.special import expit
 
-from privateer.arms_spec import ArmsSpec
-from privateer.features import Feature
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.features import Feature
 from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, EnvironmentSection
 from privateer_lab.environments.independent import Independent, levels_of, places_of, slots_of

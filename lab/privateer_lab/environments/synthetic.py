@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from privateer.arms_spec import ArmsSpec
-from privateer.errors import SpecError
-from privateer.features import Numeric, Ranked
-from privateer.sections import Section
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.features import Numeric, Ranked
+from privateer_core.sections import Section
 from privateer_lab.environments.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 import numpy as np
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import parquet
 from privateer_lab.environments.columns import Column, Texts, Unfit
 from privateer_lab.environments.refusals import missing_pyarrow, refused

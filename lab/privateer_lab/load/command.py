@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
-from privateer.algorithms import parse_spec
-from privateer.errors import NotFound, PrivateerError, SpecError
-from privateer.tables import apply_setting, read_tables
-from privateer.text import printable
-from privateer.wire.envelope import REPORTS_PER_BODY_MAX
-from privateer.wire.keys import own_key, publish_key
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import NotFound, PrivateerError, SpecError
+from privateer_core.tables import apply_setting, read_tables
+from privateer_core.text import printable
+from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
+from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
 from privateer_lab.load.driver import USERS, LoadResult
 from privateer_lab.load.run import Interrupted, run_load

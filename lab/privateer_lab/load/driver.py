@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.decisions import Arms, Decisions, Plays
-from privateer.errors import Conflict, InputError, Unavailable
-from privateer.verification import Limits
 from privateer_client.participation import Participation
+from privateer_core.decisions import Arms, Decisions, Plays
+from privateer_core.errors import Conflict, InputError, Unavailable
+from privateer_core.verification import Limits
 from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.wire import Wire

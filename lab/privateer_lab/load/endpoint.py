@@ -10,8 +10,8 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from privateer.errors import NotFound, PrivateerError, Unavailable
-from privateer.text import printable
+from privateer_core.errors import NotFound, PrivateerError, Unavailable
+from privateer_core.text import printable
 
 PATIENCE: Final = 5.0
 """Seconds that services may take to start, or to decide, before the run says that it waits."""

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from privateer.wire.keys import read_signing_key
+from privateer_core.wire.keys import read_signing_key
 from privateer_lab.load.driver import Driver, LoadResult
 from privateer_lab.load.wire import Wire
 

@@ -9,12 +9,12 @@ from typing import Final
 
 import aiohttp
 
-from privateer.errors import Malformed, TermsRefused, Unavailable
-from privateer.text import printable
-from privateer.wire.attestation import HEADER, attest
-from privateer.wire.problem import slug_of
-from privateer.wire.token import REQUEST_TYPE, Challenge, PendingToken, server_name
-from privateer.wire.token_keys import Directory, TokenKey
+from privateer_core.errors import Malformed, TermsRefused, Unavailable
+from privateer_core.text import printable
+from privateer_core.wire.attestation import HEADER, attest
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, server_name
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.load.endpoint import PATIENCE
 
 _FIELD: Final = "--issuer"

@@ -9,13 +9,13 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
-from privateer.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
-from privateer.wire.problem import slug_of
-from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY
-from privateer.wire.token import authorization
-from privateer.wire.upload import UPLOAD
 from privateer_client.answers import Answer
+from privateer_core.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
+from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from privateer_core.wire.token import authorization
+from privateer_core.wire.upload import UPLOAD
 from privateer_lab.load.counts import Counts
 from privateer_lab.load.endpoint import Waiting, meet, no_url
 from privateer_lab.load.tokens import TokenSource

@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Event, Parallel
-from privateer.certificate import Claim
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Event, Parallel
+from privateer_core.certificate import Claim
 
 _EPSILONS: Final = 120
 _BEYOND: Final = 1.2

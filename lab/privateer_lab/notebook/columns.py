@@ -7,10 +7,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.errors import InputError, SpecError
-from privateer.features import Feature, Numeric, Ranked
-from privateer.numbers import is_missing
-from privateer.spec import Spec
+from privateer_core.errors import InputError, SpecError
+from privateer_core.features import Feature, Numeric, Ranked
+from privateer_core.numbers import is_missing
+from privateer_core.spec import Spec
 from privateer_lab.environments.columns import readings
 from privateer_lab.notebook.tables import library
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.notebook.columns import Array, wanted
 from privateer_lab.notebook.log import Decider, Log, known_arms, read_log, shares_of
 from privateer_lab.notebook.rewards import cross_fitted, design

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from privateer.result import Result
+from privateer_core.result import Result
 from privateer_lab.notebook.policies import address
 from privateer_lab.notebook.tables import Table, Tabular, table_of
 from privateer_lab.rest import ask

@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.arms_spec import ARMS_MAX
-from privateer.errors import InputError, SpecError
+from privateer_core.arms_spec import ARMS_MAX
+from privateer_core.errors import InputError, SpecError
 from privateer_lab.devices import scaled
 from privateer_lab.notebook.columns import Array, Columns, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.columns import column as column_of

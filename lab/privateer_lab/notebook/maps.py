@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.context import encoded
-from privateer.errors import SpecError
-from privateer.features import Feature, Numeric, Ranked
-from privateer.levels import Boolean, Categorical, Ordinal
+from privateer_core.context import encoded
+from privateer_core.errors import SpecError
+from privateer_core.features import Feature, Numeric, Ranked
+from privateer_core.levels import Boolean, Categorical, Ordinal
 from privateer_lab.notebook.columns import Array
 from privateer_lab.notebook.pictures import Picture, drawing
 from privateer_lab.notebook.policies import Policy

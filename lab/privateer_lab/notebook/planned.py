@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read

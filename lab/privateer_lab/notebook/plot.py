@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer.certificate import Certificate, certify, read_certificate, recompute
-from privateer.errors import SpecError
-from privateer.record_verification import read_certificates
-from privateer.spec import Spec
+from privateer_core.certificate import Certificate, certify, read_certificate, recompute
+from privateer_core.errors import SpecError
+from privateer_core.record_verification import read_certificates
+from privateer_core.spec import Spec
 from privateer_lab.notebook.attack import true_positives
 from privateer_lab.notebook.columns import Array
 from privateer_lab.notebook.evaluation import Evaluation

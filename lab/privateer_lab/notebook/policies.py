@@ -13,12 +13,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms import parse_spec
-from privateer.decisions import Plays, Points
-from privateer.errors import PrivateerError, SpecError
-from privateer.spec import Spec
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.publication import decode_publication
+from privateer_core.algorithms import parse_spec
+from privateer_core.decisions import Plays, Points
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.spec import Spec
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.publication import decode_publication
 from privateer_lab.bin_map import people_in
 from privateer_lab.devices import scaled
 from privateer_lab.documents import read_document

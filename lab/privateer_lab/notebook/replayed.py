@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from privateer.arms_spec import ArmsSpec
-from privateer.decisions import Arms
-from privateer.errors import InputError, SpecError
-from privateer.spec import Spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.decisions import Arms
+from privateer_core.errors import InputError, SpecError
+from privateer_core.spec import Spec
 from privateer_lab.devices import scaled
 from privateer_lab.environments import Environment, Played
 from privateer_lab.notebook.columns import Array, columns_of, contexts_of

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.numbers import is_missing
+from privateer_core.numbers import is_missing
 from privateer_lab.notebook.columns import Array, Columns
 
 _RIDGE: Final = 1.0

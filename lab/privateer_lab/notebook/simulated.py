@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer.errors import SpecError
-from privateer.result import Result
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.result import Result
+from privateer_core.spec import Spec
 from privateer_lab.notebook.experiments import Found, found_in
 from privateer_lab.notebook.policies import Policy
 from privateer_lab.notebook.specs import SpecLike

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final
 
-from privateer.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer.arms_spec import ARMS_MAX, ARMS_MIN, ArmsSpec
-from privateer.errors import SpecError
-from privateer.spec import Spec, example_promises
-from privateer.trust import TRUST
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.arms_spec import ARMS_MAX, ARMS_MIN, ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec, example_promises
+from privateer_core.trust import TRUST
 from privateer_lab.notebook.columns import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike

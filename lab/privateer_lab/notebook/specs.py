@@ -6,11 +6,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from privateer.algorithms import parse_spec
-from privateer.errors import SpecError
-from privateer.sections import toml_tables
-from privateer.spec import Spec
-from privateer.tables import apply_setting
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.sections import toml_tables
+from privateer_core.spec import Spec
+from privateer_core.tables import apply_setting
 from privateer_lab.drafts import Draft, draft, toml
 from privateer_lab.environments import check_population
 from privateer_lab.specs import load_spec
@@ -45,7 +45,7 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
     >>> lab.spec({"algorithm": {"name": "unheard-of"}})
     Traceback (most recent call last):
         ...
-    privateer.errors.SpecError: algorithm.name: must be one of ... (choose one)
+    privateer_core.errors.SpecError: algorithm.name: must be one of ... (choose one)
     """
     for key in changes or {}:
         if "." not in key:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.drafts import toml
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read

@@ -8,7 +8,7 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 
 if TYPE_CHECKING:
     import pandas

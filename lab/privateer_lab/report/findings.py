@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from privateer.certificate import Certificate
-from privateer.errors import Unavailable
-from privateer.result import Contradiction, Result
-from privateer.spec import Spec
+from privateer_core.certificate import Certificate
+from privateer_core.errors import Unavailable
+from privateer_core.result import Contradiction, Result
+from privateer_core.spec import Spec
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.review.promises import promised
 from privateer_lab.review.subject import Standing, running

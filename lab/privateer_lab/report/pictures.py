@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from privateer.text import printable
+from privateer_core.text import printable
 from privateer_lab.plots import COLOURS, panels
 from privateer_lab.report.shapes import Box, Estimated, Shares, leading
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from privateer.result import Estimate, Result, Table
+from privateer_core.result import Estimate, Result, Table
 from privateer_lab.commands.experiments import contradicted
 from privateer_lab.output import readable
 from privateer_lab.report.findings import Findings, contradiction

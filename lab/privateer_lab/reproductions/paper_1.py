@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer.algorithms import parse_spec
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 from privateer_lab.reproductions.base import Row
 
 PAPER: Final = "published (leaks)"

@@ -6,7 +6,7 @@ from typing import Final, cast
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer.algorithms.partition import PartitionPolicy
+from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_lab.plots import COLOURS, from_zero, panels
 from privateer_lab.reproductions.base import Effort, Reproduction, Row, Rows, lines
 from privateer_lab.reproductions.paper_1 import instance, source

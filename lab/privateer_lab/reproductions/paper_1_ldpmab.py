@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
-from privateer.arms_spec import ArmsSpec
-from privateer.contributions import merged
-from privateer.decisions import Arms
-from privateer.spec import Privacy
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.contributions import merged
+from privateer_core.decisions import Arms
+from privateer_core.spec import Privacy
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_server.algorithms.partition.published import PublishedPartitionLearner, PublishedState
 
@@ -77,7 +77,7 @@ class Ldpmab(Baseline):
 
     Notes
     -----
-    Privacy: epsilon-LDP, as `privateer.mechanisms.laplace_cells.LaplaceCells`, whatever the spec's trust model:
+    Privacy: epsilon-LDP, as `privateer_core.mechanisms.laplace_cells.LaplaceCells`, whatever the spec's trust model:
     everybody sends noise for every bin and arm.
     """
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.arms_spec import ArmsSpec
+from privateer_core.arms_spec import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.bins import Bins
 from privateer_lab.reproductions.paper_1_ldpmab import deepest, effective_people, favoured_shares, warm_start

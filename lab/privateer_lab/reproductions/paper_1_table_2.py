@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer.errors import SpecError
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
 from privateer_lab.plots import COLOURS, panels
 from privateer_lab.reproductions.base import OURS, Case, Effort, Reproduction, Row, Rows, run
 from privateer_lab.reproductions.paper_1 import HONEST, in_hundreds

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
-from privateer.algorithms import parse_spec
-from privateer.arms_spec import ArmsSpec
-from privateer.spec import Spec
+from privateer_core.algorithms import parse_spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec import Spec
 from privateer_lab.baselines.base import Baseline
 from privateer_lab.baselines.run import play_together
 from privateer_lab.parallel import each

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer.algorithms import parse_spec
-from privateer.spec import Spec
+from privateer_core.algorithms import parse_spec
+from privateer_core.spec import Spec
 from privateer_lab.parallel import each
 from privateer_lab.plots import COLOURS, panels
 from privateer_lab.reproductions.base import OURS, Effort, Reproduction, Row, Rows

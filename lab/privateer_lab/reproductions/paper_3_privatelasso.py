@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.accounting.gaussian import gaussian_standard_deviation
-from privateer.continual import Factorization
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.continual import Factorization
 from privateer_lab.reproductions.paper_3_peers import PENALTY, Peer, Problem, lasso
 
 Array = NDArray[np.float64]

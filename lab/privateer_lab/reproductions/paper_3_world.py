@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.decisions import Arms
-from privateer.spec import Spec
+from privateer_core.decisions import Arms
+from privateer_core.spec import Spec
 from privateer_lab.environments import environment_for
 from privateer_lab.reproductions.base import Row
 from privateer_lab.reproductions.paper_3_peers import Fliphat, LassoBandit, Peer, Problem, ThresholdedLassoBandit

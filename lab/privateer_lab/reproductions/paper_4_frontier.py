@@ -5,13 +5,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.coins import SlotLayout
-from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.mechanisms.named_symbol import NamedSymbol
-from privateer.questions import KeyedHits
-from privateer.spec import Privacy
-from privateer.terms import calibrate
-from privateer.trust import TRUST
+from privateer_core.coins import SlotLayout
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.questions import KeyedHits
+from privateer_core.spec import Privacy
+from privateer_core.terms import calibrate
+from privateer_core.trust import TRUST
 from privateer_lab.reproductions.paper_4_conse import eliminate, estimate
 from privateer_lab.reproductions.paper_4_trials import Setting, Trials
 from privateer_lab.reproductions.paper_4_world import UNIFORM, error_of, losses_of, means_of

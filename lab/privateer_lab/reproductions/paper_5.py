@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer.algorithms.phased import PhasedSpec
-from privateer.sections import parse_section
+from privateer_core.algorithms.phased import PhasedSpec
+from privateer_core.sections import parse_section
 from privateer_lab.parallel import each
 from privateer_lab.plots import COLOURS, in_thousands, panels
 from privateer_lab.reproductions.base import Effort, Reproduction, Row, Rows, lines

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from privateer.record import Record
-from privateer.spec import Spec
+from privateer_core.record import Record
+from privateer_core.spec import Spec
 from privateer_lab.review.evidence import Evidence
 from privateer_lab.review.facts import Facts, Unknown, unknowns
 from privateer_lab.review.guidance import Point, points

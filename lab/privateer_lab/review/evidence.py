@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from privateer.errors import SpecError
-from privateer.mechanisms import Mechanism
-from privateer.record import Record
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms import Mechanism
+from privateer_core.record import Record
+from privateer_core.spec import Spec
 from privateer_lab.documents import read_document
 from privateer_lab.output import progress
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from privateer.record import Record
+from privateer_core.record import Record
 
 _IN_WORDS: Final = {
     "signed-symbol": "the device's randomized response over symbols that hide group, arm and reward bit",

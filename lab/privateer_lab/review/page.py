@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer.trust import trust_of
+from privateer_core.trust import trust_of
 from privateer_lab.output import open_folder, percent, readable
 from privateer_lab.review.document import Review
 from privateer_lab.review.promises import promised

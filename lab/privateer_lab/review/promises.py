@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from privateer.certificate import Certificate, Verdict, recompute
-from privateer.certificate import Claim as Certified
-from privateer.risk import reconstruction, risks
+from privateer_core.certificate import Certificate, Verdict, recompute
+from privateer_core.certificate import Claim as Certified
+from privateer_core.risk import reconstruction, risks
 from privateer_lab.output import percent
 from privateer_lab.templates import exact
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from privateer.algorithms import parse_spec
-from privateer.certificate import Certificate
-from privateer.errors import SpecError, Unavailable
-from privateer.export import Status
-from privateer.record import Record, make_record
-from privateer.record_verification import read_certificates
-from privateer.spec import NAME, Spec
+from privateer_core.algorithms import parse_spec
+from privateer_core.certificate import Certificate
+from privateer_core.errors import SpecError, Unavailable
+from privateer_core.export import Status
+from privateer_core.record import Record, make_record
+from privateer_core.record_verification import read_certificates
+from privateer_core.spec import NAME, Spec
 from privateer_lab.rest import RemoteError, ask
 from privateer_lab.specs import load_spec
 

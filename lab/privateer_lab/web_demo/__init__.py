@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
-from privateer.algorithms import read_spec
+from privateer_core.algorithms import read_spec
 from privateer_lab.output import screen
 from privateer_lab.rest import create
 from privateer_lab.services import Services, check_ports, free_port, running

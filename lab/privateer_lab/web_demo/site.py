@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Final
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 
 _PAGE: Final = Path(__file__).parent / "page"
 _SDK: Final = Path(__file__).parents[3] / "sdk" / "js" / "src"

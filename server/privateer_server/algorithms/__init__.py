@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
-from privateer.errors import SpecError
-from privateer.policy import Policy
-from privateer.result import Result, Table
-from privateer.spec import Spec
+from privateer_core.errors import SpecError
+from privateer_core.policy import Policy
+from privateer_core.result import Result, Table
+from privateer_core.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Foreseeing(Protocol):
 
 
 class Learner(Protocol):
-    """What turns releases into policies. States are frozen dataclasses that travel by `privateer.codec`."""
+    """What turns releases into policies. States are frozen dataclasses that travel by `privateer_core.codec`."""
 
     @property
     def state_type(self) -> type[Any]:

@@ -6,8 +6,8 @@ from typing import Annotated, Final, TypeAlias
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from privateer.clock import Clock
-from privateer.serving.timing import WHO
+from privateer_core.clock import Clock
+from privateer_core.serving.timing import WHO
 from privateer_server.admin_tokens import AdminTokens, Scope
 
 _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from privateer.errors import Conflict
-from privateer.serving.openapi import ADMIN_REFUSALS, refusals
+from privateer_core.errors import Conflict
+from privateer_core.serving.openapi import ADMIN_REFUSALS, refusals
 from privateer_server.admin_tokens import Scope
 from privateer_server.api.admin import Admins
 from privateer_server.store.protocol import Store

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from privateer.algorithms import parse_spec
-from privateer.errors import (
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import (
     Conflict,
     Deleted,
     NotFound,
@@ -17,10 +17,10 @@ from privateer.errors import (
     TooLarge,
     Unavailable,
 )
-from privateer.serving.bodies import Body
-from privateer.serving.budget import Budget
-from privateer.serving.openapi import ADMIN_REFUSALS, answers, refusals
-from privateer.serving.peer import peer
+from privateer_core.serving.bodies import Body
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.peer import peer
 from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, views
 from privateer_server.api.admin import Admins

@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request
 
-from privateer.clock import SystemClock
-from privateer.errors import BatchRefused, Conflict, Deleted, NotFound, Unavailable, WrongEndpoint
-from privateer.serving.openapi import ADMIN_REFUSALS, refusals
-from privateer.wire.batch import SIGNATURE_HEADER, check_claim
-from privateer.wire.keys import TrustedKeys
+from privateer_core.clock import SystemClock
+from privateer_core.errors import BatchRefused, Conflict, Deleted, NotFound, Unavailable, WrongEndpoint
+from privateer_core.serving.openapi import ADMIN_REFUSALS, refusals
+from privateer_core.wire.batch import SIGNATURE_HEADER, check_claim
+from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import Scope
 from privateer_server.api.admin import Admins
 from privateer_server.api.description import CLAIM

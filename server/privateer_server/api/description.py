@@ -5,11 +5,11 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI
 
-from privateer.errors import BatchRefused
-from privateer.export import Export
-from privateer.record import Record
-from privateer.risk import Risks
-from privateer.serving.openapi import (
+from privateer_core.errors import BatchRefused
+from privateer_core.export import Export
+from privateer_core.record import Record
+from privateer_core.risk import Risks
+from privateer_core.serving.openapi import (
     ENVELOPE,
     REF,
     SCHEMAS,
@@ -21,10 +21,10 @@ from privateer.serving.openapi import (
     refusals,
     signature,
 )
-from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer
-from privateer.wire.log import Proof
-from privateer.wire.token_keys import Directory
-from privateer.wire.upload import UploadAnswer
+from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer
+from privateer_core.wire.log import Proof
+from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.upload import UploadAnswer
 from privateer_server.api.models import PublishedResult
 
 _STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof, Directory)

@@ -6,16 +6,16 @@ from typing import Final
 
 from starlette.types import Scope
 
-from privateer.serving.answer import Answer, with_body
-from privateer.serving.bodies import Body, unchanged
-from privateer.serving.budget import Budget, Reservation
-from privateer.serving.endpoint import Endpoint, Incoming, UploadEndpoint
-from privateer.serving.logs import log_answer
-from privateer.serving.timing import Answered
-from privateer.serving.tokens import TokenGate
-from privateer.wire.batch import BATCH, decode_batch
-from privateer.wire.envelope import Envelope
-from privateer.wire.keys import TrustedKeys
+from privateer_core.serving.answer import Answer, with_body
+from privateer_core.serving.bodies import Body, unchanged
+from privateer_core.serving.budget import Budget, Reservation
+from privateer_core.serving.endpoint import Endpoint, Incoming, UploadEndpoint
+from privateer_core.serving.logs import log_answer
+from privateer_core.serving.timing import Answered
+from privateer_core.serving.tokens import TokenGate
+from privateer_core.wire.batch import BATCH, decode_batch
+from privateer_core.wire.envelope import Envelope
+from privateer_core.wire.keys import TrustedKeys
 from privateer_server.intake import Intake
 from privateer_server.metrics import Metrics
 from privateer_server.receipt import Delivery, Receipt

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from privateer.algorithms import parse_spec
-from privateer.errors import (
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import (
     Conflict,
     Deleted,
     NotFound,
@@ -17,17 +17,17 @@ from privateer.errors import (
     TooLarge,
     Unavailable,
 )
-from privateer.risk import risks
-from privateer.sections import TOML_BYTES_MAX, toml_tables
-from privateer.serving.bodies import Body
-from privateer.serving.budget import Budget
-from privateer.serving.openapi import ADMIN_REFUSALS, answers, refusals
-from privateer.serving.peer import peer
-from privateer.serving.public import IS_PUBLIC
-from privateer.spec import Spec
-from privateer.wire.envelope import MEDIA_TYPE
-from privateer.wire.identity import SIGNED_FORM, SIGNED_HEADER, Identity
-from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
+from privateer_core.risk import risks
+from privateer_core.sections import TOML_BYTES_MAX, toml_tables
+from privateer_core.serving.bodies import Body
+from privateer_core.serving.budget import Budget
+from privateer_core.serving.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.peer import peer
+from privateer_core.serving.public import IS_PUBLIC
+from privateer_core.spec import Spec
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.identity import SIGNED_FORM, SIGNED_HEADER, Identity
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
 from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, promises, views
 from privateer_server.api.admin import Admins

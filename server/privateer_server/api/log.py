@@ -9,11 +9,11 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from privateer.errors import NotFound, SpecError, Unavailable
-from privateer.serving.endpoint import answer
-from privateer.serving.openapi import answers, refusals
-from privateer.wire.identity import fingerprint
-from privateer.wire.note import verifier
+from privateer_core.errors import NotFound, SpecError, Unavailable
+from privateer_core.serving.endpoint import answer
+from privateer_core.serving.openapi import answers, refusals
+from privateer_core.wire.identity import fingerprint
+from privateer_core.wire.note import verifier
 from privateer_server.publication_log import PublicationLog
 
 _PLACE_MAX: Final = 1 << 53

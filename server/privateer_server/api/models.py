@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from privateer.errors import BadRequest
-from privateer.export import Status
-from privateer.result import Result
+from privateer_core.errors import BadRequest
+from privateer_core.export import Status
+from privateer_core.result import Result
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 
-from privateer.errors import Unavailable
-from privateer.serving.logs import trace
-from privateer.serving.openapi import refusals
+from privateer_core.errors import Unavailable
+from privateer_core.serving.logs import trace
+from privateer_core.serving.openapi import refusals
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
 from privateer_server.experiments import Experiments

@@ -13,9 +13,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer.errors import NotFound
-from privateer.serving.problems import MethodNotAllowed, problem_response
-from privateer.serving.public import IS_PUBLIC
+from privateer_core.errors import NotFound
+from privateer_core.serving.problems import MethodNotAllowed, problem_response
+from privateer_core.serving.public import IS_PUBLIC
 
 FOLDER: Final = Path(__file__).parent.parent / "dashboard"
 OPERATOR: Final = "/dashboard/operator/"

@@ -6,10 +6,10 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from privateer.errors import ParameterInvalid, Unavailable
-from privateer.sections import said
-from privateer.serving import problems
-from privateer.serving.logs import trace
+from privateer_core.errors import ParameterInvalid, Unavailable
+from privateer_core.sections import said
+from privateer_core.serving import problems
+from privateer_core.serving.logs import trace
 from privateer_server.store import TRANSIENT
 
 _log = logging.getLogger("privateer.server")

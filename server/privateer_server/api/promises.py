@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from privateer.codec import decode
-from privateer.record import Planned, Record, Row, make_record
-from privateer.spec import Spec
+from privateer_core.codec import decode
+from privateer_core.record import Planned, Record, Row, make_record
+from privateer_core.spec import Spec
 from privateer_server.rounds import RoundFacts
 from privateer_server.store import RoundRecord, ShufflerKey
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from privateer.errors import Unavailable
+from privateer_core.errors import Unavailable
 
 STRANGERS_MAX: Final = 128
 """A few of the connections that the public listener has."""

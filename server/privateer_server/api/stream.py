@@ -9,10 +9,10 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from privateer.errors import Deleted, NotFound, Unavailable
-from privateer.serving.openapi import refusals
-from privateer.serving.peer import peer
-from privateer.serving.public import IS_PUBLIC
+from privateer_core.errors import Deleted, NotFound, Unavailable
+from privateer_core.serving.openapi import refusals
+from privateer_core.serving.peer import peer
+from privateer_core.serving.public import IS_PUBLIC
 from privateer_server.api import models
 from privateer_server.api.news import News
 from privateer_server.api.seats import OPERATORS_MAX, STRANGERS_MAX, Seat, Seats

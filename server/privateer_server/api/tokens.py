@@ -5,10 +5,10 @@ from typing import Any, Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from privateer.errors import NotFound
-from privateer.serving.openapi import REF, refusals
-from privateer.serving.tokens import TokenGate
-from privateer.wire.token_keys import MEDIA_TYPE
+from privateer_core.errors import NotFound
+from privateer_core.serving.openapi import REF, refusals
+from privateer_core.serving.tokens import TokenGate
+from privateer_core.wire.token_keys import MEDIA_TYPE
 
 _KEYS: Final[dict[int | str, dict[str, Any]]] = {
     200: {

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from privateer.algorithms import parse_spec
-from privateer.codec import decode
-from privateer.errors import NotFound
-from privateer.result import decode_result
-from privateer.wire.publication import Round, decode_publication, digest
+from privateer_core.algorithms import parse_spec
+from privateer_core.codec import decode
+from privateer_core.errors import NotFound
+from privateer_core.result import decode_result
+from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.api import models
 from privateer_server.experiment import Experiment
 from privateer_server.rounds import RoundFacts, read_decider

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from privateer.errors import SpecError
-from privateer.serving.database import Kind, check_kind, make_tables
+from privateer_core.errors import SpecError
+from privateer_core.serving.database import Kind, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
 _TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")

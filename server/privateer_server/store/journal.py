@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from privateer.codec import decode, encode
-from privateer.serving.database import Kind, open_database
+from privateer_core.codec import decode, encode
+from privateer_core.serving.database import Kind, open_database
 from privateer_server.store import Entry, Leaf, LogLine
 from privateer_server.store.migrations import migrate
 

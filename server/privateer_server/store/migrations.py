@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from privateer.serving.database import Kind
+from privateer_core.serving.database import Kind
 
 
 def migrate(path: Path, kind: Kind, steps: Mapping[int, str]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from privateer.codec import decode, encode
-from privateer.serving.database import open_database
+from privateer_core.codec import decode, encode
+from privateer_core.serving.database import open_database
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import (
     NO_PLAN,

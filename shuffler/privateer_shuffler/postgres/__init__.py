@@ -2,9 +2,9 @@
 
 from contextlib import ExitStack
 
-from privateer.errors import SpecError
-from privateer.serving.postgres.pool import Pool, row, run
-from privateer.serving.postgres.store_key import StoreKey, read_store_key
+from privateer_core.errors import SpecError
+from privateer_core.serving.postgres.pool import Pool, row, run
+from privateer_core.serving.postgres.store_key import StoreKey, read_store_key
 from privateer_shuffler.postgres import schema
 from privateer_shuffler.postgres.holdings import SharedHoldings
 from privateer_shuffler.postgres.pin import SharedPin

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer.errors import RoundClosed, SpecError
-from privateer.serving.postgres.leases import Leases
-from privateer.serving.postgres.pool import Connection, Pool, Unreachable, row, rows, run
-from privateer.serving.postgres.store_key import StoreKey
+from privateer_core.errors import RoundClosed, SpecError
+from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.postgres.pool import Connection, Pool, Unreachable, row, rows, run
+from privateer_core.serving.postgres.store_key import StoreKey
 from privateer_shuffler.holdings import Taken
 from privateer_shuffler.label import Label
 from privateer_shuffler.postgres.pool import SharedPool

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from privateer.errors import PrivateerError
-from privateer.wire.envelope import pieces
+from privateer_core.errors import PrivateerError
+from privateer_core.wire.envelope import pieces
 from privateer_shuffler.postgres.spent import SharedSpent
 from privateer_shuffler.receipts import Receipt, Waiting, duplicate, waiting
 

@@ -1,8 +1,8 @@
 """The key of the learning server, which replicas know together."""
 
-from privateer.errors import Unavailable
-from privateer.serving.postgres.pool import Pool, Unreachable, row, run
-from privateer.wire.identity import check_signed
+from privateer_core.errors import Unavailable
+from privateer_core.serving.postgres.pool import Pool, Unreachable, row, run
+from privateer_core.wire.identity import check_signed
 
 
 class SharedPin:

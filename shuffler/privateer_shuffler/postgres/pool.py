@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, Self, TypeVar
 
-from privateer.clock import Clock, SystemClock
-from privateer.serving.postgres.leases import Lease, Leases
-from privateer.serving.tokens import Admission
-from privateer.wire.envelope import Envelope, Header, encode_envelope
-from privateer.wire.publication import Round
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.serving.postgres.leases import Lease, Leases
+from privateer_core.serving.tokens import Admission
+from privateer_core.wire.envelope import Envelope, Header, encode_envelope
+from privateer_core.wire.publication import Round
 from privateer_shuffler.postgres.round import SharedRound, State
 from privateer_shuffler.receipts import Receipt, Waiting, in_tenths, settle
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from privateer.errors import RoundClosed
-from privateer.serving.postgres.pool import Connection, Pool, row, rows, run
-from privateer.serving.postgres.store_key import StoreKey
-from privateer.wire.envelope import pieces
+from privateer_core.errors import RoundClosed
+from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
+from privateer_core.serving.postgres.store_key import StoreKey
+from privateer_core.wire.envelope import pieces
 from privateer_shuffler.label import Label
 from privateer_shuffler.postgres.intake import Person, decide, keyed_hash, people_of, receipts, refuse_spent
 from privateer_shuffler.postgres.spent import SharedSpent

@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from privateer.clock import Clock, SystemClock
-from privateer.serving.postgres.pool import Connection, rows, run
-from privateer.serving.postgres.store_key import StoreKey
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.serving.postgres.pool import Connection, rows, run
+from privateer_core.serving.postgres.store_key import StoreKey
 from privateer_shuffler.spent import GRACE_SECONDS
 
 _HASH_BYTES: Final = 16

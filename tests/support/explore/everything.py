@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from privateer.trust import TRUST
+from privateer_core.trust import TRUST
 from privateer_lab.cli import main
 from privateer_lab.services import Services, free_port, running
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from privateer.algorithms.explore import ExplorePolicy, ExploreSpec
+from privateer_core.algorithms.explore import ExplorePolicy, ExploreSpec
 
-from privateer.contributions import KeyedSums
-from privateer.errors import SpecError
-from privateer.result import Estimate, Result
-from privateer.terms import calibrate, nobody_asked
+from privateer_core.contributions import KeyedSums
+from privateer_core.errors import SpecError
+from privateer_core.result import Estimate, Result
+from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 
 _CONFIDENCE: Final = 0.95

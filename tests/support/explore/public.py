@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from privateer.algorithms import Algorithm
-from privateer.arms_spec import ArmsSpec
-from privateer.coins import Layout, mix
-from privateer.contributions import KeyedValues
-from privateer.decisions import Arms
-from privateer.draw import Draw
-from privateer.errors import Malformed
-from privateer.numbers import scaled_reward
-from privateer.policy import OfAnyRound
-from privateer.questions import KeyedMeans
-from privateer.sections import Section, parse_section
-from privateer.spec import example_promises
-from privateer.terms import Terms
+from privateer_core.algorithms import Algorithm
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.coins import Layout, mix
+from privateer_core.contributions import KeyedValues
+from privateer_core.decisions import Arms
+from privateer_core.draw import Draw
+from privateer_core.errors import Malformed
+from privateer_core.numbers import scaled_reward
+from privateer_core.policy import OfAnyRound
+from privateer_core.questions import KeyedMeans
+from privateer_core.sections import Section, parse_section
+from privateer_core.spec import example_promises
+from privateer_core.terms import Terms
 
 
 class ExploreSection(Section):

@@ -8,9 +8,9 @@ import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privateer.accounting import accountant
-from privateer.accounting.accountant import Curve, account
-from privateer.accounting.events import (
+from privateer_core.accounting import accountant
+from privateer_core.accounting.accountant import Curve, account
+from privateer_core.accounting.events import (
     Approximate,
     Gaussian,
     Laplace,
@@ -24,8 +24,8 @@ from privateer.accounting.events import (
     ShuffledSubset,
     read_event,
 )
-from privateer.accounting.loss import Composition, from_curve
-from privateer.errors import SpecError
+from privateer_core.accounting.loss import Composition, from_curve
+from privateer_core.errors import SpecError
 
 STEP = 1e-3
 

@@ -5,10 +5,10 @@ import math
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privateer.accounting.accountant import account
-from privateer.accounting.allotment import allot, allotted_local_epsilon, allotted_subset_epsilon
-from privateer.accounting.amplification import amplified_local_epsilon
-from privateer.accounting.events import (
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.allotment import allot, allotted_local_epsilon, allotted_subset_epsilon
+from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.events import (
     Approximate,
     Gaussian,
     Parallel,
@@ -19,8 +19,8 @@ from privateer.accounting.events import (
     ShuffledResponse,
     ShuffledSubset,
 )
-from privateer.accounting.gaussian import gaussian_standard_deviation
-from privateer.errors import SpecError
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.errors import SpecError
 
 EPSILON, DELTA = 1.0, 1e-6
 

@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from privateer.accounting.accountant import account
-from privateer.accounting.amplification import _upper_tail, amplified_local_epsilon, shuffled_delta
-from privateer.accounting.events import ShuffledResponse
-from privateer.errors import SpecError
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.amplification import _upper_tail, amplified_local_epsilon, shuffled_delta
+from privateer_core.accounting.events import ShuffledResponse
+from privateer_core.errors import SpecError
 from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
 
 ANCHORS = [

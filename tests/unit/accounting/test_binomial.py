@@ -8,11 +8,11 @@ from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.stats import binom
 
-from privateer.accounting import binomial
-from privateer.accounting.binomial import shuffled_bits_delta, shuffled_bits_probability, shuffled_bits_trials
-from privateer.accounting.gaussian import gaussian_standard_deviation
-from privateer.accounting.loss import Composition, LossDistribution
-from privateer.errors import SpecError
+from privateer_core.accounting import binomial
+from privateer_core.accounting.binomial import shuffled_bits_delta, shuffled_bits_probability, shuffled_bits_trials
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.accounting.loss import Composition, LossDistribution
+from privateer_core.errors import SpecError
 
 ANCHORS = {
     1e-6: {

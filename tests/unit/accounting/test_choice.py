@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Choice, Gaussian, Repeated, Sequential, read_event
-from privateer.errors import SpecError
-from privateer.mechanisms.screened_moments import SENSITIVITY, block_noise
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Choice, Gaussian, Repeated, Sequential, read_event
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.screened_moments import SENSITIVITY, block_noise
 
 STEP = 2e-4
 WIDTH = 0.24

@@ -7,9 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from privateer.accounting.amplification import shuffled_delta
-from privateer.accounting.clones import clones_delta, clones_local_epsilon
-from privateer.errors import SpecError
+from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.accounting.clones import clones_delta, clones_local_epsilon
+from privateer_core.errors import SpecError
 
 TABLE = {
     0.1: (0.65, 1.52, 3.12, 5.26),

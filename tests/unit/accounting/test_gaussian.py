@@ -6,15 +6,15 @@ import mpmath
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Gaussian
-from privateer.accounting.gaussian import (
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Gaussian
+from privateer_core.accounting.gaussian import (
     classic_gaussian_standard_deviation,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 
 
 @pytest.fixture(autouse=True, scope="module")

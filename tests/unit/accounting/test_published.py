@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from privateer.accounting.accountant import account
-from privateer.accounting.gaussian import (
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.gaussian import (
     classic_gaussian_standard_deviation,
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
-from privateer.accounting.published import published_bits
-from privateer.errors import SpecError
+from privateer_core.accounting.published import published_bits
+from privateer_core.errors import SpecError
 
 
 def test_equation_22_by_hand():

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from privateer.errors import PrivateerError, ReportRefused
-from privateer.wire.problem import problem_type
 from privateer_client.answers import Answer, Outcome, judge, outcome_of
+from privateer_core.errors import PrivateerError, ReportRefused
+from privateer_core.wire.problem import problem_type
 
 
 def told(status: int, slug: str = "", **members: object) -> Answer:

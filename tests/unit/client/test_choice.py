@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.errors import InputError, Malformed
-from privateer.verification import Limits
 from privateer_client.choice import Choice, decode_choice, encode_choice, meaning
 from privateer_client.participation import Participation
+from privateer_core.errors import InputError, Malformed
+from privateer_core.verification import Limits
 from tests.support.experiments import OPEN, WEEK, waiting_spec
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -6,7 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import (
+from privateer_client import AsyncClient, Client, Ledger, Outcome
+from privateer_core.errors import (
     AlreadyReported,
     InputError,
     NotFound,
@@ -15,10 +16,9 @@ from privateer.errors import (
     Unavailable,
     UnfitValueWarning,
 )
-from privateer.mechanisms.signed_symbol import SignedSymbol
-from privateer.wire.envelope import decode_envelope
-from privateer.wire.problem import problem_body
-from privateer_client import AsyncClient, Client, Ledger, Outcome
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.wire.envelope import decode_envelope
+from privateer_core.wire.problem import problem_body
 from tests.support.devices import StillTime, still
 from tests.support.notary import notarized
 from tests.support.publications import OVER, published, shuffle_spec

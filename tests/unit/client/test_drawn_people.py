@@ -7,11 +7,11 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.algorithms.phased import PhasedPolicy
-from privateer.decisions import Arms
-from privateer.errors import AlreadyReported, InputError, TermsRefused, UnfitValueWarning
-from privateer.wire.envelope import decode_envelope
 from privateer_client import AsyncClient, Client, Ledger, Outcome
+from privateer_core.algorithms.phased import PhasedPolicy
+from privateer_core.decisions import Arms
+from privateer_core.errors import AlreadyReported, InputError, TermsRefused, UnfitValueWarning
+from privateer_core.wire.envelope import decode_envelope
 from tests.support.devices import Drawn
 from tests.support.notary import notarized
 from tests.support.phases import LIMITS, small_spec

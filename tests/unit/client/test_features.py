@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.errors import InputError, UnfitValueWarning
-from privateer.features import Numeric
 from privateer_client.features import clipped_features, context_vector
+from privateer_core.errors import InputError, UnfitValueWarning
+from privateer_core.features import Numeric
 from tests.support.specs import make_spec
 
 FEATURES = {"age": Numeric(low=20, high=60), "hours": Numeric(low=0, high=80)}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import AlreadyReported, BudgetExceeded, InputError
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
+from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError
 from tests.support.devices import pay
 
 

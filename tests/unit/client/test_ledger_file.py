@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import AlreadyReported, InputError
 from privateer_client.account import Payment, SealedReport
 from privateer_client.ledger import Ledger
+from privateer_core.errors import AlreadyReported, InputError
 from tests.support.devices import ENDPOINT, pay
 
 COLUMNS = "experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL"

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.errors import InputError, SpecError
-from privateer.export import read_export
 from privateer_client import OfflinePolicy, UnfitValueWarning
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.errors import InputError, SpecError
+from privateer_core.export import read_export
 from tests.documents import exports, vectors
 from tests.support.publications import published
 
@@ -27,7 +27,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.mark.filterwarnings("ignore::privateer.errors.UnfitValueWarning")
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
 @pytest.mark.parametrize("case", EXPORTS, ids=lambda case: case["name"])
 def test_a_file_decides_as_the_vectors_say(case: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "experiment.json"

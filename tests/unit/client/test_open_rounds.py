@@ -6,12 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.errors import RoundClosed, TermsRefused, Unavailable
-from privateer.verification import Limits
-from privateer.wire.envelope import decode_envelope
-from privateer.wire.problem import problem_body
-from privateer.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest
 from privateer_client import Outcome, Session
+from privateer_core.errors import RoundClosed, TermsRefused, Unavailable
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import decode_envelope
+from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, OTHER, Device, Server
 from tests.support.publications import OVER, parts, published, shuffle_spec

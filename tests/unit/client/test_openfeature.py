@@ -148,7 +148,7 @@ def test_guardrails_are_attributes_of_the_event(tmp_path: Path, serve: Serve, to
         "segments": {"by": ["x1"], "cuts": {"x1": [0.5]}},
         "privacy": {"model": "none"},
     }
-    from privateer.algorithms import parse_spec
+    from privateer_core.algorithms import parse_spec
     from tests.support.specs import tables
 
     server = Server(published(parse_spec(tables() | changes)))

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer.errors import Malformed, PrivateerError, TermsRefused
-from privateer.verification import Limits
-from privateer.wire.envelope import binding
-from privateer.wire.publication import Publication, decode_publication, encode_publication
 from privateer_client.participation import Participation
+from privateer_core.errors import Malformed, PrivateerError, TermsRefused
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import binding
+from privateer_core.wire.publication import Publication, decode_publication, encode_publication
 from tests.support.publications import KEY, parts, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 

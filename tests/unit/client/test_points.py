@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms.convex.spec import ConvexSpec
 from privateer_client.choice import Choice, decode_choice, encode_choice
 from privateer_client.participation import Participation
+from privateer_core.algorithms.convex.spec import ConvexSpec
 from tests.support.experiments import OPEN
 from tests.support.publications import published
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
-from privateer.verification import Limits
-from privateer.wire.envelope import decode_envelope
 from privateer_client import Outcome
 from privateer_client.account import Payment, SealedReport
 from privateer_client.ledger import Ledger
+from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import decode_envelope
 from tests.support.devices import ENDPOINT, pay
 from tests.support.experiments import CONTEXT, WEEK, Device, Server
 from tests.support.publications import published

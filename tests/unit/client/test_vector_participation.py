@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.errors import PrivateerError, TermsRefused
-from privateer.verification import Limits
-from privateer.wire.envelope import binding, pieces
 from privateer_client.participation import Participation
+from privateer_core.errors import PrivateerError, TermsRefused
+from privateer_core.verification import Limits
+from privateer_core.wire.envelope import binding, pieces
 from privateer_server.opening import Opener
 from tests.support.phased import phased_spec
 from tests.support.phases import small_spec

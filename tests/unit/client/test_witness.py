@@ -7,11 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid, Unavailable
-from privateer.wire.identity import SIGNED_HEADER
-from privateer.wire.log import BLOCK, Entry, Head
-from privateer.wire.publication import digest
 from privateer_client import AsyncClient, Client, Ledger
+from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid, Unavailable
+from privateer_core.wire.identity import SIGNED_HEADER
+from privateer_core.wire.log import BLOCK, Entry, Head
+from privateer_core.wire.publication import digest
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import AttestationRefused, InputError
-from privateer.wire.attestation import HEADER, LIFE_MAX, attest, check_attestation
-from privateer.wire.token import TYPE, Challenge, PendingToken
-from privateer.wire.token_keys import Directory, TokenKey
+from privateer_core.errors import AttestationRefused, InputError
+from privateer_core.wire.attestation import HEADER, LIFE_MAX, attest, check_attestation
+from privateer_core.wire.token import TYPE, Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.app import create_app
 from privateer_issuer.store import Store
 from tests.support.asgi import serving

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_issuer.attestation import Hmac, Open, attestation
 from privateer_issuer.settings import Settings, read_settings
 
@@ -80,7 +80,7 @@ def test_hmac_needs_secrets(tmp_path: Path, text: str | None) -> None:
 
 
 async def test_hmac_takes_several_secrets(tmp_path: Path) -> None:
-    from privateer.wire.attestation import attest
+    from privateer_core.wire.attestation import attest
 
     (tmp_path / "secrets").write_text("ab" * 32 + "\n" + "cd" * 32 + "\n")
     plug = attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(tmp_path / "secrets")})

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from privateer.certificate import certify
-from privateer.coins import Layout
-from privateer.questions import KeyedMeans
-from privateer.spec import Privacy
-from privateer.terms import calibrate
 from privateer_client.account import Payment
 from privateer_client.ledger import Ledger
+from privateer_core.certificate import certify
+from privateer_core.coins import Layout
+from privateer_core.questions import KeyedMeans
+from privateer_core.spec import Privacy
+from privateer_core.terms import calibrate
 from privateer_lab.commands.experiments import claimed
 from privateer_lab.commands.records import print_rounds
 from privateer_lab.output import print_table

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from privateer.wire.problem import problem_type
 from privateer_client.answers import Answer
+from privateer_core.wire.problem import problem_type
 from privateer_lab.load.counts import Counts
 
 

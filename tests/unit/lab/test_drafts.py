@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.errors import SpecError
-from privateer.features import Numeric, Ranked
-from privateer.levels import Boolean, Categorical
+from privateer_core.errors import SpecError
+from privateer_core.features import Numeric, Ranked
+from privateer_core.levels import Boolean, Categorical
 from privateer_lab.cli import main
 from privateer_lab.drafts import draft
 from privateer_lab.environments import environment_for

@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.errors import NotFound, PrivateerError, SpecError, Unavailable
-from privateer.wire.envelope import header_of
-from privateer.wire.problem import problem_body
+from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailable
+from privateer_core.wire.envelope import header_of
+from privateer_core.wire.problem import problem_body
 from privateer_lab.load import endpoint
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds import first_round

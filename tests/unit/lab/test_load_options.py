@@ -11,9 +11,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.errors import NotFound, Unavailable
-from privateer.wire.envelope import header_of
-from privateer.wire.problem import problem_body
+from privateer_core.errors import NotFound, Unavailable
+from privateer_core.wire.envelope import header_of
+from privateer_core.wire.problem import problem_body
 from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver

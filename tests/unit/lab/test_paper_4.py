@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer.spec import Privacy
+from privateer_core.spec import Privacy
 from privateer_lab.reproductions.paper_4_frontier import matched, published, setting_of
 from privateer_lab.reproductions.paper_4_peers import intervals
 from privateer_lab.reproductions.paper_4_world import UNIFORM, error_of, losses_of, means_of

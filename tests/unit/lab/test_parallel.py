@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.parallel import each
 
 

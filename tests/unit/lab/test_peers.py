@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.baselines.peers import MabWiser, VowpalWabbit, peers_of
 from privateer_lab.baselines.run import play_together
 from privateer_lab.peers import CHANCE, compare, contestants, side_by_side

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from privateer.accounting.amplification import shuffled_delta
-from privateer.errors import SpecError
-from privateer.trust import honest_people
+from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.errors import SpecError
+from privateer_core.trust import honest_people
 from privateer_lab import output, sweeps
 from privateer_lab.commands import planning
 from privateer_lab.plans import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.codec import encode
-from privateer.result import Estimate, Result, Table
-from privateer.spec import Spec
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.codec import encode
+from privateer_core.result import Estimate, Result, Table
+from privateer_core.spec import Spec
 from privateer_lab.audit.experiments import contribution
 from privateer_lab.cli import main
 from privateer_lab.demo import demo_spec

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.errors import SpecError
-from privateer.terms import Terms
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.terms import Terms
 from privateer_lab.plans import variants
 from privateer_lab.returning import ReturningSimulation
 from privateer_lab.simulation import simulate_once, simulation

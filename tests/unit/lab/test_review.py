@@ -10,12 +10,12 @@ import msgspec
 import pytest
 import yaml
 
-from privateer.certificate import recompute
-from privateer.mechanisms import MECHANISMS
-from privateer.record import make_record
-from privateer.record_verification import read_certificates
-from privateer.risk import risks
-from privateer.trust import TRUST
+from privateer_core.certificate import recompute
+from privateer_core.mechanisms import MECHANISMS
+from privateer_core.record import make_record
+from privateer_core.record_verification import read_certificates
+from privateer_core.risk import risks
+from privateer_core.trust import TRUST
 from privateer_lab.cli import main
 from privateer_lab.output import percent
 from privateer_lab.review.document import Review, make_review

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError, Unavailable
+from privateer_core.errors import SpecError, Unavailable
 from privateer_lab.cli import main
 from privateer_lab.demo import demo_spec
 from privateer_lab.load import run_load

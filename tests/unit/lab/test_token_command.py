@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import ScopeMissing
+from privateer_core.errors import ScopeMissing
 from privateer_lab.cli import main
 from privateer_lab.doctor.findings import Findings
 from privateer_lab.doctor.tokens import check_admin_tokens

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.accounting.accountant import account
-from privateer.accounting.gaussian import gaussian_delta
-from privateer.coins import Layout
-from privateer.contributions import KeyedValues
-from privateer.errors import OutOfRange, SpecError
-from privateer.mechanisms.base import KeyedTotal
-from privateer.mechanisms.central_sums import ABSOLUTE_SENSITIVITY, SENSITIVITY, CentralSums
-from privateer.questions import KeyedMeans
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.gaussian import gaussian_delta
+from privateer_core.coins import Layout
+from privateer_core.contributions import KeyedValues
+from privateer_core.errors import OutOfRange, SpecError
+from privateer_core.mechanisms.base import KeyedTotal
+from privateer_core.mechanisms.central_sums import ABSOLUTE_SENSITIVITY, SENSITIVITY, CentralSums
+from privateer_core.questions import KeyedMeans
 from privateer_lab.noise import SeededNoise
 
 LAYOUT = Layout(5, np.array([[30_000], [20_000], [65_536]], np.uint32))

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from privateer.coins import Layout
-from privateer.contributions import KeyedValues
-from privateer.errors import OutOfRange, SpecError
-from privateer.mechanisms import laplace_cells
-from privateer.mechanisms.laplace_cells import LaplaceCells
-from privateer.sampling.laplace import DiscreteLaplace
+from privateer_core.coins import Layout
+from privateer_core.contributions import KeyedValues
+from privateer_core.errors import OutOfRange, SpecError
+from privateer_core.mechanisms import laplace_cells
+from privateer_core.mechanisms.laplace_cells import LaplaceCells
+from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.noise import SeededNoise
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536]], np.uint32)

@@ -8,12 +8,12 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy import stats
 
-from privateer.accounting.gaussian import gaussian_epsilon
-from privateer.codec import decode, encode
-from privateer.continual import Factorization
-from privateer.errors import SpecError
-from privateer.mechanisms.running_vectors import RunningTotal, RunningVectors
-from privateer.vectors import Ball, VectorTotal
+from privateer_core.accounting.gaussian import gaussian_epsilon
+from privateer_core.codec import decode, encode
+from privateer_core.continual import Factorization
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
+from privateer_core.vectors import Ball, VectorTotal
 from privateer_lab.noise import SeededNoise
 
 BALL = Ball("l2", 1.0, 40)

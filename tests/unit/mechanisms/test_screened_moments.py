@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from privateer.contributions import BoundedVectors
-from privateer.errors import OutOfRange, SpecError
-from privateer.mechanisms.screened_moments import GRID, SENSITIVITY, ScreenedMoments
-from privateer.questions import ScreenedSum
-from privateer.vectors import Ball
+from privateer_core.contributions import BoundedVectors
+from privateer_core.errors import OutOfRange, SpecError
+from privateer_core.mechanisms.screened_moments import GRID, SENSITIVITY, ScreenedMoments
+from privateer_core.questions import ScreenedSum
+from privateer_core.vectors import Ball
 from privateer_lab.noise import SeededNoise
 
 ARMS, FEATURES = 2, 3

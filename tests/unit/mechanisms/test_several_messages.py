@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from privateer.accounting.accountant import account
-from privateer.accounting.allotment import allot
-from privateer.accounting.events import Repeated, ShuffledSubset
-from privateer.contributions import BoundedVectors
-from privateer.errors import SpecError
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.vectors import Ball
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.allotment import allot
+from privateer_core.accounting.events import Repeated, ShuffledSubset
+from privateer_core.contributions import BoundedVectors
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.vectors import Ball
 from privateer_lab.noise import SeededNoise
 
 BALL = Ball("l2", 1.0, 9)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from privateer.coins import Layout, bucket, sign
-from privateer.contributions import KeyedValues
-from privateer.errors import OutOfRange
-from privateer.mechanisms.signed_symbol import REPORT, SignedSymbol, bernoulli
+from privateer_core.coins import Layout, bucket, sign
+from privateer_core.contributions import KeyedValues
+from privateer_core.errors import OutOfRange
+from privateer_core.mechanisms.signed_symbol import REPORT, SignedSymbol, bernoulli
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 
@@ -81,7 +81,7 @@ def test_sums_are_counted_report_by_report():
 
 
 def test_blocks_do_not_change_the_total(monkeypatch):
-    from privateer.mechanisms import signed_symbol
+    from privateer_core.mechanisms import signed_symbol
 
     one = mechanism(1.0, 2, True)
     reports = one.randomize(people(1000), SeededNoise(1))

@@ -5,18 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from privateer.accounting.accountant import account
-from privateer.accounting.events import Gaussian, ShuffledBits
-from privateer.accounting.gaussian import gaussian_standard_deviation
-from privateer.contributions import BoundedVectors
-from privateer.errors import BatchRefused, SpecError
-from privateer.mechanisms.vector_bits import BIT, BitVectors
-from privateer.mechanisms.vector_noise import CentralVectors, GaussianVectors, vector_standard_deviation
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.questions import VectorSum
-from privateer.spec import Privacy
-from privateer.terms import calibrate
-from privateer.vectors import Ball, VectorTotal
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Gaussian, ShuffledBits
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.contributions import BoundedVectors
+from privateer_core.errors import BatchRefused, SpecError
+from privateer_core.mechanisms.vector_bits import BIT, BitVectors
+from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors, vector_standard_deviation
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.questions import VectorSum
+from privateer_core.spec import Privacy
+from privateer_core.terms import calibrate
+from privateer_core.vectors import Ball, VectorTotal
 from privateer_lab.noise import SeededNoise
 
 

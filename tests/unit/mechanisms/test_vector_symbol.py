@@ -10,10 +10,10 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import beta, betaincc
 
-from privateer.contributions import BoundedVectors
-from privateer.mechanisms.vector_directions import best_directions, products
-from privateer.mechanisms.vector_symbol import VectorSymbol
-from privateer.vectors import Ball
+from privateer_core.contributions import BoundedVectors
+from privateer_core.mechanisms.vector_directions import best_directions, products
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.vectors import Ball
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.errors import SpecError
-from privateer.sampling.binomial import binomial
+from privateer_core.errors import SpecError
+from privateer_core.sampling.binomial import binomial
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer.sampling.choice import choose, simulate_choice
+from privateer_core.sampling.choice import choose, simulate_choice
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer.errors import SpecError
-from privateer.sampling.laplace import DiscreteLaplace, uniform_integers
+from privateer_core.errors import SpecError
+from privateer_core.sampling.laplace import DiscreteLaplace, uniform_integers
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import centred, fits, same_law
 

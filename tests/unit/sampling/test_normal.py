@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.accounting.gaussian import gaussian_standard_deviation
-from privateer.errors import SpecError
-from privateer.sampling.entropy import SecureNoise
-from privateer.sampling.normal import EPSILON_MAX, REACH, STANDARD_DEVIATION_MIN, RoundedNormal, below, sampling_cost
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.errors import SpecError
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.normal import (
+    EPSILON_MAX,
+    REACH,
+    STANDARD_DEVIATION_MIN,
+    RoundedNormal,
+    below,
+    sampling_cost,
+)
 from privateer_lab.noise import SeededNoise
 
 

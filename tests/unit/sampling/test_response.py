@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from privateer.errors import SpecError
-from privateer.sampling.response import RandomizedResponse, SubsetResponse, uniform_below
+from privateer_core.errors import SpecError
+from privateer_core.sampling.response import RandomizedResponse, SubsetResponse, uniform_below
 from privateer_lab.noise import SeededNoise
 from tests.support.statistics import fits
 

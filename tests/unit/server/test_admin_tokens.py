@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.errors import SpecError
-from privateer.serving.logs import JsonFormatter
+from privateer_core.errors import SpecError
+from privateer_core.serving.logs import JsonFormatter
 from privateer_server import admin_tokens
 from privateer_server.admin_tokens import AdminTokens, Scope, TokenFile, new_token, token_digest
 from privateer_server.app import create_app

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.publication import decode_publication
 from tests.support.phased import tables
 from tests.support.sealing import body_of, permuted, seal, sealed_reports
 from tests.support.servers import ADMIN, Api

@@ -5,9 +5,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.verification import Limits
-from privateer.wire.publication import decode_publication
 from privateer_client.participation import Participation
+from privateer_core.verification import Limits
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

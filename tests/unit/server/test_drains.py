@@ -9,10 +9,10 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.clock import SystemClock
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.publication import decode_publication
 from privateer_client.participation import Participation
+from privateer_core.clock import SystemClock
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.schedule import Schedule
 from privateer_server.settings import Settings

@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from privateer.certificate import read_certificate, recompute
-from privateer.result import decode_result
-from privateer.wire.publication import decode_publication
+from privateer_core.certificate import read_certificate, recompute
+from privateer_core.result import decode_result
+from privateer_core.wire.publication import decode_publication
 from privateer_server import schedule
 from privateer_server.experiments import Experiments
 from privateer_server.store import TRANSIENT

@@ -16,7 +16,7 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Keys,
     if request.param == "folder":
         yield RoundKeys(tmp_path / "keys"), RoundKeys(tmp_path / "keys")
         return
-    from privateer.serving.postgres.pool import Pool
+    from privateer_core.serving.postgres.pool import Pool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.keys import PostgresKeys
 

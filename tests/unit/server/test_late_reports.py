@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.ages import AGE_SIZE, message_size
-from privateer.clock import SystemClock
-from privateer.verification import Limits
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_client.participation import Participation
+from privateer_core.ages import AGE_SIZE, message_size
+from privateer_core.clock import SystemClock
+from privateer_core.verification import Limits
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.earlier import EarlierPolicies
 from privateer_server.schedule import Schedule

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from privateer.algorithms import ALGORITHMS, algorithm
-from privateer.export import read_export
-from privateer.verification import Limits
-from privateer.wire.publication import decode_publication
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.export import read_export
+from privateer_core.verification import Limits
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.documents.exports import redigested

@@ -6,9 +6,9 @@ import time
 import msgspec
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.verification import Limits, verify
-from privateer.wire.publication import decode_publication, digest
+from privateer_core.algorithms import parse_spec
+from privateer_core.verification import Limits, verify
+from privateer_core.wire.publication import decode_publication, digest
 from privateer_server.rounds import read_policy
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, Api, assert_problem

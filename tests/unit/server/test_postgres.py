@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from privateer.clock import SystemClock
-from privateer.errors import SpecError
-from privateer.serving.postgres.leases import Lease, Leases
-from privateer.serving.postgres.pool import rows
+from privateer_core.clock import SystemClock
+from privateer_core.errors import SpecError
+from privateer_core.serving.postgres.leases import Lease, Leases
+from privateer_core.serving.postgres.pool import rows
 from privateer_server.closing import Closed, Closer
 from privateer_server.data import Data, open_data
 from privateer_server.opening import REPORT_ID_SIZE

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from privateer.wire.publication import decode_publication
+from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

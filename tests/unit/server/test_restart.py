@@ -16,9 +16,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer.errors import SpecError
-from privateer.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer.wire.publication import decode_publication
+from privateer_core.errors import SpecError
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
+from privateer_core.wire.publication import decode_publication
 from privateer_lab.services import free_port
 from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.app import create_app

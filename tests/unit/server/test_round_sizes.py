@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from privateer.algorithms.phased import PhasedSpec
-from privateer.contributions import VectorSums
-from privateer.sections import parse_section
+from privateer_core.algorithms.phased import PhasedSpec
+from privateer_core.contributions import VectorSums
+from privateer_core.sections import parse_section
 from privateer_server.schedule import Schedule
 
 

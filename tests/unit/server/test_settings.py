@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError
-from privateer.wire.token_keys import Directory
+from privateer_core.errors import SpecError
+from privateer_core.wire.token_keys import Directory
 from privateer_server.app import main
 from privateer_server.settings import read_settings
 from tests.support.mint import key

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from privateer.codec import encode
-from privateer.errors import SpecError
+from privateer_core.codec import encode
+from privateer_core.errors import SpecError
 from privateer_server.store import (
     NO_PLAN,
     PAUSED,
@@ -44,7 +44,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return SqliteStore(tmp_path)
-    from privateer.serving.postgres.pool import Pool
+    from privateer_core.serving.postgres.pool import Pool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.store import PostgresStore
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer.errors import Unavailable
+from privateer_core.errors import Unavailable
 from privateer_server.api import models, views
 from privateer_server.api.news import News
 from privateer_server.api.seats import Seats

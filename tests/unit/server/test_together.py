@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from privateer.codec import encode
-from privateer.errors import PrivateerError
-from privateer.wire.envelope import Envelope, Header, binding
+from privateer_core.codec import encode
+from privateer_core.errors import PrivateerError
+from privateer_core.wire.envelope import Envelope, Header, binding
 from privateer_server import counting
 from privateer_server.accumulator import Accumulator
 from privateer_server.counting import Request

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from privateer.errors import SpecError
-from privateer.serving.timing import Answered
+from privateer_core.errors import SpecError
+from privateer_core.serving.timing import Answered
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.traces import Span, Traces, collector, document

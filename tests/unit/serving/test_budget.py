@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from privateer.errors import TooLarge, Unavailable
-from privateer.serving.bodies import Body, unchanged
-from privateer.serving.budget import Budget, Reservation
-from privateer.wire.upload import UPLOAD
+from privateer_core.errors import TooLarge, Unavailable
+from privateer_core.serving.bodies import Body, unchanged
+from privateer_core.serving.budget import Budget, Reservation
+from privateer_core.wire.upload import UPLOAD
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError
-from privateer.serving.logs import Formatter, JsonFormatter, trace
-from privateer.serving.settings import check_log, logs_json
+from privateer_core.errors import SpecError
+from privateer_core.serving.logs import Formatter, JsonFormatter, trace
+from privateer_core.serving.settings import check_log, logs_json
 
 
 def inner(secret: str) -> None:

@@ -5,7 +5,7 @@ import sys
 
 _CODE = """
 import resource
-from privateer.serving.process import prepare_process
+from privateer_core.serving.process import prepare_process
 resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
 prepare_process()
 print(resource.getrlimit(resource.RLIMIT_CORE))

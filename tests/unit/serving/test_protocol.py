@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from privateer.serving import protocol
-from privateer.serving.answer import with_body
-from privateer.serving.connections import Connections
-from privateer.serving.process import _config
-from privateer.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
+from privateer_core.serving import protocol
+from privateer_core.serving.answer import with_body
+from privateer_core.serving.connections import Connections
+from privateer_core.serving.process import _config
+from privateer_core.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from privateer.serving import turnstile
-from privateer.serving.connections import Connections
-from privateer.serving.process import _config
-from privateer.serving.protocol import GuardedProtocol
-from privateer.serving.token_keys import TokenKeys
-from privateer.serving.tokens import TokenGate
-from privateer.serving.turnstile import Turnstile
-from privateer.wire.keys import TrustedKeys
-from privateer.wire.token import authorization
-from privateer.wire.upload import UPLOAD
+from privateer_core.serving import turnstile
+from privateer_core.serving.connections import Connections
+from privateer_core.serving.process import _config
+from privateer_core.serving.protocol import GuardedProtocol
+from privateer_core.serving.token_keys import TokenKeys
+from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.turnstile import Turnstile
+from privateer_core.wire.keys import TrustedKeys
+from privateer_core.wire.token import authorization
+from privateer_core.wire.upload import UPLOAD
 from tests.support.mint import ORIGIN, minted
 from tests.support.mint import settings as tokens
 from tests.support.senders import KEY, TRUSTED
@@ -135,7 +135,7 @@ async def test_a_token_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monk
     async with listening(tmp_path) as (port, _, gate):
         token = minted()
         assert (await said(port, upload(CLOSE + with_token(token)))).endswith(b"\r\n\r\n5")
-        monkeypatch.setattr("privateer.wire.token.Token.is_signed", lambda *_: False)
+        monkeypatch.setattr("privateer_core.wire.token.Token.is_signed", lambda *_: False)
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
         monkeypatch.undo()
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
@@ -173,7 +173,7 @@ async def test_a_body_without_end_is_not_read(tmp_path: Path) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer.serving.protocol._LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("privateer_core.serving.protocol._LINGER_SECONDS", 0.2)
     async with listening(tmp_path) as (port, _, _):
         started = time.monotonic()
         assert (await said(port, upload(body=bytes(1000))[:-10])).startswith(b"HTTP/1.1 401 ")

@@ -4,7 +4,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.wire.publication import Round
+from privateer_core.wire.publication import Round
 from privateer_shuffler.app import create_app
 from privateer_shuffler.label import Label
 from privateer_shuffler.settings import Settings

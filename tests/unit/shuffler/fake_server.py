@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from privateer.errors import Conflict, RoundUnknown, Unavailable
-from privateer.wire.batch import SIGNATURE_HEADER, BatchAnswer, decode_batch
-from privateer.wire.envelope import Envelope, Header, encode_envelope, header_of
-from privateer.wire.identity import SIGNED_HEADER
-from privateer.wire.problem import MEDIA_TYPE as PROBLEM
-from privateer.wire.problem import problem_body
-from privateer.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from privateer_core.errors import Conflict, RoundUnknown, Unavailable
+from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, decode_batch
+from privateer_core.wire.envelope import Envelope, Header, encode_envelope, header_of
+from privateer_core.wire.identity import SIGNED_HEADER
+from privateer_core.wire.problem import MEDIA_TYPE as PROBLEM
+from privateer_core.wire.problem import problem_body
+from privateer_core.wire.publication import Publication, Round, decode_publication, digest, encode_publication
 from tests.support.notary import Notary
 
 SIZE = 96

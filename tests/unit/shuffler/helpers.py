@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from privateer.wire.envelope import Header
-from privateer.wire.problem import slug_of
+from privateer_core.wire.envelope import Header
+from privateer_core.wire.problem import slug_of
 from tests.unit.shuffler.fake_server import SIZE, FakeServer, body_of
 
 

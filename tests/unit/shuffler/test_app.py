@@ -5,7 +5,7 @@ import sqlite3
 import httpx
 import pytest
 
-from privateer.wire.keys import own_key, public_hex
+from privateer_core.wire.keys import own_key, public_hex
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
 from tests.support.senders import Signing
@@ -90,7 +90,7 @@ async def test_a_defect_is_told_without_the_request(settings, server, monkeypatc
     def fail(*_):
         raise RuntimeError("secret of a report")
 
-    monkeypatch.setattr("privateer.serving.endpoint.decode_envelope", fail)
+    monkeypatch.setattr("privateer_core.serving.endpoint.decode_envelope", fail)
     app = create_app(settings, httpx.ASGITransport(server.app))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with serving(app), httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client:

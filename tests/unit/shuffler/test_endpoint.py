@@ -5,9 +5,9 @@ import time
 import httpx
 import pytest
 
-from privateer.wire.batch import BATCH
-from privateer.wire.envelope import REPORTS_PER_BODY_MAX, Header
-from privateer.wire.keys import own_key, signing_key_id
+from privateer_core.wire.batch import BATCH
+from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Header
+from privateer_core.wire.keys import own_key, signing_key_id
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of

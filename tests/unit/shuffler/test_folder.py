@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_shuffler.app import create_app, main
 from privateer_shuffler.history import History
 from tests.support.asgi import serving

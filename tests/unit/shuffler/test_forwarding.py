@@ -5,10 +5,10 @@ import sqlite3
 import httpx
 import pytest
 
-from privateer.errors import RoundClosed, RoundUnknown, Unauthorized
-from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import pieces
-from privateer.wire.problem import problem_body
+from privateer_core.errors import RoundClosed, RoundUnknown, Unauthorized
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.envelope import pieces
+from privateer_core.wire.problem import problem_body
 from privateer_shuffler.app import create_app
 from privateer_shuffler.store import RoundStore
 from tests.support.asgi import serving

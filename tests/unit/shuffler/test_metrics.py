@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer.serving.timing import Answered
+from privateer_core.serving.timing import Answered
 from privateer_shuffler import app
 from privateer_shuffler.store import RoundStore
 from privateer_shuffler.uploads import UploadTimes

@@ -7,9 +7,9 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer.errors import DuplicateReport, Unavailable
-from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import pieces
+from privateer_core.errors import DuplicateReport, Unavailable
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.envelope import pieces
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool import Pool
 from privateer_shuffler.store import RoundStore

@@ -5,9 +5,9 @@ import threading
 import pytest
 from scipy import stats
 
-from privateer.errors import DuplicateReport, Unavailable
-from privateer.wire.batch import decode_batch
-from privateer.wire.envelope import decode_envelope, pieces
+from privateer_core.errors import DuplicateReport, Unavailable
+from privateer_core.wire.batch import decode_batch
+from privateer_core.wire.envelope import decode_envelope, pieces
 from privateer_shuffler.pool import _GATHER_SECONDS, _MANY, Pool
 from privateer_shuffler.shuffle import RandomBelow
 from privateer_shuffler.store import RoundStore

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from privateer.wire.problem import slug_of
-from privateer.wire.token_keys import Directory
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.token_keys import Directory
 from privateer_shuffler.app import main
 from tests.support.mint import key
 from tests.support.senders import TRUSTED, Signing

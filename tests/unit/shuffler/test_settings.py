@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer.errors import SpecError
-from privateer.serving.tokens import TokenSettings
+from privateer_core.errors import SpecError
+from privateer_core.serving.tokens import TokenSettings
 from privateer_shuffler.settings import Settings, read_settings
 
 

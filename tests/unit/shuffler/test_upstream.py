@@ -2,7 +2,7 @@
 
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_shuffler.app import main
 from privateer_shuffler.upstream import Upstream
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
-from privateer.wire.envelope import (
+from privateer_core.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
+from privateer_core.wire.envelope import (
     REPORTS_PER_BODY_MAX,
     Envelope,
     Header,
@@ -17,7 +17,7 @@ from privateer.wire.envelope import (
     header_of,
     split_sealed,
 )
-from privateer.wire.publication import Round
+from privateer_core.wire.publication import Round
 
 DIGEST = b"d" * 32
 ROUND = Round("spring", 3, "shuffle", 100, 96, bytes(range(32)))

@@ -8,12 +8,20 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from privateer.errors import HeadWentBack, InputError, KeyChanged, LogForked, ProofInvalid, SignatureInvalid, Untrusted
-from privateer.wire.identity import check_signed, read_keys
-from privateer.wire.log import BLOCK, Entry, Head, Proof, block_of, check_proof, prove, read_proof, starts_too_late
-from privateer.wire.merkle import Tree
-from privateer.wire.note import verifier
-from privateer.wire.publication import digest
+from privateer_core.errors import (
+    HeadWentBack,
+    InputError,
+    KeyChanged,
+    LogForked,
+    ProofInvalid,
+    SignatureInvalid,
+    Untrusted,
+)
+from privateer_core.wire.identity import check_signed, read_keys
+from privateer_core.wire.log import BLOCK, Entry, Head, Proof, block_of, check_proof, prove, read_proof, starts_too_late
+from privateer_core.wire.merkle import Tree
+from privateer_core.wire.note import verifier
+from privateer_core.wire.publication import digest
 from tests.support.notary import ORIGIN, Notary
 
 

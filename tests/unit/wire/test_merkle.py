@@ -2,7 +2,7 @@
 
 import pytest
 
-from privateer.wire.merkle import EMPTY_ROOT, Peaks, Tree, consistent, included, leaf_hash, node_hash
+from privateer_core.wire.merkle import EMPTY_ROOT, Peaks, Tree, consistent, included, leaf_hash, node_hash
 
 LEAVES = [leaf_hash(bytes.fromhex(one)) for one in (
     "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",

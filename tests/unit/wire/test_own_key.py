@@ -1,7 +1,7 @@
 import pytest
 
-from privateer.errors import SpecError
-from privateer.wire.keys import own_key, public_hex, publish_key
+from privateer_core.errors import SpecError
+from privateer_core.wire.keys import own_key, public_hex, publish_key
 
 
 def load_key(folder):

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer import errors
-from privateer.errors import PrivateerError, SpecError
-from privateer.wire.problem import problem_body, problem_type, slug_of
+from privateer_core import errors
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.wire.problem import problem_body, problem_type, slug_of
 
 
 def every_error(kind=PrivateerError):

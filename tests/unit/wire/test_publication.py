@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer.errors import Malformed
-from privateer.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
+from privateer_core.errors import Malformed
+from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 
 ROUND = Round("spring", 3, "shuffle", 100, 96, bytes(range(32)))
 PUBLICATION = Publication(ROUND, b'{"experiment": {}}', b"\x81")

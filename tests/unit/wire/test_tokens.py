@@ -8,10 +8,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from privateer.errors import Malformed, TokenInvalid, TokenRequestRefused
-from privateer.wire import blind_rsa
-from privateer.wire.base64url import base64url, unbase64url
-from privateer.wire.token import (
+from privateer_core.errors import Malformed, TokenInvalid, TokenRequestRefused
+from privateer_core.wire import blind_rsa
+from privateer_core.wire.base64url import base64url, unbase64url
+from privateer_core.wire.token import (
     TYPE,
     Challenge,
     PendingToken,
@@ -21,7 +21,7 @@ from privateer.wire.token import (
     read_request,
     server_name,
 )
-from privateer.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.signing import Signer
 
 TEXT = json.loads(Path(__file__).with_name("rfc9578.json").read_text())

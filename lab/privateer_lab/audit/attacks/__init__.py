@@ -6,7 +6,7 @@ A module of its name with ``_published`` attacks what a paper publishes and no s
 from importlib import import_module
 from importlib.util import find_spec
 
-from privateer.algorithms import ALGORITHMS
+from privateer_core.algorithms import ALGORITHMS
 from privateer_lab.audit.case import Case
 
 

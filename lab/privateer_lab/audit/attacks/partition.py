@@ -6,15 +6,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer.coins import UNIT, Layout
-from privateer.contributions import KeyedValues
-from privateer.decisions import Arms
-from privateer.mechanisms.central_sums import CentralSums
-from privateer.questions import KeyedMeans
-from privateer.sampling.entropy import SecureNoise
-from privateer.spec import Privacy
-from privateer.terms import calibrate
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
+from privateer_core.coins import UNIT, Layout
+from privateer_core.contributions import KeyedValues
+from privateer_core.decisions import Arms
+from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.questions import KeyedMeans
+from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.spec import Privacy
+from privateer_core.terms import calibrate
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import Coins, batches, draw_coins, log_likelihood, model_of, releases

@@ -4,12 +4,12 @@ from typing import Final, cast
 
 import numpy as np
 
-from privateer.algorithms.sparse.policy import SparsePolicy
-from privateer.algorithms.sparse.spec import SparseSpec
-from privateer.contributions import BoundedVectors
-from privateer.decisions import Arms
-from privateer.mechanisms.screened_moments import Moments, ScreenedMoments
-from privateer.sampling.entropy import SecureNoise
+from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.contributions import BoundedVectors
+from privateer_core.decisions import Arms
+from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
+from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import model_of, releases

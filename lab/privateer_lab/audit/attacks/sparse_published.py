@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from privateer.accounting.events import Approximate
+from privateer_core.accounting.events import Approximate
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import model_of, releases

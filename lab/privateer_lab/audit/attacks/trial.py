@@ -6,13 +6,13 @@ from typing import Final, cast
 
 import numpy as np
 
-from privateer.accounting.events import Pure
-from privateer.algorithms.trial import TrialPolicy, TrialSpec
-from privateer.coins import SlotLayout
-from privateer.contributions import KeyedValues
-from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.questions import KeyedHits
-from privateer.sampling.entropy import SecureNoise
+from privateer_core.accounting.events import Pure
+from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.coins import SlotLayout
+from privateer_core.contributions import KeyedValues
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.questions import KeyedHits
+from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import draw_coins, model_of, releases

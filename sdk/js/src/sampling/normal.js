@@ -1,5 +1,5 @@
 // @ts-check
-/** Normal noise on a grid of integers from random words, as `privateer.sampling.normal` has it: floating point leaks nothing. */
+/** Normal noise on a grid of integers from random words, as `privateer_core.sampling.normal` has it: floating point leaks nothing. */
 
 import { refused } from "../errors.js";
 

@@ -1,4 +1,4 @@
-/** Normal noise on a grid of integers from random words, as `privateer.sampling.normal` has it: floating point leaks nothing. */
+/** Normal noise on a grid of integers from random words, as `privateer_core.sampling.normal` has it: floating point leaks nothing. */
 /** Noise is drawn up to so many standard deviations, and to the end of a bin. */
 export declare const REACH = 11.3;
 /** What drawing so many numbers adds to delta, for epsilon up to 30. @param {number} count */

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.bandit import HALF, BanditPolicy, BanditSpec, layout
-from privateer.coins import UNIT
-from privateer.contributions import CellHits, KeyedSums, VectorSums
-from privateer.errors import SpecError
-from privateer.result import Estimate, Result
-from privateer.terms import calibrate, nobody_asked
+from privateer_core.algorithms.bandit import HALF, BanditPolicy, BanditSpec, layout
+from privateer_core.coins import UNIT
+from privateer_core.contributions import CellHits, KeyedSums, VectorSums
+from privateer_core.errors import SpecError
+from privateer_core.result import Estimate, Result
+from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.bandit.rules import (
     PER_REWARD,

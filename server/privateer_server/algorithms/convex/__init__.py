@@ -12,13 +12,13 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.convex.domain import Domain
-from privateer.algorithms.convex.policy import ConvexPolicy
-from privateer.algorithms.convex.spec import ConvexSpec
-from privateer.contributions import KeyedSums, KeyedValues, VectorSums
-from privateer.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
-from privateer.result import Estimate, Result, Table
-from privateer.terms import Terms, calibrate, nobody_asked
+from privateer_core.algorithms.convex.domain import Domain
+from privateer_core.algorithms.convex.policy import ConvexPolicy
+from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.contributions import KeyedSums, KeyedValues, VectorSums
+from privateer_core.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
+from privateer_core.result import Estimate, Result, Table
+from privateer_core.terms import Terms, calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
 

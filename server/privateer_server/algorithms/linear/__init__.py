@@ -1,6 +1,6 @@
 """Learners of linear and generalized linear bandits."""
 
-from privateer.algorithms.linear.spec import LinearSpec
+from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_server.algorithms import Learner
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.algorithms.linear.joint import JointLearner

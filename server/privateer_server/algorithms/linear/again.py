@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.policy import LinearPolicy
+from privateer_core.algorithms.linear.policy import LinearPolicy
 
 Array = NDArray[np.float64]
 _ROUNDS: Final = 10

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.design import Design, prior_moments
-from privateer.algorithms.linear.reports import matrix_of
+from privateer_core.algorithms.linear.design import Design, prior_moments
+from privateer_core.algorithms.linear.reports import matrix_of
 from privateer_server.algorithms.linear.surrogate import root
 
 Array = NDArray[np.float64]

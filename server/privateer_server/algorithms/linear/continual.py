@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.contributions import RunningSums, VectorSums
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.contributions import RunningSums, VectorSums
 from privateer_server.algorithms.linear.residual import LEAST, ResidualLearner
 from privateer_server.algorithms.linear.rounds import LinearState
 from privateer_server.algorithms.linear.running import Running

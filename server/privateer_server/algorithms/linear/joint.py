@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
-from privateer.contributions import VectorSums
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
+from privateer_core.contributions import VectorSums
 from privateer_server.algorithms.linear.rounds import LinearState, Rounds
 
 Array = NDArray[np.float64]

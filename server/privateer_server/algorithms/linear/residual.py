@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.contributions import VectorSums
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.contributions import VectorSums
 from privateer_server.algorithms.linear.again import Heard, Recent, Said
 from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.linear.links import LINKS
-from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.algorithms.linear.spec import LinearSpec
-from privateer.contributions import VectorSums
-from privateer.result import Result
-from privateer.terms import calibrate, nobody_asked
+from privateer_core.algorithms.linear.links import LINKS
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.contributions import VectorSums
+from privateer_core.result import Result
+from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 from privateer_server.algorithms.linear.again import Recent
 from privateer_server.algorithms.linear.contexts import Contexts

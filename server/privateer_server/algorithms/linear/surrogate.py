@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from privateer.algorithms.linear.design import Design
-from privateer.algorithms.linear.policy import LinearPolicy
-from privateer.algorithms.linear.reports import directions, weights
+from privateer_core.algorithms.linear.design import Design
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.algorithms.linear.reports import directions, weights
 
 Array = NDArray[np.float64]
 PEOPLE: Final = 1 << 15

@@ -1,6 +1,6 @@
 """What learns in the partition bandit (paper 1): tuned, with a proof, and as published."""
 
-from privateer.algorithms.partition import PartitionSpec
+from privateer_core.algorithms.partition import PartitionSpec
 from privateer_server.algorithms import Learner
 from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.algorithms.partition.proved import ProvedPartitionLearner

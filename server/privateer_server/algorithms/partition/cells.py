@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer.contributions import KeyedSums
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer_core.contributions import KeyedSums
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionPolicy, corners
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, corners
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.knowing import Knowing
 from privateer_server.algorithms.partition.parts import Parts

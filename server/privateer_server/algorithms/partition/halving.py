@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX
+from privateer_core.algorithms.partition import DEPTH_MAX
 
 Ints = NDArray[np.int64]
 

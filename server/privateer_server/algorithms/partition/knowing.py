@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionSpec, corners
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionSpec, corners
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.halving import ancestry
 from privateer_server.algorithms.partition.remembering import Remembering

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.contributions import KeyedSums
+from privateer_core.contributions import KeyedSums
 
 Array = NDArray[np.float64]
 

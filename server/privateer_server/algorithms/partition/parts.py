@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy
+from privateer_core.algorithms.partition import PartitionPolicy
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,7 +20,7 @@ class Parts:
     rows
         Shape (parts,), int64: the bin that each is a part of, rising.
     axes, depths, paths
-        The parts, as in `privateer.algorithms.partition.bins.Bins`; shapes (levels,) and (parts,).
+        The parts, as in `privateer_core.algorithms.partition.bins.Bins`; shapes (levels,) and (parts,).
     shares
         Shape (parts,): share of the bin's people who are expected in the part.
     mean

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
-from privateer.contributions import KeyedSums
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.contributions import KeyedSums
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.growing import Growing
 from privateer_server.algorithms.partition.parts import wholes_of

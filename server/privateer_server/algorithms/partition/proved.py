@@ -6,9 +6,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
-from privateer.contributions import KeyedSums
-from privateer.errors import SpecError
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.contributions import KeyedSums
+from privateer_core.errors import SpecError
 from privateer_server.algorithms.partition.cells import cells
 from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe

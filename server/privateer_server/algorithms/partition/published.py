@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, corners
-from privateer.coins import UNIT, Layout
-from privateer.contributions import CellSums
-from privateer.errors import SpecError
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.coins import UNIT, Layout
+from privateer_core.contributions import CellSums
+from privateer_core.errors import SpecError
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionSpec
-from privateer.result import Contradiction
+from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.result import Contradiction
 from privateer_server.algorithms.partition.contradiction import FIRST, Earlier, evidence, verdict
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.memory import Bank, new_bank

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionSpec
+from privateer_core.algorithms.partition import PartitionSpec
 from privateer_server.algorithms.partition.field import Evidence, observed
 from privateer_server.algorithms.partition.slabs import Slabs
 from privateer_server.algorithms.partition.smoothness import Smoothness, usual_lengths

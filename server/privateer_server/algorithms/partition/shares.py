@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer.coins import UNIT
+from privateer_core.coins import UNIT
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import DEPTH_MAX, PartitionSpec, corners
-from privateer.columns import Block
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionSpec, corners
+from privateer_core.columns import Block
 from privateer_server.algorithms.partition.space import Space
 
 Array = NDArray[np.float64]

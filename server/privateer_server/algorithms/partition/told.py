@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer.contributions import KeyedSums
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer_core.contributions import KeyedSums
 from privateer_server.algorithms.partition.cells import by_cell, cells, key_masses, telling_of
 from privateer_server.algorithms.partition.masses import weighed
 from privateer_server.algorithms.partition.parts import Parts, apart

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
-from privateer.coins import Layout
-from privateer.errors import SpecError
-from privateer.questions import KeyedMeans
-from privateer.result import Result
-from privateer.terms import calibrate, nobody_asked
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
+from privateer_core.coins import Layout
+from privateer_core.errors import SpecError
+from privateer_core.questions import KeyedMeans
+from privateer_core.result import Result
+from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 from privateer_server.algorithms.partition.cells import key_shares
 from privateer_server.algorithms.partition.shares import thresholds

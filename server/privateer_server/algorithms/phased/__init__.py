@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer.algorithms.phased import PhasedPolicy, PhasedSpec
-from privateer.contributions import VectorSums
-from privateer.draw import Draw
-from privateer.errors import SpecError
-from privateer.questions import VectorSum
-from privateer.result import Estimate as Found
-from privateer.result import Result
-from privateer.terms import calibrate, nobody_asked
-from privateer.vectors import Ball
+from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
+from privateer_core.contributions import VectorSums
+from privateer_core.draw import Draw
+from privateer_core.errors import SpecError
+from privateer_core.questions import VectorSum
+from privateer_core.result import Estimate as Found
+from privateer_core.result import Result
+from privateer_core.terms import calibrate, nobody_asked
+from privateer_core.vectors import Ball
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 
@@ -84,7 +84,7 @@ class Estimate:
     covariance
         Shape (rank, rank): sub-Gaussian variance of ``theta``.
     scale
-        The scale of the error beyond sub-Gaussian, see `privateer.mechanisms.vector_noise.GaussianVectors.spread`.
+        The scale of the error beyond sub-Gaussian, see `privateer_core.mechanisms.vector_noise.GaussianVectors.spread`.
     """
 
     theta: Array

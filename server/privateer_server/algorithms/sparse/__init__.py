@@ -1,6 +1,6 @@
 """Learners of high-dimensional bandits."""
 
-from privateer.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_server.algorithms import Learner
 from privateer_server.algorithms.sparse.epochs import EpochLearner
 from privateer_server.algorithms.sparse.sums import SumLearner

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.sparse.policy import SparsePolicy
-from privateer.contributions import ScreenedSums
-from privateer.questions import ScreenedSum
-from privateer.result import Result
+from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.contributions import ScreenedSums
+from privateer_core.questions import ScreenedSum
+from privateer_core.result import Result
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, estimates, threshold
 from privateer_server.algorithms.sparse.findings import Played, findings
 from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
@@ -51,7 +51,7 @@ class EpochState:
 
 
 class EpochLearner(Rounds):
-    """Epochs of `privateer.mechanisms.screened_moments`, each of people of its own.
+    """Epochs of `privateer_core.mechanisms.screened_moments`, each of people of its own.
 
     Features whose coefficients are beyond chance are kept, ``sparsity`` of them at most. As long as there are fewer, an
     epoch chooses as many more by their products with the reward; where features correlate, by products with what is

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer.algorithms.sparse.spec import SparseSpec
-from privateer.result import Cell, Estimate, Result, Table
+from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.result import Cell, Estimate, Result, Table
 from privateer_server.algorithms.sparse.estimates import CONFIDENCE, Estimates, threshold
 
 Array = NDArray[np.float64]

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from privateer.algorithms.sparse.spec import SparseSpec
-from privateer.errors import SpecError
-from privateer.mechanisms import ScreenedMoments
-from privateer.result import Table
-from privateer.terms import calibrate
+from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms import ScreenedMoments
+from privateer_core.result import Table
+from privateer_core.terms import calibrate
 from privateer_server.algorithms.sparse.estimates import UNIFORM, threshold
 
 _BEYOND: Final = 1.0

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.sparse.policy import SparsePolicy
-from privateer.contributions import VectorSums
-from privateer.questions import ScreenedSum
-from privateer.result import Result
+from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.contributions import VectorSums
+from privateer_core.questions import ScreenedSum
+from privateer_core.result import Result
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, threshold
 from privateer_server.algorithms.sparse.findings import findings
 from privateer_server.algorithms.sparse.rounds import Rounds, in_ball

@@ -1,6 +1,6 @@
 """The trial's learner and its statistics."""
 
-from privateer.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.published import PublishedLearner
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.evidence import Evidence, Sums
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.mechanisms.named_symbol import NamedSymbol
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.mechanisms.named_symbol import NamedSymbol
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.effects import (
     CORRECTIONS,
     AverageEffects,

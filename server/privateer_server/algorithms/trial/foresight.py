@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.algorithms.trial.segments import EVERYBODY
-from privateer.errors import SpecError
-from privateer.mechanisms.cell_pairs import CellPairs
-from privateer.result import Cell, Table
-from privateer.terms import calibrate
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial.segments import EVERYBODY
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.result import Cell, Table
+from privateer_core.terms import calibrate
 from privateer_server.algorithms.trial.design import Designs
 from privateer_server.algorithms.trial.detectable import Planned, detectable, deviations, looks_of, people_needed
 from privateer_server.algorithms.trial.power import decision_time, drift_of

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.trial import TrialPolicy, TrialSpec
-from privateer.algorithms.trial.questions import dealt
-from privateer.contributions import CellHits
-from privateer.errors import SpecError
-from privateer.result import Result, Table
-from privateer.terms import calibrate, nobody_asked
+from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.algorithms.trial.questions import dealt
+from privateer_core.contributions import CellHits
+from privateer_core.errors import SpecError
+from privateer_core.result import Result, Table
+from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.allocation import allocated
 from privateer_server.algorithms.trial.design import designs

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.trial import TrialPolicy, TrialSpec
-from privateer.contributions import CellHits
-from privateer.errors import SpecError
-from privateer.result import Result, Table
-from privateer.terms import calibrate, nobody_asked
+from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.contributions import CellHits
+from privateer_core.errors import SpecError
+from privateer_core.result import Result, Table
+from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.conse import ConSE
 

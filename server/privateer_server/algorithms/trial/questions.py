@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.algorithms.trial.segments import EVERYBODY
-from privateer.result import Table
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial.segments import EVERYBODY
+from privateer_core.result import Table
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.state import TrialState
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer.algorithms.trial import TrialPolicy
-from privateer.contributions import CellHits
+from privateer_core.algorithms.trial import TrialPolicy
+from privateer_core.contributions import CellHits
 from privateer_server.algorithms.trial.evidence import Epoch
 
 Array = NDArray[np.float64]

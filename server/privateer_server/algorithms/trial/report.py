@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.algorithms.trial.segments import EVERYBODY
-from privateer.result import Cell, Estimate, Result, Table
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial.segments import EVERYBODY
+from privateer_core.result import Cell, Estimate, Result, Table
 from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.questions import questions_table, shares_table

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privateer.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.findings import Findings
 
 

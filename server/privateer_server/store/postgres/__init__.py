@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from privateer.serving.postgres.pool import Pool
-from privateer.serving.postgres.store_key import read_store_key
+from privateer_core.serving.postgres.pool import Pool
+from privateer_core.serving.postgres.store_key import read_store_key
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.settings import Settings
 from privateer_server.store.postgres import schema

@@ -6,7 +6,7 @@ from typing import Final
 
 import psycopg
 
-from privateer.serving.postgres.pool import Connection, connect, run
+from privateer_core.serving.postgres.pool import Connection, connect, run
 
 CHANNEL: Final = "privateer"
 

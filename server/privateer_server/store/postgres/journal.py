@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from privateer.codec import decode, encode
-from privateer.serving.postgres.pool import Connection, Pool, row, rows, run
+from privateer_core.codec import decode, encode
+from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
 from privateer_server.store import Behind, Entry, Leaf, LogLine
 
 _log = logging.getLogger("privateer.server")

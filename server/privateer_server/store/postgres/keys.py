@@ -7,9 +7,9 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer.serving.logs import trace
-from privateer.serving.postgres.pool import Pool, Unreachable, row, run
-from privateer.serving.postgres.store_key import StoreKey
+from privateer_core.serving.logs import trace
+from privateer_core.serving.postgres.pool import Pool, Unreachable, row, run
+from privateer_core.serving.postgres.store_key import StoreKey
 from privateer_server.opening import Opener
 
 _LABEL: Final = b"privateer/round-key/1"

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import psycopg
 
-from privateer.codec import decode, encode
-from privateer.errors import Conflict
-from privateer.serving.postgres.leases import Leases
-from privateer.serving.postgres.pool import Connection, Pool, row, rows, run
+from privateer_core.codec import decode, encode
+from privateer_core.errors import Conflict
+from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.store import (
     NO_PLAN,

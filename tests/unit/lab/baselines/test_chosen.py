@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer.algorithms.bandit import BanditSpec
-from privateer.errors import SpecError
+from privateer_core.algorithms.bandit import BanditSpec
+from privateer_core.errors import SpecError
 from privateer_lab.baselines import BASELINES, chosen
 from privateer_lab.baselines.run import play_once
 from privateer_lab.reproductions.paper_5 import section_7

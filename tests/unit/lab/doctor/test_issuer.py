@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from privateer.serving.tokens import TokenSettings
-from privateer.wire.token_keys import BITS
+from privateer_core.serving.tokens import TokenSettings
+from privateer_core.wire.token_keys import BITS
 from privateer_issuer.keys import Keys
 from privateer_issuer.store import FILE, Store
 from privateer_lab.doctor import answers, issuer, upload_tokens

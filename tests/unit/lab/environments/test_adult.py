@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.adult import ADDED
 from tests.support.specs import make_spec

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.algorithms.phased import PhasedSpec
-from privateer.errors import SpecError
-from privateer.tables import read_tables
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.phased import PhasedSpec
+from privateer_core.errors import SpecError
+from privateer_core.tables import read_tables
 from privateer_lab.environments import check_population, default_environment, environment_for
 from privateer_lab.environments.density import ShiftedDensity
 from privateer_lab.environments.synthetic import Synthetic

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privateer.context import encoded
-from privateer.decisions import Arms
-from privateer.errors import SpecError
+from privateer_core.context import encoded
+from privateer_core.decisions import Arms
+from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for, table
 from privateer_lab.environments.columns import Numbers
 from privateer_lab.free_memory import available_memory

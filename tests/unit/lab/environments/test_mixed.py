@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer.context import encoded
-from privateer.errors import SpecError
+from privateer_core.context import encoded
+from privateer_core.errors import SpecError
 from privateer_lab.cells import can_aggregate
 from privateer_lab.environments import environment_for
 from tests.support.specs import make_spec

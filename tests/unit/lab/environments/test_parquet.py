@@ -9,7 +9,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import privateer_lab as lab
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.table import Table
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.features import Projected, ProjectionSection
 from tests.support.specs import make_spec

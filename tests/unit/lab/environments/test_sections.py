@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import check_population
 from tests.support.specs import make_spec
 

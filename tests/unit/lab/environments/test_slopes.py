@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from tests.support.specs import make_spec
 

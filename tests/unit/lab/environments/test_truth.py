@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer.algorithms.phased import PhasedSpec
-from privateer.decisions import Arms, Plays
+from privateer_core.algorithms.phased import PhasedSpec
+from privateer_core.decisions import Arms, Plays
 from privateer_lab.environments import environment_for
 from tests.support.specs import make_spec
 

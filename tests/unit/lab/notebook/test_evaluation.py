@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import privateer_lab as lab
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from tests.support.logs import ARMS, World, world
 
 CONTEXT = ["hour", "plan"]

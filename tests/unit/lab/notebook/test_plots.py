@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import privateer_lab as lab
-from privateer.accounting.accountant import account
-from privateer.certificate import certify
-from privateer.errors import SpecError
-from privateer.risk import risks
+from privateer_core.accounting.accountant import account
+from privateer_core.certificate import certify
+from privateer_core.errors import SpecError
+from privateer_core.risk import risks
 from privateer_lab.notebook.attack import true_positives
 from privateer_lab.style import SAFE
 

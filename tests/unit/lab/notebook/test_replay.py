@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privateer_lab as lab
-from privateer.errors import InputError, SpecError
+from privateer_core.errors import InputError, SpecError
 from privateer_lab.simulation import simulate_once
 from tests.support.statistics import FALSE_ALARM, same_law
 
@@ -20,7 +20,7 @@ def spec(people: int) -> Any:
 
 def log(rows: int, seed: int) -> dict[str, Any]:
     """People of the spec's own population, with arms at random."""
-    from privateer.decisions import Arms
+    from privateer_core.decisions import Arms
     from privateer_lab.environments import environment_for
 
     rng = np.random.default_rng([41, seed])

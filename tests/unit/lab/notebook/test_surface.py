@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import privateer_lab as lab
-from privateer.errors import InputError, PrivateerError, SpecError
+from privateer_core.errors import InputError, PrivateerError, SpecError
 from privateer_lab.notebook import tables
 
 PACKAGE = Path(tables.__file__).parent

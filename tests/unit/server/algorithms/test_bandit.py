@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer.algorithms.bandit import BanditPolicy, BanditSpec, layout
-from privateer.contributions import KeyedSums
-from privateer.errors import SpecError
-from privateer.terms import calibrate
+from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
+from privateer_core.contributions import KeyedSums
+from privateer_core.errors import SpecError
+from privateer_core.terms import calibrate
 from privateer_lab.simulation import simulate_once
 from privateer_lab.specs import load_spec
 from privateer_server.algorithms import learner_for

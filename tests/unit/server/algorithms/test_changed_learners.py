@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.algorithms.partition import PartitionSpec
-from privateer.errors import SpecError
+from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.errors import SpecError
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.respec import extended, renamed, with_arm, without_arm

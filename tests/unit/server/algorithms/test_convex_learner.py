@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.algorithms import parse_spec
-from privateer.algorithms.convex.domain import Domain
-from privateer.algorithms.convex.spec import ConvexSpec
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.convex.domain import Domain
+from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _power, _radial
 from privateer_server.algorithms.convex.shortfall import Course
 from privateer_server.schedule import Schedule

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from privateer.codec import decode, encode
-from privateer.contributions import VectorSums
-from privateer.decisions import Arms
+from privateer_core.codec import decode, encode
+from privateer_core.contributions import VectorSums
+from privateer_core.decisions import Arms
 from privateer_server.algorithms.linear.rounds import LinearState
 from privateer_server.schedule import Schedule
 from tests.support.linears import linear_spec

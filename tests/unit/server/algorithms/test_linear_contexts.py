@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from privateer.algorithms.linear.design import Design, prior_moments
-from privateer.algorithms.linear.reports import moments
-from privateer.columns import FLAG, NUMBER, coded
+from privateer_core.algorithms.linear.design import Design, prior_moments
+from privateer_core.algorithms.linear.reports import moments
+from privateer_core.columns import FLAG, NUMBER, coded
 from privateer_server.algorithms.linear.contexts import Contexts, frame
 from privateer_server.algorithms.linear.posterior import _apart, _under, posterior
 from privateer_server.algorithms.linear.surrogate import people

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from privateer.coins import UNIT, Layout
-from privateer.contributions import KeyedValues
-from privateer.mechanisms.central_sums import CentralSums
-from privateer.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.coins import UNIT, Layout
+from privateer_core.contributions import KeyedValues
+from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_lab.noise import SeededNoise
 from privateer_server.algorithms.partition.masses import weighed
 from tests.support.statistics import centred

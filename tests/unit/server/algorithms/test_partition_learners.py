@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from privateer.algorithms.partition import PartitionSpec
+from privateer_core.algorithms.partition import PartitionSpec
 from privateer_lab.noise import SeededNoise
 from privateer_server.schedule import Schedule
 from tests.support.people import rounds

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.errors import SpecError
+from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.field import Evidence

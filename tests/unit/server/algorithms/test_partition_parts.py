@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.decisions import Arms
-from privateer.errors import Malformed
+from privateer_core.decisions import Arms
+from privateer_core.errors import Malformed
 from privateer_server.algorithms.partition.field import observed
 from privateer_server.algorithms.partition.parts import apart
 from privateer_server.algorithms.partition.practical import PartitionLearner

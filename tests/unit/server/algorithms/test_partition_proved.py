@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from privateer.coins import UNIT
-from privateer.contributions import KeyedValues
+from privateer_core.coins import UNIT
+from privateer_core.contributions import KeyedValues
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.proved import ProvedPartitionLearner, ProvedState
 from tests.support.partitions import random_bins

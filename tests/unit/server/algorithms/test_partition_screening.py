@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.codec import decode, encode
+from privateer_core.codec import decode, encode
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.algorithms.partition.screening import decided, people_asked, said

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer.contributions import VectorSums
+from privateer_core.contributions import VectorSums
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation import simulate_once
 from privateer_server.algorithms.phased import PhasedLearner

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from privateer.coins import UNIT, Layout
+from privateer_core.coins import UNIT, Layout
 from privateer_server.algorithms.partition.shares import best_probabilities, thompson_draw, thresholds
 
 

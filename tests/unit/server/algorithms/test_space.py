@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privateer.algorithms.partition import DEPTH_MAX
+from privateer_core.algorithms.partition import DEPTH_MAX
 from privateer_server.algorithms.partition.smoothness import LENGTHS, Smoothness, usual_lengths
 from privateer_server.algorithms.partition.space import Space, levels_in
 from privateer_server.schedule import Schedule

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer.algorithms.trial import TrialPolicy, TrialSpec
-from privateer.contributions import CellHits
+from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.contributions import CellHits
 from privateer_lab.simulation import Simulation
 from privateer_server.algorithms.trial.boundaries import critical_values
 from privateer_server.algorithms.trial.combined import combined, combined_scores, weight_of

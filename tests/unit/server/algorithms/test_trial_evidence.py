@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.codec import decode, encode
+from privateer_core.codec import decode, encode
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.design import Design

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.contributions import CellHits
-from privateer.errors import SpecError
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.contributions import CellHits
+from privateer_core.errors import SpecError
 from privateer_lab.reproductions.paper_4_frontier import published
 from privateer_lab.simulation import simulate_once
 from privateer_server.algorithms import learner_for

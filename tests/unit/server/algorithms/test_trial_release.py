@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer.algorithms.trial import TrialSpec
-from privateer.contributions import CellHits, KeyedValues
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.contributions import CellHits, KeyedValues
 from privateer_server.algorithms.trial.evidence import begin
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.release import epoch_of, excess_of

@@ -1,0 +1,194 @@
+"""Shuffled bits: sums of integers hidden by binomial noise, accounted exactly (for paper 5's shuffle model)."""
+
+import math
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import scipy  # loads its parts when they are first used
+from scipy.special import gammaln
+
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.accounting.loss import Composition, LossDistribution, from_curve, on_grid
+from privateer_core.accounting.numerics import binomial_range, check
+from privateer_core.errors import SpecError
+
+_TAIL: Final = 1e-30
+"""Mass of a coordinate's noise that is cut off on either side. It is added to delta."""
+_POINTS: Final = 24
+"""Grid points per standard deviation of one coordinate's loss."""
+_ROUNDING: Final = 1 + 1e-9
+"""Covers what floating point loses in the noise's probabilities."""
+_REACH_MAX: Final = 700.0
+"""Larger losses count as infinite, since their exponential overflows."""
+TRIALS_MAX: Final = 10**10
+_SIZE_MAX: Final = 1 << 20
+
+
+def shuffled_bits_delta(epsilon: float, trials: int, probability: float, levels: int, coordinates: int) -> float:
+    """Return a certified upper bound of delta at ``epsilon`` of sums hidden by Bin(trials, probability).
+
+    The analyzer sees, in every coordinate, a sum of integers in 0..levels plus the noise. The worst neighbours differ
+    by ``levels`` in all coordinates, since binomials are log-concave. With ``probability`` below 1/2 it matters in
+    which coordinates they differ upwards and in which downwards: then a pair is composed that dominates both.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    trials, probability
+        Parameters of the noise in one coordinate; probability in (0, 1/2].
+    levels
+        Largest integer of one person in one coordinate, at least 1.
+    coordinates
+        Number of coordinates, at least 1.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range.
+    """
+    _check(trials, probability, levels, coordinates)
+    check("epsilon", epsilon, 0 <= epsilon < math.inf, "at least 0 and finite")
+    low, high = binomial_range(trials, probability, _TAIL)
+    if levels > high or trials - levels < low:
+        return 1.0
+    return min(1.0, _composed(trials, probability, levels, coordinates).delta(epsilon))
+
+
+@lru_cache(maxsize=1024)
+def shuffled_bits_trials(epsilon: float, delta: float, levels: int, coordinates: int) -> int:
+    """Return the smallest certified number of fair bits that hide a coordinate, up to one part in 10^5 too many.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range, or more than 10^10 bits would be needed.
+    """
+    guess = _normal_guess(epsilon, delta, levels, coordinates)
+
+    def margin(log_trials: float) -> float:
+        return math.log(shuffled_bits_delta(epsilon, round(math.exp(log_trials)), 0.5, levels, coordinates) / delta)
+
+    low, high = math.log(guess) - 0.02, math.log(guess) + 0.02
+    while margin(low) < 0:
+        low -= 0.3
+    while margin(high) > 0:
+        high += 0.3
+    found = math.ceil(math.exp(scipy.optimize.brentq(margin, low, high, xtol=2e-6)))
+    while shuffled_bits_delta(epsilon, found, 0.5, levels, coordinates) > delta:
+        found += max(1, found // 10**5)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def shuffled_bits_each(epsilon: float, delta: float, levels: int, coordinates: int, people: int) -> int:
+    """Return a certified number of fair bits for each of ``people`` that together hide a coordinate.
+
+    It is the smallest one, or where that is above 10^4, up to one part in 10^4 more. This is quicker than
+    `shuffled_bits_trials`, and raises the same errors.
+    """
+    guess = _normal_guess(epsilon, delta, levels, coordinates)
+    bits = max(1, math.ceil(guess / people))
+
+    def hides(each: int) -> bool:
+        return shuffled_bits_delta(epsilon, each * people, 0.5, levels, coordinates) <= delta
+
+    # Binomial noise is close to normal noise, and seldom hides as much with fewer bits than the guess.
+    while bits > 1 and bits * people > guess * 1.0001 and hides(bits - 1):
+        bits -= 1
+    while not hides(bits):
+        bits += max(1, bits // 10_000)
+    return bits
+
+
+def shuffled_bits_probability(epsilon: float, delta: float, levels: int, coordinates: int, trials: int) -> float:
+    """Return the smallest certified probability at which ``trials`` bits hide a coordinate, rounded up to four digits.
+
+    It is for batches in which one fair bit of each person is more than enough.
+
+    Raises
+    ------
+    SpecError
+        If fair bits are too few.
+    """
+    fair = shuffled_bits_trials(epsilon, delta, levels, coordinates)
+    if trials < fair:
+        raise SpecError(f"{trials} bits are too few, {fair} are needed", field="min_batch", remedy="raise it")
+    start = (1 - math.sqrt(1 - fair / trials)) / 2
+
+    def hides(probability: float) -> bool:
+        return shuffled_bits_delta(epsilon, trials, probability, levels, coordinates) <= delta
+
+    probability = min(0.5, _up(start))
+    while not hides(probability):
+        probability = min(0.5, _up(probability * 1.002))
+    return probability
+
+
+def _up(probability: float) -> float:
+    scale = 10.0 ** (4 - math.ceil(math.log10(probability)))
+    return math.ceil(probability * scale) / scale
+
+
+@lru_cache(maxsize=8)
+def _composed(trials: int, probability: float, levels: int, coordinates: int) -> Composition:
+    upwards = _losses(trials, probability, levels)
+    if probability == 0.5:
+        return Composition(((upwards, coordinates),))
+    downwards = _losses(trials, probability, -levels)
+    return Composition(((_either(upwards, downwards), coordinates),))
+
+
+def _either(left: LossDistribution, right: LossDistribution) -> LossDistribution:
+    """Return a pair that dominates two others, in both directions of each."""
+    reach = min(_REACH_MAX, max(np.abs(left.losses).max(), np.abs(right.losses).max()) + left.step)
+    return from_curve(lambda epsilon: max(left.delta(epsilon), right.delta(epsilon)), left.step, float(reach))
+
+
+def _losses(trials: int, probability: float, shift: int) -> LossDistribution:
+    """Return the loss of Bin(trials, probability) + shift against Bin(trials, probability)."""
+    low, high = binomial_range(trials, probability, _TAIL)
+    points = np.arange(max(low, -shift), min(high, trials - shift) + 1)
+    noise = scipy.stats.binom(trials, probability)
+    # Points of the noise whose shifted value the other distribution cannot reach have infinite loss.
+    unreachable = noise.sf(trials - shift) if shift > 0 else noise.cdf(-shift - 1)
+    masses = noise.pmf(points) * _ROUNDING
+    losses = -_log_ratio(points, trials, probability, shift)
+    # Beyond a step of 1 there is next to no noise, and no promise to keep.
+    step = min(1.0, abs(shift) / math.sqrt(trials * probability * (1 - probability)) / _POINTS)
+    return on_grid(losses, masses, step, min(1.0, float(unreachable) * _ROUNDING + 2 * _TAIL))
+
+
+def _log_ratio(points: np.ndarray, trials: int, probability: float, shift: int) -> np.ndarray:
+    """Return the logarithm of Bin(points + shift) over Bin(points)."""
+    if abs(shift) > 64:
+        last = points + shift
+        combinations = (
+            gammaln(points + 1) - gammaln(last + 1) + gammaln(trials - points + 1) - gammaln(trials - last + 1)
+        )
+        return np.asarray(combinations + shift * math.log(probability / (1 - probability)) - 1e-14 * trials)
+    # Few terms, added one by one, keep all digits.
+    ratio = np.full(len(points), shift * math.log(probability / (1 - probability)))
+    for j in range(1, abs(shift) + 1):
+        if shift > 0:
+            ratio += np.log((trials - points - j + 1) / (points + j))
+        else:
+            ratio += np.log((points - j + 1) / (trials - points + j))
+    return ratio
+
+
+def _normal_guess(epsilon: float, delta: float, levels: int, coordinates: int) -> float:
+    """Return the number of fair bits with the variance of sufficient normal noise."""
+    _check(1, 0.5, levels, coordinates)
+    guess = 4 * levels**2 * coordinates * gaussian_standard_deviation(epsilon, delta) ** 2
+    if guess > TRIALS_MAX:
+        raise SpecError("needs more than 10^10 bits a coordinate", field="epsilon", remedy="raise it, or lower levels")
+    return guess
+
+
+def _check(trials: int, probability: float, levels: int, coordinates: int) -> None:
+    check("trials", trials, 1 <= trials <= TRIALS_MAX, "1 to 1e10")
+    check("probability", probability, 0 < probability <= 0.5, "above 0 and at most 0.5")
+    check("levels", levels, 1 <= levels <= _SIZE_MAX, f"1 to {_SIZE_MAX}")
+    check("coordinates", coordinates, 1 <= coordinates <= _SIZE_MAX, f"1 to {_SIZE_MAX}")

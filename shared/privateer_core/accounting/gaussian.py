@@ -1,0 +1,107 @@
+"""The exact privacy of normal noise (Balle and Wang, ICML 2018), and the classic calibration that papers use."""
+
+import math
+from typing import Final
+
+import scipy  # loads its parts when they are first used
+from scipy.special import log_ndtr
+
+from privateer_core.accounting.numerics import check
+
+_ROUNDING: Final = 1e-9
+"""Relative margin that covers the losses of floating point."""
+_LAST_DIGITS: Final = 2.0**-49
+"""Relative error of a logarithm of a normal tail, its argument's rounding included."""
+_LOG_MIN: Final = -700.0
+"""Smaller tails count as e^-700: with delta 0, normal noise is private at no epsilon."""
+DELTA_MIN: Final = 1e-15
+"""No smaller delta is certified."""
+
+
+def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float = 1.0) -> float:
+    """Return delta at ``epsilon`` of adding normal noise (Balle and Wang 2018, Theorem 8).
+
+    It is exact up to the last digits, which are rounded up, and always above 0.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    standard_deviation
+        Of the noise, > 0.
+    sensitivity
+        L2 distance of the values of two neighbours, > 0.
+
+    Raises
+    ------
+    SpecError
+        If an argument is out of range.
+
+    Notes
+    -----
+    With D the sensitivity and s the standard deviation, delta is Phi(D/2s - epsilon s/D) - e^epsilon
+    Phi(-D/2s - epsilon s/D). It is computed from logarithms, so that small values keep their digits. The difference of
+    the two terms loses digits if the noise is huge, and is rounded up by as much.
+    """
+    check("epsilon", epsilon, 0 <= epsilon < math.inf, "at least 0 and finite")
+    _check_positive(standard_deviation=standard_deviation, sensitivity=sensitivity)
+    half, slope = sensitivity / (2 * standard_deviation), epsilon * standard_deviation / sensitivity
+    own, other = float(log_ndtr(half - slope)), float(log_ndtr(-half - slope))
+    difference = min(0.0, epsilon + other - own) - _LAST_DIGITS * (epsilon + abs(other) + abs(own))
+    return min(1.0, math.exp(max(own, _LOG_MIN)) * -math.expm1(difference))
+
+
+def gaussian_epsilon(delta: float, standard_deviation: float, sensitivity: float = 1.0) -> float:
+    """Return the smallest epsilon at ``delta`` of adding normal noise, rounded up by one part in 10^9.
+
+    The arguments are those of `gaussian_delta`.
+    """
+    _check_delta(delta)
+    if gaussian_delta(0.0, standard_deviation, sensitivity) <= delta:
+        return 0.0
+    ratio = sensitivity / standard_deviation
+    high = ratio * ratio / 2 + ratio * math.sqrt(2 * math.log(1 / delta)) + 1e-12  # concentrated privacy implies it
+    root = scipy.optimize.brentq(
+        lambda e: gaussian_delta(e, standard_deviation, sensitivity) - delta, 0.0, high, xtol=1e-14, rtol=1e-13
+    )
+    return float(root) * (1 + _ROUNDING) + 1e-12
+
+
+def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return the smallest standard deviation that is (epsilon, delta)-private, rounded up by one part in 10^9.
+
+    Raises
+    ------
+    SpecError
+        If epsilon is not above 0 or delta not in [1e-15, 0.5]. With delta 0 no normal noise is private.
+    """
+    _check_delta(delta)
+    _check_positive(epsilon=epsilon, sensitivity=sensitivity)
+    low, high = 1e-3, 1.0
+    while gaussian_delta(epsilon, high) > delta:
+        low, high = high, 2 * high
+    while gaussian_delta(epsilon, low) <= delta:
+        low /= 2
+    root = scipy.optimize.brentq(lambda s: gaussian_delta(epsilon, s) - delta, low, high, xtol=1e-14 * high, rtol=1e-13)
+    return float(root) * (1 + _ROUNDING) * sensitivity
+
+
+def classic_gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return the textbook's standard deviation, sensitivity * sqrt(2 ln(1.25 / delta)) / epsilon.
+
+    It is proved to be (epsilon, delta)-private only for epsilon < 1 (Dwork and Roth 2014, Theorem A.1). Papers use it
+    for larger epsilon, too, where it is not private enough.
+    """
+    _check_delta(delta)
+    _check_positive(epsilon=epsilon, sensitivity=sensitivity)
+    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def _check_positive(**values: float) -> None:
+    for field, value in values.items():
+        check(field, value, 0 < value < math.inf, "above 0 and finite")
+
+
+def _check_delta(delta: float) -> None:
+    allowed = f"{DELTA_MIN:g} to 0.5, since normal noise is never private with delta 0"
+    check("delta", delta, DELTA_MIN <= delta <= 0.5, allowed)

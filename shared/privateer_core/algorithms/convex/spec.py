@@ -1,0 +1,210 @@
+"""The spec of bandits on a convex set, with all refusals."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from privateer_core.algorithms.convex.domain import UNIT_MAX, Domain, even
+from privateer_core.coins import Layout
+from privateer_core.errors import SpecError
+from privateer_core.questions import KeyedMeans, Question, VectorSum
+from privateer_core.sections import Section, parse_section
+from privateer_core.spec import ExperimentTable, Reward, Spec, example_promises
+from privateer_core.trust import check_promise
+from privateer_core.vectors import Ball
+
+
+class ConvexTable(ExperimentTable):
+    """The ``[experiment]``; its horizon is the number of people.
+
+    Attributes
+    ----------
+    round_size
+        People of the first round.
+    round_growth
+        A later round has at least this share of the people seen so far; for strongly convex losses alone, whose steps
+        grow shorter.
+    """
+
+    round_size: int = Field(default=1000, ge=1, le=1_000_000)
+    round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+
+
+class ConvexSection(Section):
+    """The ``[algorithm]``.
+
+    Attributes
+    ----------
+    feedback
+        ``one-point``: a person reports the reward of one point; ``two-point``: the rewards of two, of which the
+        difference counts.
+    estimator
+        Of ``one-point``. ``sphere``: points are at one distance from the centre (Flaxman, Kalai and McMahan 2005).
+        ``ellipsoid``: on an ellipsoid that fits the set, for smooth losses; where they are strongly convex it shrinks
+        (Hazan and Levy 2014), else it is as small as the horizon allows (Saha and Tewari 2011).
+    lipschitz
+        The most that a person's reward changes per unit of distance, which ``ellipsoid`` does not need. A device clips
+        to it where feedback is ``two-point``.
+    strong_convexity
+        Losses have at least this curvature; 0: they are convex.
+    smoothness
+        Of ``ellipsoid`` without strong convexity: slopes of losses change by at most this per unit of distance.
+    deviation
+        Of ``two-point``: standard deviation of what a person measures at one point, beyond their loss.
+    """
+
+    name: Literal["convex"]
+    feedback: Literal["one-point", "two-point"]
+    estimator: Literal["sphere", "ellipsoid"] = "sphere"
+    lipschitz: float | None = Field(default=None, ge=1 / UNIT_MAX, le=UNIT_MAX, allow_inf_nan=False)
+    strong_convexity: float = Field(default=0.0, ge=0, le=UNIT_MAX, allow_inf_nan=False)
+    smoothness: float = Field(default=0.0, ge=0, le=UNIT_MAX, allow_inf_nan=False)
+    deviation: float = Field(default=0.0, ge=0, le=UNIT_MAX, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.feedback == "two-point" and self.estimator != "sphere":
+            _refuse("algorithm.estimator", "must be 'sphere' where feedback is 'two-point'", "remove it")
+        if self.estimator == "ellipsoid" and not (self.strong_convexity or self.smoothness):
+            detail = "'ellipsoid' needs algorithm.strong_convexity or algorithm.smoothness above 0"
+            _refuse("algorithm.estimator", detail, "set one of them, or use 'sphere'")
+        if self.smoothness and (self.estimator == "sphere" or self.strong_convexity):
+            detail = "does nothing but where estimator is 'ellipsoid' and algorithm.strong_convexity is 0"
+            _refuse("algorithm.smoothness", detail, "remove it")
+        if (self.lipschitz is None) != (self.estimator == "ellipsoid"):
+            detail = "does nothing where estimator is 'ellipsoid'" if self.lipschitz else "missing"
+            _refuse("algorithm.lipschitz", detail, "remove it" if self.lipschitz else "add it")
+        if self.feedback == "one-point" and self.deviation:
+            _refuse("algorithm.deviation", "does nothing where feedback is 'one-point'", "remove it")
+        return self
+
+    @property
+    def slope(self) -> float:
+        """The Lipschitz constant; 0 where none is given."""
+        return self.lipschitz or 0.0
+
+    @property
+    def points(self) -> int:
+        """Points that a person gets."""
+        return 2 if self.feedback == "two-point" else 1
+
+
+class ConvexSpec(Spec):
+    """An experiment on a convex set."""
+
+    question: ClassVar[type[Question]] = KeyedMeans
+
+    experiment: ConvexTable
+    domain: Domain
+    reward: Reward = Reward()
+    algorithm: ConvexSection  # type: ignore[assignment] # a section of its own, with the base's key
+
+    @model_validator(mode="after")
+    def _can_be_promised(self) -> Self:
+        """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
+        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else KeyedMeans)
+        return self
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        experiment, privacy = self.experiment, self.privacy
+        if privacy.calibration == "published" and (privacy.trust.batched or privacy.trust.curated):
+            detail = f"there is no 'published' form under the model '{privacy.model}'"
+            _refuse("privacy.calibration", detail, "use 'tight'")
+        if experiment.conversion_window and privacy.calibration == "published":
+            detail = "must be 0 where privacy.calibration is 'published': every round has a direction of its own"
+            _refuse("experiment.conversion_window", detail, "remove it, or use 'tight'")
+        if experiment.conversion_window and privacy.trust.batched and not privacy.arm_in_key:
+            detail = "needs privacy.arms = 'seen': other reports of a batch would say when they were decided"
+            _refuse("experiment.conversion_window", detail, "set it so, or remove the window")
+        if experiment.round_size > experiment.horizon:
+            _refuse("experiment.round_size", "must be at most experiment.horizon", "lower it")
+        if experiment.round_growth and not self.algorithm.strong_convexity:
+            _refuse("experiment.round_growth", "needs algorithm.strong_convexity above 0", "set that, or remove this")
+        if privacy.trust.batched and privacy.min_batch > experiment.round_size:
+            _refuse("privacy.min_batch", "must be at most experiment.round_size", "lower it, or raise that")
+        if self.algorithm.deviation > self.algorithm.slope * self.domain.radius / 4:
+            _refuse("algorithm.deviation", "hides every difference within the set", "lower it, or use 'one-point'")
+        return self
+
+    @property
+    def rewards(self) -> int:
+        """Rewards that a person reports: one at each of their points."""
+        return self.algorithm.points
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of a point's coordinates."""
+        return tuple(f"x{i}" for i in range(1, self.domain.dimension + 1))
+
+    def batch(self, heard: int) -> int:
+        """Return the people of the round after ``heard`` have reported; 0: there is none."""
+        table = self.experiment
+        wanted = max(table.round_size, math.floor(table.round_growth * heard))
+        batch = max(0, min(wanted, table.horizon - heard))
+        # A last round too small for the promise is left out.
+        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+
+    def largest_batch(self) -> int:
+        """Return the most people of any round."""
+        growth = self.experiment.round_growth
+        return max(self.experiment.round_size, math.floor(growth / (1 + growth) * self.experiment.horizon))
+
+    def first_batch(self, cohort: str) -> int:
+        """Return the people of the first round; there are no cohorts but the experiment's own people."""
+        return 0 if cohort else self.batch(0)
+
+    def usual_question(self) -> Question:
+        """Return a question as the first round asks it, without its public coins."""
+        return self.asked(0)
+
+    def asked(self, seed: int) -> Question:
+        """Return what a round asks: the mean score of every direction, of which a person contributes to one.
+
+        The direction is where arms are: in the key if others see what people get and a report must not tell, else in
+        the coins. As published everybody has the direction of the round, and reports the score itself.
+        """
+        if self.privacy.calibration == "published":
+            return VectorSum(Ball("max", 1.0, 1), seed)
+        if self.privacy.arm_in_key:
+            keys = self.domain.dimension
+            return KeyedMeans(Layout(seed, np.zeros((keys, 0), np.uint32)), 1.0, 1 / keys)
+        return KeyedMeans(even(seed, self.domain.dimension))
+
+    def concerns(self) -> list[str]:
+        """Say where a round is so large that its step is longer than the set."""
+        long = self.experiment.round_size > max(1.0, self.experiment.horizon / 100)
+        if not long or self.algorithm.strong_convexity:
+            return []
+        return ["experiment.round_size is above 1 % of the horizon: steps are few and long; lower it"]
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model and calibration."""
+        promises = {str(promise["model"]): promise for promise in example_promises()}
+        two = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
+        one = {"feedback": "one-point", "strong_convexity": 1.0}
+        made = {name: cls._instance(promise, two) for name, promise in promises.items()}
+        made["local-ellipsoid"] = cls._instance(promises["local"], one | {"estimator": "ellipsoid"}, "box")
+        smooth = {"feedback": "one-point", "estimator": "ellipsoid", "smoothness": 1.0}
+        made["local-smooth"] = cls._instance(promises["local"], smooth)
+        made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one | {"lipschitz": 2.0})
+        published = promises["local"] | {"delta": 1e-5, "calibration": "published"}
+        return made | {"published": cls._instance(published, two)}
+
+    @classmethod
+    def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any], shape: str = "ball") -> Self:
+        data = {
+            "experiment": {"name": "test", "horizon": 4000, "round_size": 1000},
+            "domain": {"shape": shape, "dimension": 2},
+            "privacy": dict(privacy),
+            "algorithm": {"name": "convex", **algorithm},
+        }
+        return parse_section(cls, data)
+
+
+def _refuse(field: str, detail: str, remedy: str) -> None:
+    raise SpecError(detail, field=field, remedy=remedy)

@@ -1,0 +1,182 @@
+"""The spec of linear and generalized linear bandits, with all refusals."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from privateer_core.algorithms.linear.design import Design
+from privateer_core.algorithms.linear.links import LINKS
+from privateer_core.algorithms.linear.reports import pairs
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.mechanisms.vector_symbol import REPEATS_MAX
+from privateer_core.questions import DirectedSum, Question
+from privateer_core.sections import Section, parse_section
+from privateer_core.spec import example_promises
+from privateer_core.vectors import Ball
+
+COORDINATES_MAX: Final = 1 << 16
+_CURATED: Final = 0.3
+_BATCHED: Final = 0.1
+"""Shares of second moments where noise is a curator's, or a batch's at five coordinates."""
+_FEW: Final = 5
+_ALONE: Final = 0.1
+_CLEAR: Final = 3.0
+"""Share of second moments where a report has all noise by itself, and the epsilon from which they are told there."""
+_BYTES: Final = 4
+"""Bytes of a coordinate, where a report has them all."""
+
+
+class LinearTable(Section):
+    """The ``[algorithm]`` of linear and generalized linear bandits.
+
+    Attributes
+    ----------
+    link
+        ``identity``: the expected reward is x theta_k. ``logistic``: it is 1 / (1 + exp(-x theta_k)).
+    exploration
+        alpha, how far the coins of people move what is known of an arm, in standard deviations.
+    report
+        ``residual``; or ``joint``, paper 2's report of second moments and products with normal noise, as a reference.
+    messages
+        Under ``shuffle``, the most messages that a report may be. Each costs devices and services as much as a report.
+    """
+
+    name: Literal["linear"]
+    link: str = "identity"
+    exploration: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
+    report: Literal["residual", "joint"] = "residual"
+    messages: int = Field(default=1, ge=1, le=REPEATS_MAX)
+
+    @field_validator("link")
+    @classmethod
+    def _known(cls, link: str) -> str:
+        if link not in LINKS:
+            detail = f"must be one of {', '.join(map(repr, LINKS))}"
+            raise SpecError(detail, field="algorithm.link", remedy="choose one")
+        return link
+
+
+class LinearSpec(ArmsSpec):
+    """An experiment with linear or generalized linear rewards."""
+
+    question: ClassVar[type[Question]] = DirectedSum
+    returns: ClassVar[bool] = True
+    batched_keys: ClassVar[frozenset[str]] = frozenset({"messages"})
+
+    algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.privacy.calibration == "published" and self.algorithm.report != "joint":
+            detail = "the published report is the joint one"
+            raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")
+        if self.share == 1 and self.privacy.trust.promises and self.privacy.delta == 0:
+            detail = "must be above 0: joint reports have normal noise"
+            raise SpecError(detail, field="privacy.delta", remedy="1e-6 is usual")
+        self._check_messages()
+        self._check_size()
+        return self
+
+    def _check_messages(self) -> None:
+        trust = self.privacy.trust
+        for wrong, detail in (
+            (not trust.batched, f"must be 1 under the model '{trust.name}': only a crowd makes several cheap"),
+            (not self.privacy.arm_in_key, "must be 1 with hidden arms: coins of a report are those of its choice"),
+            (self.share == 1, "must be 1 for joint reports"),
+            (self.reports > 1, "must be 1 where experiment.reports_per_person is above 1"),
+        ):
+            if wrong and self.algorithm.messages > 1:
+                raise SpecError(detail, field="algorithm.messages", remedy="remove it")
+
+    def _check_size(self) -> None:
+        most = self._coordinates
+        if most > COORDINATES_MAX:
+            detail = f"make reports of {most} coordinates, {_BYTES * most} bytes; at most {COORDINATES_MAX}"
+            remedy = "list fewer levels, or leave features out"
+            raise SpecError(detail, field="context.features", remedy=remedy)
+
+    @property
+    def share(self) -> float:
+        """Share of a report that is second moments of contexts: where noise is small enough for them to say much."""
+        if self.algorithm.report == "joint":
+            return 1.0
+        trust = self.privacy.trust
+        many = math.sqrt(self.design.dimension / _FEW)  # the more coordinates, the more second moments to be told
+        if trust.curated:
+            return _CURATED
+        if trust.batched:
+            return min(_CURATED, _BATCHED * many)
+        return _ALONE if (self.privacy.epsilon or 0.0) >= _CLEAR else 0.0
+
+    @property
+    def _coordinates(self) -> int:
+        d = self.design.dimension
+        if self.algorithm.report == "joint":
+            return self.arm_count * (pairs(d) + d)
+        return self.arm_count * d + (pairs(d) if self.share else 0)
+
+    @property
+    def design(self) -> Design:
+        """How encoded contexts become rows."""
+        return Design(self.blocks)
+
+    @property
+    def favours(self) -> bool:
+        """Whether a round favours one arm for everybody, as coins in a report may not say which it was for a person."""
+        return self.privacy.arm_in_key and self.privacy.trust.batched
+
+    @property
+    def steps(self) -> int:
+        """Rounds whose sum a curator tells since the first: all, if they are as large as each other; 0: none.
+
+        Where rounds grow, the last ones have most of the people, and sums of their own say more. Where people come
+        back, what they said in several rounds would add up in all sums since.
+        """
+        trust, table = self.privacy.trust, self.experiment
+        if self.share == 1 or table.round_growth or self.reports > 1 or not (trust.curated and trust.promises):
+            return 0
+        steps = -(-table.horizon // self.first_batch(""))
+        return steps if steps > 1 and RunningVectors.fits(self.ball, steps) else 0
+
+    @property
+    def ball(self) -> Ball:
+        """Return where people's vectors lie."""
+        return Ball("l2", 1.0, self._coordinates)
+
+    def asked(self, seed: int) -> DirectedSum:
+        """Return what a round asks; sums by class are wanted where reports may have the coins of choices."""
+        by_class = self.share < 1 and not self.privacy.arm_in_key
+        classes = sum(self.playable) if by_class else 1
+        messages = self.algorithm.messages
+        return DirectedSum(self.ball, seed, classes, self.share == 1, self.steps, messages)
+
+    def usual_question(self) -> DirectedSum:
+        """Return a question as the first round asks it, without its public coins."""
+        return self.asked(0)
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model."""
+        promises = {str(one["model"]): one for one in example_promises()}
+        # Reports of small epsilons are made of few directions.
+        least = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
+        made = {name: cls._instance({**promise, **least.get(name, {})}, {}) for name, promise in promises.items()}
+        published = {"model": "local", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"}
+        made["joint"] = cls._instance(published, {"report": "joint"})
+        batched = {**promises["shuffle"], "honest_fraction": 0.45}
+        made["messages"] = cls._instance(batched, {"messages": 3})
+        return made
+
+    @classmethod
+    def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Self:
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 600, "round_size": 200},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "privacy": {**privacy, "min_batch": 100},
+            "algorithm": {"name": "linear", **algorithm},
+        }
+        return parse_section(cls, data)

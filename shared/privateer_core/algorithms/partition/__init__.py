@@ -1,0 +1,12 @@
+"""The partition bandit (paper 1): its spec, and its policy, a partition of contexts with active arms in its bins."""
+
+from typing import Final
+
+from privateer_core.algorithms import Algorithm
+from privateer_core.algorithms.partition.bins import DEPTH_MAX, corners
+from privateer_core.algorithms.partition.policy import PartitionPolicy, by_whole
+from privateer_core.algorithms.partition.spec import PartitionSection, PartitionSpec
+
+ALGORITHM: Final = Algorithm(PartitionSpec, PartitionPolicy)
+
+__all__ = ["ALGORITHM", "DEPTH_MAX", "PartitionPolicy", "PartitionSection", "PartitionSpec", "by_whole", "corners"]

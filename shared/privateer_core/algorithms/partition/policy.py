@@ -1,0 +1,267 @@
+"""The policy of the partition bandit: a partition of contexts with active arms in its bins."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.ages import age_of
+from privateer_core.algorithms.partition.bins import Bins
+from privateer_core.algorithms.partition.checks import learners_make
+from privateer_core.algorithms.partition.earlier import ByChoices, choices_of, choices_of_all
+from privateer_core.algorithms.partition.spec import PartitionSpec
+from privateer_core.coins import Layout
+from privateer_core.context import columns_of, shown_box
+from privateer_core.contributions import KeyedValues
+from privateer_core.decisions import Arms
+from privateer_core.draw import Draw
+from privateer_core.errors import Malformed
+from privateer_core.mechanisms import KeyedMechanism
+from privateer_core.numbers import scaled_reward
+from privateer_core.policy import Counted
+from privateer_core.terms import Terms
+
+
+def by_whole(parts: NDArray[Any], wholes: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Add up numbers of parts, shape (parts, ...), whole by whole, shape (wholes, ...); they are wholes without any."""
+    if wholes is None:
+        return parts
+    added = np.zeros((int(np.max(wholes, initial=-1)) + 1, *parts.shape[1:]), parts.dtype)
+    np.add.at(added, wholes, parts)
+    return added
+
+
+@dataclass(frozen=True)
+class PartitionPolicy(Bins):
+    """Bins, their active arms, and who reports about which.
+
+    Attributes
+    ----------
+    version
+        The policy's version, from 1.
+    dimension, axes, depths, paths
+        The partition, as in `Bins`.
+    active
+        Shape (bins, arms), bool: at least one in every bin.
+    bins
+        Shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell.
+    terms
+        How reports of this version are randomized. The layout of the mechanism says what the coins of a report mean.
+    choice
+        What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
+    cohort
+        Whose turn it is to report: a source's name; empty for the experiment's own people.
+    wholes
+        Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
+        whole, which reports are about. None: each bin is a whole.
+    """
+
+    version: int
+    dimension: int
+    axes: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    bins: NDArray[np.int64]
+    terms: Terms
+    choice: Layout | None = None
+    cohort: str = ""
+    wholes: NDArray[np.int64] | None = None
+
+    draw: ClassVar[Draw | None] = None
+    """Whoever comes is asked."""
+
+    @property
+    def mechanism(self) -> KeyedMechanism:
+        """What randomizes, adds up and releases the round's reports."""
+        return cast(KeyedMechanism, self.terms.mechanism)
+
+    @property
+    def layout(self) -> Layout:
+        """What the coins of a choice mean: the keys are the entries of ``bins``, the groups are arms."""
+        return self.mechanism.layout if self.choice is None else self.choice
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own.
+
+        Where the arm is in the key, every active arm of every whole is a key (`cells`), and coins decide nothing but
+        its sign and bucket. Otherwise a report carries the coins of the choice.
+        """
+        return self.choice is not None
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how many versions ago its decision was made: where its coins chose the arm.
+
+        Those of a batch never do: their ages would tell them apart. Nor do reports that measure all arms at once.
+        """
+        alike = self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published"
+        return not alike and not self.cohort
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        if self.terms.trust.batched and not self.fresh_coins:
+            return decided == self.version
+        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
+
+    def analyzer(self, earlier: "PartitionPolicy") -> Counted | ByChoices:
+        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
+        if earlier.version == self.version or not self.tells_age:
+            return Counted()
+        return ByChoices(choices_of(earlier, self), self.layout.groups)
+
+    def followed(self, decided: Sequence[tuple["PartitionPolicy", float]]) -> "PartitionPolicy":
+        """Return the policy as a learner must see it when reports were on decisions of several policies.
+
+        Where the arm is in the key the share of a bin's people who played each arm counts: that of all policies
+        together. Otherwise reports say themselves what their coins meant.
+        """
+        if not self.fresh_coins or all(policy.version == self.version for policy, _ in decided):
+            return self
+        return replace(self, choice=choices_of_all(self, decided))
+
+    @cached_property
+    def whole_of(self) -> NDArray[np.int64]:
+        """The whole of which each of ``bins`` is a part, shape (undecided,)."""
+        return np.arange(len(self.bins)) if self.wholes is None else self.wholes
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Whole, and arm that is active in one of its parts, of every pair asked about; shape (cells, 2), in order."""
+        return np.argwhere(self.by_whole(self.active[self.bins]))
+
+    def by_whole(self, parts: NDArray[Any]) -> NDArray[Any]:
+        """Add up numbers of ``bins``, shape (undecided, ...), whole by whole; shape (wholes, ...)."""
+        return by_whole(parts, self.wholes)
+
+    def check(self, spec: PartitionSpec) -> None:
+        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
+
+        Raises
+        ------
+        Malformed
+            If the bins do not tile the space, an array has the wrong shape or range, or the spec says otherwise.
+        """
+        if not learners_make(self, spec):
+            raise Malformed("not a partition policy", remedy="fetch the policy again")
+
+    @cached_property
+    def key_of_bin(self) -> NDArray[np.int64]:
+        """Place of each bin among ``bins``, -1 for others; shape (bins,)."""
+        keys = np.full(len(self.depths), -1, dtype=np.int64)
+        keys[self.bins] = np.arange(len(self.bins))
+        return keys
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Probability of each arm in every bin, over coins, shape (bins, arms)."""
+        shares = self.active / self.active.sum(axis=1, keepdims=True)
+        shares[self.bins] = self.layout.shares
+        return np.asarray(shares)
+
+    def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Arms:
+        """Decide for n people: the only active arm of the bin, or the one that the coins have there."""
+        bins = self.locate(contexts)
+        arms = np.asarray(self.active[bins].argmax(axis=1))
+        keys = self.key_of_bin[bins]
+        asked = np.flatnonzero(keys >= 0)
+        hashes = self.layout.hashes(coins[asked], keys[asked])
+        arms[asked] = self.layout.group(hashes, keys[asked])
+        return Arms(arms)
+
+    @cached_property
+    def _key_of_cell(self) -> NDArray[np.int64]:
+        """Key of every entry of ``bins`` and arm; the last row is for people of other bins."""
+        keys = np.full((len(self.bins) + 1, self.active.shape[1]), -1, dtype=np.int64)
+        keys[self.cells[:, 0], self.cells[:, 1]] = np.arange(len(self.cells))
+        keys[:-1] = keys[self.whole_of]
+        return keys
+
+    def contribute(
+        self, contexts: NDArray[np.float64], coins: NDArray[np.uint32], decisions: Arms, rewards: NDArray[np.float64]
+    ) -> KeyedValues:
+        """Return what n people have to contribute about their arms and rewards.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), in [0, 1].
+        coins
+            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
+        decisions
+            What `decide` returned.
+        rewards
+            Shape (n,), in [0, 1].
+        """
+        keys = self.key_of_bin[self.locate(contexts)]
+        if self.fresh_coins:
+            return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)
+        return KeyedValues(coins, keys, decisions.arms, rewards)
+
+    def recall(
+        self,
+        contexts: NDArray[np.float64],
+        coins: NDArray[np.uint32],
+        arms: NDArray[np.int64],
+        rewards: NDArray[np.float64],
+    ) -> KeyedValues:
+        """Return what n people of a source have to contribute about arms (n,) that they played before: secret ones.
+
+        Where the arm is not in the key, coins ask about one arm of every bin, and those who played another have
+        nothing to contribute. Under the published mechanism everybody contributes.
+        """
+        values = self.contribute(contexts, coins, Arms(arms), rewards)
+        if self.fresh_coins or self.terms.calibration == "published":
+            return values
+        asked = self.decide(contexts, coins).arms
+        return KeyedValues(coins, np.where(asked == arms, values.keys, -1), asked, rewards)
+
+    def shown(self, spec: PartitionSpec, decisions: Arms) -> str:
+        """Return the name of the first person's arm."""
+        return spec.experiment.arms[int(decisions.arms[0])]
+
+    def read(self, spec: PartitionSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
+        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
+        value, clipped = scaled_reward(reward, spec.reward)
+        return np.array([value]), clipped
+
+    @property
+    def undecided(self) -> NDArray[np.int64]:
+        """Bins in which coins choose the arm, shape (undecided,)."""
+        return self.bins
+
+    def names(self) -> list[Hashable]:
+        """Name the bins by their corners: parts may be cut along another feature than a later version's bins are."""
+        return [(low.tobytes(), high.tobytes()) for low, high in zip(*self.edges(), strict=True)]
+
+    def count(self, played: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+        """Count what people contribute, as `privateer_core.policy.Boxes.count`."""
+        asked = played[self.bins]
+        without = int(played.sum()) - int(asked.sum())
+        if not self.fresh_coins:
+            return asked, without
+        return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
+
+    def describe(self, spec: PartitionSpec) -> dict[str, Any]:
+        """Describe the policy: bins with corners, the values of features there, active arms and the share of each.
+
+        ``columns`` says what each number of a corner is about.
+        """
+        lower, upper = self.edges()
+        arm_names = spec.experiment.arms
+        rows = []
+        for low, high, active, share in zip(lower, upper, self.active, self.shares, strict=True):
+            arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
+            where = shown_box(spec.features, low, high)
+            rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})
+        columns = columns_of(spec.features)
+        return {"algorithm": "partition", "version": self.version, "columns": columns, "bins": rows}

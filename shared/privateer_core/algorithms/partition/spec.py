@@ -1,0 +1,128 @@
+"""The spec of the partition bandit (paper 1)."""
+
+import math
+from typing import Any, ClassVar, Final, Literal, Self
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.coins import Layout
+from privateer_core.errors import SpecError
+from privateer_core.questions import KeyedMeans
+from privateer_core.sections import Section, parse_section
+from privateer_core.spec import example_promises
+
+MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
+"""Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
+_MEMORY_MAX: Final = 1e12
+_ROUND_MAX: Final = 2000
+_ROUND_SHARE: Final = 0.2
+"""Rounds of more people, and of more than this share of the shortest half-life, are slow to notice what moves."""
+
+
+class PartitionSection(Section):
+    """The ``[algorithm]`` of the partition bandit.
+
+    Attributes
+    ----------
+    confidence
+        ``practical``: tuned radii. ``proved``: union bounds, valid if every arm's mean reward is Lipschitz with
+        constant ``lipschitz`` (rewards and features scaled to [0, 1], Euclidean norm) and the density of contexts is
+        at most ``density_bound``.
+    failure
+        Under ``proved``, the probability that an arm is ever dropped where it is best.
+    memory
+        How what was learned fades, where rewards move: people after whose reports it counts half; ``auto``: whichever
+        of `MEMORIES` predicts best; ``none``, as if not given: it never fades.
+    """
+
+    name: Literal["partition"]
+    confidence: Literal["practical", "proved"] = "practical"
+    lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
+    failure: float = Field(default=0.05, gt=0, lt=1)
+    memory: float | Literal["auto", "none"] | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _half_life(cls, memory: Any) -> Any:
+        number = isinstance(memory, int | float) and not isinstance(memory, bool)
+        if memory is None or memory in ("auto", "none") or (number and 1 <= memory <= _MEMORY_MAX):
+            return memory
+        detail, remedy = 'must be a number of people from 1 on, "auto" or "none"', "give the half-life, or remove it"
+        raise SpecError(detail, field="algorithm.memory", remedy=remedy)
+
+    @property
+    def half_lives(self) -> tuple[float, ...]:
+        """Half-lives that a learner keeps side by side, in people, the endless one first; empty without memory."""
+        if self.memory is None or self.memory == "none":
+            return ()
+        return MEMORIES if self.memory == "auto" else (math.inf, self.memory)
+
+
+class PartitionSpec(ArmsSpec):
+    """An experiment with the partition bandit."""
+
+    recalls: ClassVar[bool] = True
+    returns: ClassVar[bool] = True
+
+    algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
+
+    @model_validator(mode="after")
+    def _can_forget(self) -> Self:
+        section, field = self.algorithm, "algorithm.memory"
+        if not section.half_lives:
+            return self
+        if self.privacy.calibration == "published":
+            raise SpecError("not part of the published calibration", field=field, remedy="remove it")
+        if section.confidence == "proved":
+            detail = "must not be given where confidence is proved: bounds hold if nothing moves"
+            raise SpecError(detail, field=field, remedy='remove it, or set algorithm.confidence = "practical"')
+        if min(section.half_lives) < self.experiment.round_size:
+            least, shortest = f"{self.experiment.round_size:,}", f"{min(section.half_lives):,.0f}"
+            detail = f"must be at least experiment.round_size, {least}, not {shortest}: a round teaches when it closes"
+            raise SpecError(detail, field=field, remedy="lower experiment.round_size, or give a longer half-life")
+        return self
+
+    def concerns(self) -> list[str]:
+        """Say that rounds are too large for the memory, if they are."""
+        if not self.algorithm.half_lives:
+            return []
+        most = max(_ROUND_MAX, math.floor(_ROUND_SHARE * min(self.algorithm.half_lives)))
+        if (largest := self.largest_batch()) <= most:
+            return []
+        return [
+            f"with algorithm.memory rounds of up to {largest:,} people are too large: what moves is not noticed before "
+            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}"
+        ]
+
+    def usual_question(self) -> KeyedMeans:
+        """Return a question as the first round asks it, without its public coins."""
+        return KeyedMeans(Layout(0, np.zeros((0, self.arm_count - 1), np.uint32)))
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model and calibration."""
+        promises = {str(promise["model"]): promise for promise in example_promises()}
+        made = {name: cls._instance(promise) for name, promise in promises.items()}
+        made |= {
+            f"{name}-hidden": cls._instance(promises[name] | {"arms": "hidden"})
+            for name, spec in made.items()
+            if spec.privacy.arm_in_key
+        }
+        made |= {f"{name}-proved": cls._instance(spec.privacy, confidence="proved") for name, spec in made.items()}
+        made |= {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
+        published = {"model": "local", "epsilon": 16.0, "calibration": "published"}
+        return made | {"published": cls._instance(published)}
+
+    @classmethod
+    def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
+        unit = {"low": 0.0, "high": 1.0}
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_growth": 0.1},
+            "context": {"features": {"x1": unit, "x2": unit}},
+            "privacy": privacy,
+            "algorithm": {"name": "partition", **algorithm},
+        }
+        return parse_section(cls, data)

@@ -1,0 +1,400 @@
+"""Phased elimination (paper 5): a central entity plays actions that affect everybody, and asks some people in phases.
+
+Here are its spec and its policy: which actions a phase plays, who is asked, and what they contribute.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from privateer_core.actions import Actions
+from privateer_core.algorithms import Algorithm
+from privateer_core.contributions import BoundedVectors
+from privateer_core.decisions import Plays
+from privateer_core.draw import Draw
+from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_core.mechanisms import VectorMechanism
+from privateer_core.numbers import is_number
+from privateer_core.policy import OfItsRound
+from privateer_core.questions import Question, VectorSum
+from privateer_core.sections import Section, parse_section
+from privateer_core.spec import ExperimentTable, Privacy, Reward, Spec, example_promises
+from privateer_core.terms import Terms
+from privateer_core.vectors import Ball
+
+_UNIT_MAX: Final = 1e50
+"""Rewards may have any unit whose squares, and theirs, are numbers."""
+_PEOPLE_MAX: Final = 100_000_000
+Positive = Annotated[float, Field(gt=0, le=_PEOPLE_MAX, allow_inf_nan=False)]
+
+
+class PhasedTable(ExperimentTable):
+    """The ``[experiment]`` of a phased experiment; its horizon is the number of times that an action is played, T.
+
+    Attributes
+    ----------
+    people
+        The population from which every phase draws others.
+    """
+
+    people: int = Field(ge=1, le=_PEOPLE_MAX)
+
+
+class PhasedSection(Section):
+    """The ``[algorithm]`` of distributed phased elimination (paper 5, Algorithm 1).
+
+    Attributes
+    ----------
+    alpha
+        Phase l asks 2^(alpha l) clients, in (0, 1).
+    beta
+        Probability that one comparison of two actions fails in one phase; 1 / (actions * horizon) if not given.
+    client_deviation
+        sigma: how much people's parameters differ, in the units of rewards for an action of length 1.
+    clients
+        Factor of the clients of every phase.
+    fixed_clients
+        Every phase asks so many instead: the paper's DPE-FixedU, for comparison.
+    """
+
+    name: Literal["phased"]
+    alpha: float = Field(default=0.8, allow_inf_nan=False)
+    beta: float | None = Field(default=None, ge=1e-300, lt=1, allow_inf_nan=False)
+    client_deviation: float = Field(default=0.1, ge=0, le=_UNIT_MAX, allow_inf_nan=False)
+    clients: Positive = 1.0
+    fixed_clients: int | None = Field(default=None, ge=1, le=_PEOPLE_MAX)
+
+    @model_validator(mode="after")
+    def _alpha(self) -> Self:
+        if not 0 < self.alpha < 1:
+            detail, remedy = "must be above 0 and below 1", "0.8 is usual; more asks more people"
+            raise SpecError(detail, field="algorithm.alpha", remedy=remedy)
+        return self
+
+
+class Asking(Section):
+    """How long services wait for the reports of a phase, and what becomes of a phase that does not fill.
+
+    Attributes
+    ----------
+    seconds
+        Seconds after which a phase that is short of its people is closed or put off; None: it waits for them.
+    when_short
+        ``extend``: it waits so long again, ``extensions`` times at most. ``reduce``: it closes with those who
+        reported, if they are ``least_share`` of its people; noise is for so many from the start. ``fail``: the
+        experiment ends with what it knew before. A phase that is short even then fails too.
+    extensions
+        Times that a phase is put off.
+    least_share
+        The share of a phase's people with whom it may close.
+    reserve
+        People asked for each report that is wanted, since not everybody answers.
+    """
+
+    seconds: int | None = Field(default=None, ge=1, le=31_536_000)
+    when_short: Literal["extend", "reduce", "fail"] = "extend"
+    extensions: int = Field(default=3, ge=0, le=1000)
+    least_share: float = Field(default=0.5, ge=1e-9, le=1, allow_inf_nan=False)
+    reserve: float = Field(default=1.0, ge=1, le=1000, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _all_in_use(self) -> "Asking":
+        for name in ("when_short", "extensions", "least_share"):
+            if self.seconds is None and getattr(self, name) != type(self).model_fields[name].default:
+                detail, remedy = "does nothing without asking.seconds", "set that, or remove this"
+                raise SpecError(detail, field=f"asking.{name}", remedy=remedy)
+        return self
+
+    @property
+    def patience(self) -> int:
+        """Seconds after which a phase that is short fails; 0: never."""
+        return (self.seconds or 0) * (1 + (self.extensions if self.when_short == "extend" else 0))
+
+
+class PhasedSpec(Spec):
+    """An experiment with phased elimination. A person is asked in one phase at most."""
+
+    question: ClassVar[type[Question]] = VectorSum
+    people_key: ClassVar[str] = "people"
+
+    experiment: PhasedTable
+    actions: Actions
+    reward: Reward
+    algorithm: PhasedSection  # type: ignore[assignment] # a section of its own, with the base's key
+    asking: Asking = Asking()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        self._check_unit()
+        self._check_in_use()
+        self._check_window()
+        if not self.phases:
+            least = math.ceil(self.first_length)
+            raise SpecError(
+                f"a first phase takes {least} rounds", field="experiment.horizon", remedy=f"raise it to {least}"
+            )
+        needed = sum(self.asked(self.clients(phase)) for phase in range(1, self.phases + 1))
+        if needed > self.experiment.people:
+            raise SpecError(
+                f"{self.phases} phases ask up to {needed} people, each once",
+                field="experiment.people",
+                remedy=f"raise it to {needed}, or lower experiment.horizon, algorithm.alpha, algorithm.clients "
+                "or asking.reserve",
+            )
+        if self.privacy.trust.batched:
+            self._check_batches()
+        return self
+
+    def _check_in_use(self) -> None:
+        for name in ("arms", "local_epsilon_max"):
+            if getattr(self.privacy, name) != Privacy.model_fields[name].default:
+                raise SpecError("does nothing under this algorithm", field=f"privacy.{name}", remedy="remove it")
+
+    def _check_window(self) -> None:
+        """Refuse outcomes that may come when their phase is over: its key is destroyed then."""
+        if self.asking.seconds and self.experiment.conversion_window > self.asking.seconds:
+            detail = f"must be at most asking.seconds, {self.asking.seconds}: a phase takes reports no longer"
+            raise SpecError(detail, field="experiment.conversion_window", remedy="lower it, or raise asking.seconds")
+
+    def _check_unit(self) -> None:
+        if not 1 / _UNIT_MAX <= self.reward.half_range <= _UNIT_MAX:
+            raise SpecError(
+                f"less reward.low must be {2 / _UNIT_MAX:g} to {2 * _UNIT_MAX:g}",
+                field="reward.high",
+                remedy="choose another unit",
+            )
+
+    def _check_batches(self) -> None:
+        first, privacy = self.fewest(self.clients(1)), self.privacy
+        if privacy.min_batch > first:
+            factor = math.ceil(10 * privacy.min_batch / self.least_share / 2**self.algorithm.alpha) / 10
+            raise SpecError(
+                f"is {privacy.min_batch}, and the first phase may close with {first} people",
+                field="privacy.min_batch",
+                remedy=f"lower it to {first}, or raise algorithm.clients to {factor:g}",
+            )
+        if math.floor(privacy.honest_fraction * first) < 1:
+            raise SpecError(
+                f"leaves nobody of the {first} people with whom the first phase may close",
+                field="privacy.honest_fraction",
+                remedy="raise it, or algorithm.clients",
+            )
+
+    @property
+    def first_length(self) -> float:
+        """h_1 = 4 d ln ln d + 16, and 16 in up to two dimensions, where the logarithm fails."""
+        dimension = self.actions.shape[1]
+        return 4 * dimension * math.log(math.log(dimension)) + 16 if dimension > 2 else 16.0
+
+    @property
+    def phases(self) -> int:
+        """Most phases that the horizon has room for: h_1 (2^phases - 1) rounds at least."""
+        return int(math.log2(self.experiment.horizon / self.first_length + 1))
+
+    @property
+    def beta(self) -> float:
+        """The probability that one comparison fails."""
+        return self.algorithm.beta or 1 / (self.actions.shape[0] * self.experiment.horizon)
+
+    @property
+    def least_share(self) -> float:
+        """Share of a phase's people with whom it may close: 1 unless it may be reduced."""
+        asking = self.asking
+        return asking.least_share if asking.seconds and asking.when_short == "reduce" else 1.0
+
+    @property
+    def patience(self) -> float:
+        """Seconds after its opening when nobody waits for a phase any longer; 0: never."""
+        return float(self.asking.patience)
+
+    @property
+    def round_seconds(self) -> int:
+        """Seconds from a phase's opening to its deadline; 0: it has no deadline."""
+        return self.asking.seconds or 0
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The actions' rows."""
+        return tuple(map(str, range(self.actions.shape[0])))
+
+    def first_batch(self, cohort: str) -> int:
+        """Return the people from whom the first phase learns."""
+        return 0 if cohort else self.clients(1)
+
+    def usual_question(self) -> VectorSum:
+        """Return a question about as many averages as there are dimensions: a design plays that many or a few more."""
+        return VectorSum(Ball("max", self.reward.half_range, self.actions.shape[1]))
+
+    def asked(self, clients: int) -> int:
+        """People who are asked so that ``clients`` of them report."""
+        return math.ceil(self.asking.reserve * clients)
+
+    def clients(self, phase: int) -> int:
+        """People from whom a phase learns, from phase 1 on."""
+        growing = math.ceil(self.algorithm.clients * 2 ** (self.algorithm.alpha * phase))
+        return self.algorithm.fixed_clients or growing
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model and calibration."""
+        promises = {str(promise["model"]): promise for promise in example_promises()}
+        wide = {
+            name: promise | ({"epsilon": 4.0} if "epsilon" in promise else {}) for name, promise in promises.items()
+        }
+        made = {name: cls._instance(promise) for name, promise in wide.items()}
+        made["local-normal"] = cls._instance({"model": "local", "epsilon": 1.0, "delta": 0.25})
+        for name, spec in list(made.items()):
+            if name in wide and spec.privacy.trust.serves[VectorSum].published:
+                made[f"{name}-published"] = cls._instance(wide[name] | {"delta": 1e-6, "calibration": "published"})
+        return made
+
+    @classmethod
+    def _instance(cls, privacy: Mapping[str, Any]) -> Self:
+        published = privacy.get("calibration") == "published"
+        batch = {"min_batch": 2, "honest_fraction": 1.0 if published else 0.6}
+        data = {
+            "experiment": {"name": "test", "horizon": 20_000, "people": 5_000},
+            "actions": {"count": 30, "dimension": 4, "seed": 2},
+            "reward": {"low": -1.0, "high": 1.0},
+            "privacy": {**privacy, **batch},
+            "algorithm": {"name": "phased"},
+        }
+        return parse_section(cls, data)
+
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PhasedPolicy(OfItsRound):
+    """One phase (paper 5, Algorithm 1, lines 4 to 7).
+
+    Attributes
+    ----------
+    version
+        The policy's version, from 1. It does not number phases, since a phase may take several rounds.
+    active
+        Shape (a,), int64: rows of the actions that may still be the best, rising.
+    support
+        Shape (s,), int64: rows of the actions that are played, rising.
+    plays
+        Shape (s,), int64: how often each is played, T(x).
+    draw
+        The public draw of the people who are asked: as many as reports are wanted, or more if not everybody answers.
+    middle
+        The middle of the range of rewards.
+    terms
+        How reports are randomized, and how many are wanted: 0 in the last phase, from which nothing is learned.
+    """
+
+    version: int
+    active: Indices
+    support: Indices
+    plays: Indices
+    draw: Draw
+    middle: float
+    terms: Terms
+
+    cohort: ClassVar[str] = ""
+    fresh_coins: ClassVar[bool] = True
+
+    @property
+    def rounds(self) -> int:
+        """Length of the phase: how often any action is played."""
+        return int(self.plays.sum())
+
+    @property
+    def mechanism(self) -> VectorMechanism:
+        """What randomizes, adds up and releases the phase's vectors."""
+        return cast(VectorMechanism, self.terms.mechanism)
+
+    def check(self, spec: PhasedSpec) -> None:
+        """Refuse a policy that no learner makes.
+
+        Raises
+        ------
+        Malformed
+            If an array has the wrong shape or range, or the terms or the draw are not the spec's.
+        """
+        arrays = (self.active, self.support, self.plays)
+        typed = all(array.dtype == np.int64 and array.ndim == 1 and len(array) for array in arrays)
+        typed = typed and isinstance(self.mechanism, VectorMechanism)
+        if not (typed and self._consistent(spec.actions.shape[0]) and self._agrees(spec)):
+            raise Malformed("not a phased policy", remedy="fetch the policy again")
+
+    def _consistent(self, actions: int) -> bool:
+        rising = all(bool((np.diff(rows) > 0).all()) for rows in (self.active, self.support))
+        within = int(np.min(self.active)) >= 0 and int(np.max(self.active)) < actions
+        played = bool(np.isin(self.support, self.active).all()) and bool((self.plays >= 1).all())
+        return rising and within and played and len(self.plays) == len(self.support) == self.mechanism.ball.coordinates
+
+    def _agrees(self, spec: PhasedSpec) -> bool:
+        draw, ball = self.draw, self.mechanism.ball
+        drawn = 0 <= draw.seed < 1 << 63 and draw.start >= 0 and draw.start + draw.places <= draw.people
+        asked = draw.people == spec.experiment.people and draw.places == spec.asked(self.terms.batch)
+        bounded = ball.norm == "max" and (ball.bound == spec.reward.half_range or self.terms.calibration != "tight")
+        return drawn and asked and bounded and self.middle == spec.reward.middle
+
+    def decide(self, _contexts: NDArray[np.float64], _coins: NDArray[np.uint32]) -> Plays:
+        """Decide what the phase plays, whoever is asked about it."""
+        return Plays(self.support, self.plays)
+
+    def contribute(
+        self, _contexts: NDArray[np.float64], coins: NDArray[np.uint32], _decisions: Plays, rewards: NDArray[np.float64]
+    ) -> BoundedVectors:
+        """Return everybody's average reward of each action played, less the middle of the range.
+
+        The mechanism clips it to the range before anything else happens to it.
+
+        Parameters
+        ----------
+        coins
+            Shape (n,).
+        rewards
+            Shape (n, s), averages in the rewards' own units; column j is about action ``support[j]``.
+
+        Raises
+        ------
+        InputError
+            If the shape is another.
+        """
+        if rewards.ndim != 2 or rewards.shape[1] != len(self.support):
+            raise InputError(
+                f"must be {len(self.support)} averages", field="rewards", remedy="report one for each action played"
+            )
+        return BoundedVectors(coins, rewards - self.middle)
+
+    def shown(self, _spec: PhasedSpec, _decisions: Plays) -> dict[int, int]:
+        """Return how often each action of the phase is played, by its row in the spec, from 0."""
+        return dict(zip(self.support.tolist(), self.plays.tolist(), strict=True))
+
+    def read(self, spec: PhasedSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
+        """Read one person's averages by the rows of actions; also tell whether one is beyond the rewards' bounds."""
+        actions = self.support.tolist()
+        if not isinstance(reward, Mapping) or set(reward) != set(actions):
+            raise InputError(
+                f"must have the {len(actions)} actions of the phase", field="averages", remedy="see session.choose()"
+            )
+        if not all(is_number(reward[action]) and math.isfinite(reward[action]) for action in actions):
+            raise InputError("must be finite numbers", field="averages", remedy="report what was observed")
+        averages = np.array([[reward[action] for action in actions]], np.float64)
+        return averages, bool(((averages < spec.reward.low) | (averages > spec.reward.high)).any())
+
+    def describe(self, _spec: PhasedSpec) -> dict[str, Any]:
+        """Describe the phase; actions by their rows, from 0."""
+        return {
+            "algorithm": "phased",
+            "version": self.version,
+            "active": self.active.tolist(),
+            "plays": dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True)),
+            "clients": self.terms.batch,
+            "draw": {"seed": self.draw.seed, "start": self.draw.start, "places": self.draw.places},
+        }
+
+
+ALGORITHM: Final = Algorithm(PhasedSpec, PhasedPolicy)

@@ -1,0 +1,335 @@
+"""The policy of a trial: which arm the coins give in each segment, and what a person then tells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.ages import age_of
+from privateer_core.algorithms.trial.questions import CoinQuestion, dealt
+from privateer_core.algorithms.trial.sections import REWARD
+from privateer_core.algorithms.trial.segments import Segmentation
+from privateer_core.algorithms.trial.spec import TrialSpec
+from privateer_core.coins import UNIT, SlotLayout
+from privateer_core.contributions import CellHits, KeyedValues
+from privateer_core.decisions import Arms
+from privateer_core.draw import Draw
+from privateer_core.errors import InputError, Malformed
+from privateer_core.mechanisms import HitsMechanism, Mechanism
+from privateer_core.mechanisms.named_symbol import HitTotal
+from privateer_core.numbers import is_number, scaled_reward
+from privateer_core.policy import Counted
+from privateer_core.terms import Terms
+
+Array = NDArray[np.float64]
+_YES: Final = 0.5
+"""Answers from here on are yes."""
+_ROUNDED: Final = 2 / UNIT
+"""What rounding to units of coins may take from a share."""
+_UNITS: Final = 2
+"""Rounding may move an arm by so many of 65,536 parts between one question and another."""
+_MEMBER: Final = -1
+"""Where what people say of being in their own segment stands: after all that they know of the reward."""
+
+
+@dataclass(frozen=True)
+class TrialPolicy:
+    """Shares of the arms, segment by segment. One hash of the coins decides the arm in all segments.
+
+    Attributes
+    ----------
+    version
+        The policy's version, from 1.
+    segments
+        How encoded contexts are in segments.
+    choice
+        What the coins of a choice mean: keys are segments, groups are arms, for each of the questions in order. A last
+        key is everybody, if any of them is about everybody.
+    terms
+        How reports of this version are randomized. Keys of its layout are segments, or segments by arms where reports
+        name the arm.
+    questions
+        Questions that coins choose from. None: everybody answers all there are.
+    """
+
+    version: int
+    segments: Segmentation
+    choice: SlotLayout
+    terms: Terms
+    questions: tuple[CoinQuestion, ...] = ()
+
+    cohort: ClassVar[str] = ""
+    draw: ClassVar[Draw | None] = None
+    """Whoever comes is asked."""
+
+    @property
+    def mechanism(self) -> HitsMechanism:
+        """What randomizes, adds up and releases the round's reports."""
+        return cast(HitsMechanism, self.terms.mechanism)
+
+    @property
+    def arm_shares(self) -> Array:
+        """Shares of the arms in each segment, whatever coins ask; shape (segments, arms)."""
+        return np.asarray(self._coins.sum(axis=1)[: self.segments.count])
+
+    @property
+    def _coins(self) -> Array:
+        """Shares of the coins by question and arm, (keys, questions, arms)."""
+        return self.choice.shares.reshape(self.choice.keys, max(1, len(self.questions)), -1)
+
+    @property
+    def _arms(self) -> int:
+        return self.choice.groups // max(1, len(self.questions))
+
+    @property
+    def _about_everybody(self) -> NDArray[np.bool_]:
+        return np.array([question.everybody for question in self.questions], bool)
+
+    def arms_asked(self, question: int) -> Array:
+        """Return the shares of the arms among people who are asked one of the ``questions``, (segments, arms).
+
+        Of a question about everybody it is one row.
+        """
+        about = self._coins[:, question]
+        everybody = bool(self.questions) and self.questions[question].everybody
+        rows = about[-1:] if everybody else about[: self.segments.count]
+        return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own: where it names the arm."""
+        return self.mechanism.layout.groups == 1
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how many versions ago its coins chose the arm; those of a batch never do."""
+        return not self.fresh_coins and not self.terms.trust.batched
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
+        return self.fresh_coins
+
+    def takes(self, decided: int) -> bool:
+        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+        if self.terms.trust.batched and not self.fresh_coins:
+            return decided == self.version
+        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
+
+    def analyzer(self, earlier: "TrialPolicy") -> "Counted | ByChoices":
+        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
+        if earlier.version == self.version or self.fresh_coins:
+            return Counted()
+        repeated = np.repeat(earlier.choice.thresholds, self.answers, axis=0)
+        return ByChoices(replace(earlier.choice, thresholds=repeated))
+
+    def followed(self, decided: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
+        """Return the policy with the shares of arms that the people of a round had, whichever policies decided."""
+        if all(policy.version == self.version for policy, _ in decided):
+            return self
+        shares = sum(weight * policy.choice.shares for policy, weight in decided) / sum(weight for _, weight in decided)
+        edges = np.minimum(np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT), UNIT).astype(np.uint32)
+        return replace(self, choice=replace(self.choice, thresholds=edges))
+
+    def check(self, spec: TrialSpec) -> None:
+        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
+
+        Raises
+        ------
+        Malformed
+            If an array has the wrong shape or range, or segments, shares or questions are not the spec's.
+        """
+        typed = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
+        if not (
+            typed
+            and self.questions == (spec.questions if self.terms.batch else ())
+            and self._parts_as(spec)
+            and self._explores(spec)
+            and self._asks(spec)
+        ):
+            raise Malformed("not a trial policy", remedy="fetch the policy again")
+
+    def _parts_as(self, spec: TrialSpec) -> bool:
+        ours, theirs = self.segments.factors, spec.segmentation.factors
+        return len(ours) == len(theirs) and all(
+            (one.column, one.columns, one.flagged) == (other.column, other.columns, other.flagged)
+            and np.array_equal(one.codes, other.codes)
+            and np.array_equal(one.cuts, other.cuts)
+            for one, other in zip(ours, theirs, strict=True)
+        )
+
+    def _explores(self, spec: TrialSpec) -> bool:
+        """Whether every arm has its floor in every question, as long as anybody is asked; nobody gets a retired one."""
+        thresholds, questions = self.choice.thresholds.astype(np.int64), max(1, len(self.questions))
+        keys = spec.segment_count + bool(self._about_everybody.any())
+        if thresholds.shape != (keys, questions * spec.arm_count - 1) or not (np.diff(thresholds, axis=1) >= 0).all():
+            return False
+        asked = self._coins
+        if (thresholds > UNIT).any() or not (asked.sum(axis=2) > 0).all():
+            return False
+        gone = bool((asked[..., ~np.array(spec.playable)] > 0).any())
+        least = [spec.floor * question.share for question in self.questions] or [spec.floor]
+        return not gone and (self.terms.batch == 0 or bool((asked.min(axis=2) >= np.array(least) - _ROUNDED).all()))
+
+    def _asks(self, spec: TrialSpec) -> bool:
+        """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
+        reported, expected = self.mechanism.layout, spec.asked(self.choice)
+        same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
+        same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys and self._asks_evenly()
+        return same or self.terms.batch == 0
+
+    def _asks_evenly(self) -> bool:
+        """Whether each question has the same coins in every segment, and all arms alike: else it would tell of both.
+
+        A question about everybody gives each arm the same coins in every segment, so that the arm tells nothing of it.
+        """
+        if not self.questions:
+            return True
+        first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
+        meant = dealt(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
+        told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
+        ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
+        same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()
+        return bool(same and (np.abs(told - meant)[:, ~everybody] <= _UNITS).all())
+
+    def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
+        """Decide for n people: the arm that the coins have in the person's segment."""
+        return Arms(self._group(self.segments.locate(contexts), coins) % self._arms)
+
+    def _group(self, where: NDArray[np.int64], coins: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return self.choice.group(self.choice.hashes(coins, where), where)
+
+    def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
+        """Return what n people have to contribute: their segment, by arm where reports name it, and their reward.
+
+        By turns it is what their coins ask, of their segment or of everybody.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), in [0, 1].
+        coins
+            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
+        decisions
+            What `decide` returned.
+        rewards
+            Shape (n,), in [0, 1]; with guardrails (n, 1 + guardrails), answers after the reward.
+
+        Raises
+        ------
+        InputError
+            If the shape is another.
+        """
+        where = self.segments.locate(contexts)
+        groups, cells = decisions.arms, where
+        if self.fresh_coins:
+            groups, cells = np.zeros_like(where), where * self.choice.groups + decisions.arms
+        elif self.questions:
+            return self._asked(coins, where, rewards)
+        values, answers = self._told(rewards)
+        return KeyedValues(coins, cells * self.answers + answers, groups, values)
+
+    @property
+    def answers(self) -> int:
+        """How many answers guardrails have together."""
+        cells = self.choice.keys * (self.choice.groups if self.fresh_coins else 1)
+        return self.mechanism.layout.keys // max(1, cells)
+
+    def _asked(self, coins: NDArray[np.uint32], where: NDArray[np.int64], rewards: Array) -> KeyedValues:
+        """Return what everybody tells of what their coins ask; ``where`` (n,) are their segments."""
+        groups = self._group(where, coins)
+        questions = groups // self._arms
+        facts = np.array([_MEMBER if question.fact is None else question.fact for question in self.questions])
+        columns = self._columns(rewards, int(facts.max()))
+        told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES, np.ones(len(columns))]).astype(np.float64)
+        keys = np.where(self._about_everybody[questions], self.segments.count, where)
+        return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
+
+    def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""
+        guardrails = max(1, self.answers).bit_length() - 1
+        columns = self._columns(rewards, guardrails)
+        answers = (columns[:, 1:] >= _YES).astype(np.int64) @ (1 << np.arange(guardrails))
+        return columns[:, 0], answers
+
+    @staticmethod
+    def _columns(rewards: Array, guardrails: int) -> Array:
+        columns = rewards.reshape(len(rewards), -1)
+        if columns.shape[1] != 1 + guardrails:
+            detail = f"must be a reward and {guardrails} answers"
+            raise InputError(detail, field="rewards", remedy="report what algorithm.guardrails names")
+        return columns
+
+    def groups(self, contexts: Array) -> NDArray[np.int64]:
+        """Return the segment of each of n people, (n,)."""
+        return self.segments.locate(contexts)
+
+    def comparisons(self, spec: TrialSpec) -> Iterator[tuple[str, int | None, int, int]]:
+        """Yield what is compared: every arm with the control, in every segment and on average."""
+        for k, arm, name in spec.effects():
+            yield name, k, arm, 0
+        for arm, name in spec.average_effects():
+            yield name, None, arm, 0
+
+    def shown(self, spec: TrialSpec, decisions: Arms) -> str:
+        """Return the name of the first person's arm."""
+        return spec.experiment.arms[int(decisions.arms[0])]
+
+    def read(self, spec: TrialSpec, reward: Any) -> tuple[Array, bool]:
+        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped.
+
+        With guardrails it is a mapping of "reward" and their names; of a number alone all answers are no.
+        """
+        names = spec.algorithm.guardrails
+        if not names:
+            value, clipped = scaled_reward(reward, spec.reward)
+            return np.array([value]), clipped
+        told = reward if isinstance(reward, Mapping) else {REWARD: reward, **dict.fromkeys(names, False)}
+        if set(told) != {REWARD, *names}:
+            detail = f"must have {', '.join([REWARD, *names])}"
+            raise InputError(detail, field="reward", remedy="report each of them")
+        value, clipped = scaled_reward(told[REWARD], spec.reward)
+        if not all(is_number(told[name]) or isinstance(told[name], bool | np.bool_) for name in names):
+            raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
+        return np.array([[value, *(float(told[name] >= _YES) for name in names)]]), clipped
+
+    def describe(self, spec: TrialSpec) -> dict[str, Any]:
+        """Describe the policy: the share of every arm in every segment."""
+        rows = [
+            {
+                "segment": name,
+                "arms": {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)},
+            }
+            for name, row in zip(spec.segment_names, self.arm_shares, strict=True)
+        ]
+        return {"algorithm": "trial", "version": self.version, "segments": rows}
+
+
+@dataclass(frozen=True)
+class ByChoices:
+    """Counts reports whose coins chose an arm under an earlier policy.
+
+    Attributes
+    ----------
+    choice
+        What those coins meant.
+    """
+
+    choice: SlotLayout
+
+    def tally(self, mechanism: Mechanism, rows: bytes) -> HitTotal:
+        """Parse reports and return their total."""
+        aware = self._aware(mechanism)
+        total: HitTotal = aware.add(aware.empty(), aware.parse(rows))
+        return total
+
+    def simulate(self, mechanism: Mechanism, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
+        """Draw a release of people who decided so."""
+        release: CellHits = self._aware(mechanism).simulate(contributions, rng)
+        return release
+
+    def _aware(self, mechanism: Mechanism) -> Any:
+        return msgspec.structs.replace(mechanism, layout=self.choice)

@@ -1,0 +1,126 @@
+"""Sections of a trial's spec."""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from privateer_core.errors import SpecError
+from privateer_core.sections import Finite, Section
+
+Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+GROWTH: Final = 1.5
+"""Each look has so many times the people of the look before."""
+LOOKS_MAX: Final = 40
+BINS_MAX: Final = 1024
+REWARD: Final = "reward"
+"""What an application calls the outcome where it reports guardrails beside it."""
+WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
+"""What an ``alpha`` in words means, as a share of the largest: from the test alone to the least regret."""
+
+
+class TrialSection(Section):
+    """The ``[algorithm]`` of a trial: arms against a control, the first of ``experiment.arms``.
+
+    Attributes
+    ----------
+    allocation
+        ``fixed``: shares never change. ``matching``: an arm's share is the probability that it is the best one, as far
+        as releases tell, and at least ``floor``. ``elimination``: arms that others beat by three standard deviations
+        drop to the floor. ``proved``: the same by the boundary of a family of tests.
+    alpha
+        How fast exploration fades with people n: shares of at least n^-alpha, split among the arms, always explore.
+        0 to smoothness / (2 smoothness + features), or ``accuracy``, ``balanced`` or ``welfare``.
+    floor
+        The least share of an arm, in place of what alpha says.
+    shares
+        Planned shares of the arms, the control's first; equal if not given. Adaptive allocation starts from them.
+    smoothness
+        Exponent with which effects vary smoothly along numbers (beta), up to 1.
+    looks
+        Most looks, each at 1.5 times the people of the one before.
+    level
+        Probability that an effect of 0 is ever called one, in all looks together.
+    intervals
+        ``sequential``: repeated intervals of a group-sequential test. ``strict``: they hold at any sample size.
+    correction
+        What ``decided`` means for several effects: ``holm`` (family-wise error), ``bh`` (share of false discoveries)
+        or ``none``.
+    effect, power
+        The effect that matters, in units of rewards: what is too small is called so, and an experiment that could not
+        find it with this power is refused. None: whatever comes.
+    rate
+        Expected mean reward, on the scale from 0 for the lowest reward to 1 for the highest: what a plan reckons with.
+    guardrails
+        Up to two facts of yes or no that are watched beside the reward: an application reports them with it.
+    stop
+        What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
+        matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
+    width
+        Under the published calibration, where c_e, the private part of the width, is taken from. ``algorithm``: with a
+        factor of 2, as in Algorithm 2; ``appendix``: without, as in the proof.
+    """
+
+    name: Literal["trial"]
+    allocation: Literal["fixed", "matching", "elimination", "proved"] = "matching"
+    alpha: float | Literal["accuracy", "balanced", "welfare"] = "balanced"
+    floor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    shares: tuple[Share, ...] | None = None
+    smoothness: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    looks: int = Field(default=8, ge=1, le=LOOKS_MAX)
+    level: float = Field(default=0.05, gt=0, lt=0.5, allow_inf_nan=False)
+    intervals: Literal["sequential", "strict"] = "sequential"
+    correction: Literal["holm", "bh", "none"] = "holm"
+    effect: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    rate: float = Field(default=0.5, gt=0, lt=1)
+    power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
+    guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
+    stop: tuple[Literal["decided", "futility", "best"], ...] = ()
+    width: Literal["algorithm", "appendix"] = "algorithm"
+
+    @model_validator(mode="after")
+    def _in_use(self) -> Self:
+        if "futility" in self.stop and self.effect is None:
+            raise SpecError("needs to know which effect matters", field="algorithm.stop", remedy="set algorithm.effect")
+        if self.intervals == "strict" and self.allocation != "fixed":
+            detail = "is two or three times too wide where shares adapt"
+            raise SpecError(detail, field="algorithm.intervals", remedy='set algorithm.allocation = "fixed"')
+        for field in ("stop", "guardrails"):
+            if len(set(getattr(self, field))) != len(getattr(self, field)):
+                raise SpecError("must be distinct", field=f"algorithm.{field}", remedy="name each once")
+        if REWARD in self.guardrails:
+            detail = f"{REWARD!r} is what the outcome itself is called"
+            raise SpecError(detail, field="algorithm.guardrails", remedy="choose another name")
+        return self
+
+
+class SegmentsSection(Section):
+    """The ``[segments]`` of people whose effects are wanted; everybody together if not given.
+
+    Attributes
+    ----------
+    by
+        Features that part people: by their levels, or by the cuts of their numbers; several are crossed.
+    cuts
+        Where numbers are cut, in their own units, rising; a cut belongs to the part above.
+    bins
+        Instead of cuts, a power of 2: so many equal bins, by halving the numbers of ``by`` in turn.
+    shares
+        Expected shares of people by segment, or ``equal``; plans take equal ones if not given. Where an epsilon is too
+        small for reports to name segments, effects are in proportion to them, and those not given are asked.
+    """
+
+    by: tuple[str, ...] = Field(default=(), max_length=8)
+    cuts: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
+    bins: int | None = Field(default=None, ge=2, le=BINS_MAX)
+    shares: dict[str, Share] | Literal["equal"] | None = None
+
+    @model_validator(mode="after")
+    def _well_formed(self) -> Self:
+        if len(set(self.by)) != len(self.by):
+            raise SpecError("must be distinct features", field="segments.by", remedy="name each once")
+        if self.bins is not None and self.bins & (self.bins - 1):
+            raise SpecError("must be a power of 2", field="segments.bins", remedy="numbers are halved")
+        for name, cuts in self.cuts.items():
+            if not cuts or list(cuts) != sorted(set(cuts)):
+                raise SpecError("must be one or more that rise", field=f"segments.cuts.{name}", remedy="sort them")
+        return self

@@ -1,0 +1,103 @@
+"""Segments of people: levels of features, bins of numbers, and what they make together."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.features import Feature, Scaled
+from privateer_core.levels import Boolean
+
+Array = NDArray[np.float64]
+EVERYBODY = "everybody"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One feature that parts people.
+
+    Attributes
+    ----------
+    column, columns
+        Its first column of an encoded context, and how many it has.
+    codes
+        Shape (levels,), int64: the codes of levels, rising; empty for numbers.
+    cuts
+        Shape (parts - 1,), float64: places where a number is cut; a cut belongs to the part above.
+    flagged
+        Whether the last column says that the number is missing, which is a part of its own, the last.
+    """
+
+    column: int
+    columns: int
+    codes: NDArray[np.int64]
+    cuts: Array
+    flagged: bool = False
+
+    @property
+    def parts(self) -> int:
+        """How many parts it makes."""
+        return len(self.codes) or len(self.cuts) + 1 + self.flagged
+
+    def locate(self, contexts: Array) -> NDArray[np.int64]:
+        """Return the part of each of n people, (n,)."""
+        if len(self.codes):
+            bits = contexts[:, self.column : self.column + self.columns].astype(np.int64)
+            found = np.searchsorted(self.codes, bits @ (1 << np.arange(self.columns - 1, -1, -1)))
+            return np.asarray(np.minimum(found, len(self.codes) - 1))
+        places = np.searchsorted(self.cuts, contexts[:, self.column], side="right")
+        if not self.flagged:
+            return np.asarray(places)
+        return np.where(contexts[:, self.column + 1] > 0, self.parts - 1, places)
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """What a policy has of segments: how an encoded context is in one of them."""
+
+    factors: tuple[Factor, ...]
+
+    @cached_property
+    def count(self) -> int:
+        """How many segments there are."""
+        return int(np.prod([factor.parts for factor in self.factors], dtype=np.int64))
+
+    def locate(self, contexts: Array) -> NDArray[np.int64]:
+        """Return the segment of each of n people; ``contexts`` (n, d) in [0, 1]."""
+        found = np.zeros(len(contexts), np.int64)
+        for factor in self.factors:
+            found = found * factor.parts + factor.locate(contexts)
+        return found
+
+
+def factor_of(feature: Feature, column: int, cuts: tuple[float, ...]) -> Factor:
+    """Return the parts that a feature makes: its levels, or what is between ``cuts`` in its own units."""
+    block, none = feature.blocks[0], np.zeros(0, np.int64)
+    if block.codes:
+        return Factor(column, block.columns, np.array(block.codes, np.int64), np.zeros(0))
+    assert isinstance(feature, Scaled)
+    return Factor(column, feature.columns, none, feature.places(np.array(cuts)), feature.missing)
+
+
+def names_of(name: str, feature: Feature, cuts: tuple[float, ...]) -> list[str]:
+    """Name the parts that a feature makes, in order."""
+    block = feature.blocks[0]
+    if block.codes:
+        return [f"{name}={_level(feature, code, block.columns)}" for code in block.codes]
+    ends = [f"{cut:g}" for cut in cuts]
+    between = [f"{low}<={name}<{high}" for low, high in pairwise(ends)]
+    named = [f"{name}<{ends[0]}", *between, f"{name}>={ends[-1]}"] if ends else [name]
+    return [*named, f"{name} missing"] if feature.missing else named
+
+
+def _level(feature: Feature, code: int, columns: int) -> str:
+    bits = ((code >> np.arange(columns - 1, -1, -1)) & 1).astype(np.float64)
+    words = {None: "missing", True: "yes", False: "no"} if isinstance(feature, Boolean) else {None: "missing"}
+    return "/".join(words.get(one, str(one)) for one in feature.shown(bits / 2, (bits + 1) / 2))
+
+
+def crossed(names: list[list[str]]) -> tuple[str, ...]:
+    """Name what several features make together."""
+    return tuple(" & ".join(parts) for parts in product(*names)) if names else (EVERYBODY,)

@@ -1,0 +1,383 @@
+"""The spec of a trial, and everything that it refuses."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from privateer_core.algorithms.trial.epochs import looks
+from privateer_core.algorithms.trial.published import check_published, round_ends
+from privateer_core.algorithms.trial.questions import CoinQuestion, dealt, questions_of
+from privateer_core.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection
+from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
+from privateer_core.arms_spec import ArmsSpec, ArmsTable
+from privateer_core.coins import SlotLayout
+from privateer_core.errors import SpecError
+from privateer_core.features import Scaled
+from privateer_core.questions import KeyedHits, Question
+from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.sections import parse_section
+from privateer_core.spec import example_promises
+
+SEGMENTS_MAX: Final = 1024
+_FLOOR_LEAST: Final = 1 / 1024
+"""Shares of coins are in units of 1/65536."""
+_FEW: Final = 20
+"""People of each segment and arm, successes and failures, that the first look needs to say anything."""
+_CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
+_SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
+_QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
+
+
+class TrialSpec(ArmsSpec):
+    """An adaptive A/B test of arms against the first of them."""
+
+    question: ClassVar[type[Question]] = KeyedHits
+    returns: ClassVar[bool] = False
+    """Intervals are about people who are independent of each other."""
+
+    algorithm: TrialSection  # type: ignore[assignment] # a section of its own, with the base's key
+    segments: SegmentsSection = SegmentsSection()
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        self._check_growth()
+        self._check_calibration()
+        self._check_segments()
+        self._check_alpha()
+        self._check_arm_shares()
+        self._check_looks()
+        self._check_effect()
+        self._check_guardrails()
+        return self
+
+    def _check_growth(self) -> None:
+        if self.experiment.round_growth != ArmsTable.model_fields["round_growth"].default:
+            detail = "does nothing under this algorithm: each look has 1.5 times the people of the one before"
+            raise SpecError(detail, field="experiment.round_growth", remedy="remove it, or set algorithm.looks")
+
+    def _check_calibration(self) -> None:
+        if self.published:
+            check_published(self)
+        elif self.algorithm.width != TrialSection.model_fields["width"].default:
+            detail, remedy = "is a choice of the published calibration", "remove it"
+            raise SpecError(detail, field="algorithm.width", remedy=remedy)
+
+    def _check_segments(self) -> None:
+        section, features = self.segments, self.features
+        for name in (*section.by, *section.cuts):
+            if name not in features:
+                known = ", ".join(features)
+                raise SpecError(f"no feature is {name!r}", field="segments.by", remedy=f"name some of: {known}")
+        for name in section.cuts:
+            if name not in section.by:
+                raise SpecError("is not in segments.by", field=f"segments.cuts.{name}", remedy="add it there")
+            if not isinstance(features[name], Scaled):
+                raise SpecError("has levels", field=f"segments.cuts.{name}", remedy="remove it: levels are segments")
+        for name in section.by:
+            self._check_feature(name)
+        if self.segment_count > SEGMENTS_MAX:
+            detail = f"make {self.segment_count} segments, at most {SEGMENTS_MAX}"
+            raise SpecError(detail, field="segments.by", remedy="name fewer features, or cut them less often")
+        self._check_keys()
+        self._check_segment_shares()
+
+    def _check_keys(self) -> None:
+        """Refuse more than a symbol of two bytes can name, with its bit."""
+        curated, arms = self.privacy.trust.curated, self.arm_count if self.names_arms else 1
+        most, keys = SYMBOLS_MAX // 2, self.segment_count * self.answers * arms
+        if curated or keys <= most:
+            return
+        parts = f"{self.segment_count} segments" + (f" by {arms} arms" if arms > 1 else "")
+        parts += f" by {self.answers} answers to guardrails" if self.answers > 1 else ""
+        detail = f"make {keys:,} keys ({parts}), and a report can name one of {most:,}"
+        field = "segments.by" if self.segments.bins is None else "segments.bins"
+        remedy = f"have at most {most * self.segment_count // keys} segments, or fewer experiment.arms or guardrails"
+        raise SpecError(detail, field=field, remedy=remedy)
+
+    def _check_feature(self, name: str) -> None:
+        """Refuse a number that is not cut, or cut twice over; and cuts that part nobody."""
+        feature, section = self.features[name], self.segments
+        number = isinstance(feature, Scaled)
+        if section.bins is not None:
+            if not number or feature.missing or section.cuts:
+                detail = "needs numbers that are never missing, and no cuts beside it"
+                raise SpecError(detail, field="segments.bins", remedy="remove it, and give segments.cuts")
+        elif number and name not in section.cuts:
+            remedy = f"add segments.cuts.{name}, or segments.bins"
+            raise SpecError(f"{name!r} is a number that is not cut", field="segments.by", remedy=remedy)
+        elif number:
+            assert isinstance(feature, Scaled)
+            places = feature.places(np.array(section.cuts[name]))
+            if len(set(places.tolist())) < len(places) or places[0] <= 0 or places[-1] > 1:
+                detail = "must be distinct cuts above the least value and up to the largest"
+                raise SpecError(detail, field=f"segments.cuts.{name}", remedy="correct them, or the feature's bounds")
+
+    def _check_segment_shares(self) -> None:
+        given = self.segments.shares
+        if given is None or given == "equal":
+            return
+        names = self.segment_names
+        if strange := sorted(set(given) - set(names)):
+            detail = f"no segment is {strange[0]!r}"
+            raise SpecError(detail, field="segments.shares", remedy=f"name them as: {', '.join(names)}")
+        if lacking := [name for name in names if name not in given]:
+            detail = f"must be one for each segment, and {lacking[0]!r} has none"
+            raise SpecError(detail, field="segments.shares", remedy="add it")
+        if abs(sum(given.values()) - 1) > 1e-6:
+            detail = f"must have a sum of 1, not {sum(given.values()):.4g}"
+            raise SpecError(detail, field="segments.shares", remedy="correct them")
+
+    def _check_alpha(self) -> None:
+        section, most = self.algorithm, self.alpha_most
+        if not 0 <= self.alpha <= most + 1e-9:
+            detail = (
+                f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: beyond, effects are lost faster "
+            )
+            raise SpecError(detail + "than regret falls", field="algorithm.alpha", remedy="lower it; 0.1667 is usual")
+        if section.floor is not None and section.floor > 1 / self.arm_count:
+            detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
+            raise SpecError(detail, field="algorithm.floor", remedy="lower it")
+
+    def _check_arm_shares(self) -> None:
+        shares, field = self.algorithm.shares, "algorithm.shares"
+        if shares is not None and (len(shares) != self.arm_count or abs(sum(shares) - 1) > 1e-6):
+            raise SpecError("must be one for each arm, with a sum of 1", field=field, remedy="correct them")
+        if min(self.arm_shares) < self.floor - 1e-9:
+            least = f"{self.floor:.4g}"
+            raise SpecError(
+                f"must be at least the floor, {least}", field=field, remedy="raise it, or set a lower floor"
+            )
+        if self.floor < _FLOOR_LEAST and not self.published:
+            detail = f"leaves an arm a share of {self.floor:.2g}, at least {_FLOOR_LEAST:.2g} is needed"
+            raise SpecError(detail, field="algorithm.alpha", remedy="lower it, or set algorithm.floor")
+
+    def _check_looks(self) -> None:
+        """Refuse a first look that cannot say anything."""
+        first, cells = self.looks[0], self.segment_count * self.arm_count
+        if self.segments.bins is None and first < _FEW * cells:
+            least = _FEW * cells
+            detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
+            raise SpecError(
+                detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"
+            )
+
+    def _check_effect(self) -> None:
+        if self.smallest is not None and self.smallest >= 1:
+            detail = f"must be below the range of rewards, {2 * self.reward.half_range:g}"
+            raise SpecError(detail, field="algorithm.effect", remedy="lower it")
+
+    def _check_guardrails(self) -> None:
+        section = self.algorithm
+        if section.guardrails and section.intervals == "strict":
+            detail = "have no strict intervals"
+            raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
+
+    @property
+    def published(self) -> bool:
+        """Whether the trial runs as the paper publishes it: in simulation alone."""
+        return self.privacy.calibration == "published"
+
+    def without_outcome(self, shown: Any) -> Any:
+        """Return the default outcome, and no to every guardrail."""
+        value, names = super().without_outcome(shown), self.algorithm.guardrails
+        return {REWARD: value, **dict.fromkeys(names, False)} if names else value
+
+    @property
+    def answers(self) -> int:
+        """How many answers guardrails have together, in a report that has all of them."""
+        return 1 if self.questions else int(2 ** len(self.algorithm.guardrails))
+
+    @property
+    def questions(self) -> tuple[CoinQuestion, ...]:
+        """What coins choose from, of which a person answers one question; empty where everybody answers all there are.
+
+        A curator or a batch hides a whole report. Of one that stands alone, a small epsilon leaves more if it is about
+        one thing.
+        """
+        if self.privacy.trust.curated or self.privacy.trust.batched:
+            return ()
+        facts, declared = 1 + len(self.algorithm.guardrails), self.segments.shares is not None
+        explored = 1.0 if self.algorithm.allocation == "fixed" else self.arm_count * self.floor
+        return questions_of(self.segment_count, facts, self.privacy.bound, declared, explored)
+
+    @property
+    def share_rows(self) -> int:
+        """Rows of shares of arms: a segment each, and everybody where that is asked about."""
+        return self.segment_count + any(question.everybody for question in self.questions)
+
+    @property
+    def alpha_most(self) -> float:
+        """The largest alpha: beta / (2 beta + d), with d the numbers that effects are smooth along, at least 1."""
+        beta = self.algorithm.smoothness
+        numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.by)
+        return beta / (2 * beta + max(1, numbers))
+
+    @property
+    def alpha(self) -> float:
+        """The exponent with which exploration fades."""
+        given = self.algorithm.alpha
+        return WORDS[given] * self.alpha_most if isinstance(given, str) else given
+
+    @property
+    def floor(self) -> float:
+        """The least share of an arm in every policy; as published an arm may have none."""
+        section = self.algorithm
+        if self.published:
+            return 0.0
+        if section.allocation == "fixed":
+            return 0.5 * min(self.arm_shares)
+        return section.floor or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
+
+    @property
+    def arm_shares(self) -> tuple[float, ...]:
+        """Planned shares of the arms, the control's first."""
+        return self.algorithm.shares or (1 / self.arm_count,) * self.arm_count
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """People at every look, as planned; as published after every round."""
+        if self.published:
+            return round_ends(self.experiment.horizon, self.experiment.round_size)
+        least = max(self.experiment.round_size, self.privacy.min_batch if self.privacy.trust.batched else 1)
+        return looks(self.experiment.horizon, least, self.algorithm.looks)
+
+    def _batch(self, cohort: str, seen: int) -> int:
+        """Return the people until the next look; what did not open is asked for with the next."""
+        del cohort
+        ahead = next((people - seen for people in self.looks if people > seen), 0)
+        batch = min(ahead, self.largest_batch())
+        # A last epoch too small for the promise is left out.
+        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+
+    def largest_batch(self) -> int:
+        """Return the most people of any epoch."""
+        return int(np.max(np.diff([0, *self.looks])))
+
+    @property
+    def _first_columns(self) -> Mapping[str, int]:
+        starts = np.cumsum([0, *(feature.columns for feature in self.features.values())]).tolist()
+        return dict(zip(self.features, starts, strict=False))
+
+    def _cuts(self, name: str) -> tuple[float, ...]:
+        """Return the cuts of a number in its own units; of bins, as often as its turn comes."""
+        if self.segments.bins is None:
+            return self.segments.cuts.get(name, ())
+        feature, names = self.features[name], self.segments.by
+        assert isinstance(feature, Scaled)
+        halvings = len(range(names.index(name), self.segments.bins.bit_length() - 1, len(names)))
+        return tuple(feature.value_at(place / 2**halvings) for place in range(1, 2**halvings))
+
+    @property
+    def segmentation(self) -> Segmentation:
+        """How encoded contexts are in segments."""
+        columns, by = self._first_columns, self.segments.by
+        return Segmentation(tuple(factor_of(self.features[name], columns[name], self._cuts(name)) for name in by))
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return self.segmentation.count
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segments, in order."""
+        return crossed([names_of(name, self.features[name], self._cuts(name)) for name in self.segments.by])
+
+    @property
+    def segment_shares(self) -> NDArray[np.float64]:
+        """Expected shares of people by segment, (segments,)."""
+        given = self.segments.shares
+        if given is None or given == "equal":
+            return np.full(self.segment_count, 1 / self.segment_count)
+        return np.array([given[name] for name in self.segment_names])
+
+    @property
+    def names_arms(self) -> bool:
+        """Whether a report names the arm beside the segment, instead of carrying the coins that chose it.
+
+        A curator's record does; others do where somebody may see arms.
+        """
+        return self.privacy.arm_in_key or self.privacy.trust.curated
+
+    def layout(self, seed: int, shares: NDArray[np.float64]) -> SlotLayout:
+        """Return what coins mean while people are asked, for shares of arms (`share_rows`, arms)."""
+        return dealt(seed, shares, self.questions)
+
+    def asked(self, layout: SlotLayout) -> KeyedHits:
+        """Return what a round asks whose choices follow a layout."""
+        if self.names_arms:
+            return self.named_cells(layout)
+        return KeyedHits(SlotLayout(layout.seed, np.repeat(layout.thresholds, self.answers, axis=0)))
+
+    def named_cells(self, layout: SlotLayout) -> KeyedHits:
+        """Return what a round asks whose reports name segment and arm."""
+        keys = layout.keys * self.arm_count * self.answers
+        return KeyedHits(SlotLayout(layout.seed, np.zeros((keys, 0), np.uint32)))
+
+    @property
+    def smallest(self) -> float | None:
+        """The effect that matters, on the scale of rewards from 0 to 1."""
+        return None if self.algorithm.effect is None else self.algorithm.effect / (2 * self.reward.half_range)
+
+    def usual_question(self) -> KeyedHits:
+        """Return a question as the first round asks it, without its public coins."""
+        shares = np.tile(np.array(self.arm_shares), (self.share_rows, 1))
+        return self.asked(self.layout(0, shares))
+
+    def effects(self) -> Iterator[tuple[int, int, str]]:
+        """Yield segment, arm and name of every effect against the control."""
+        for k, segment in enumerate(self.segment_names):
+            for a, arm in enumerate(self.options[1:], 1):
+                yield k, a, f"{arm}: {segment}"
+
+    def average_effects(self) -> Iterator[tuple[int, str]]:
+        """Yield arm and name of every average effect; there is none apart if everybody is one segment."""
+        for a, arm in enumerate(self.options[1:], 1):
+            if self.segment_count > 1:
+                yield a, f"{arm}: {EVERYBODY}"
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model."""
+        promises = {str(promise["model"]): promise for promise in example_promises()}
+        made = {name: cls._instance(promise) for name, promise in promises.items()}
+        hidden = next(spec.privacy.model for spec in made.values() if spec.privacy.arm_in_key)
+        published = {
+            f"{name}-published": cls._published_instance(promises[name])
+            for name, spec in made.items()
+            if spec.privacy.trust.serves[KeyedHits].published
+        }
+        return made | {
+            f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
+            "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
+            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
+            **published,
+        }
+
+    @classmethod
+    def _published_instance(cls, privacy: Mapping[str, Any]) -> Self:
+        """Return one with many people, of whom the first half ends epochs, in few rounds."""
+        promise = {**privacy, "calibration": "published"} | ({"delta": 1e-4} if "epsilon" in privacy else {})
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "round_size": 2_500},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "segments": {"by": ["x"], "bins": 4},
+            "privacy": promise,
+            "algorithm": {"name": "trial"},
+        }
+        return parse_section(cls, data)
+
+    @classmethod
+    def _instance(cls, privacy: Mapping[str, Any], segments: Mapping[str, Any] = _CUT, **algorithm: Any) -> Self:
+        unit = {"low": 0.0, "high": 1.0}
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
+            "context": {"features": {"x1": unit, "x2": unit}},
+            "segments": {"by": ["x1"], **segments},
+            "privacy": privacy,
+            "algorithm": {"name": "trial", **algorithm},
+        }
+        return parse_section(cls, data)

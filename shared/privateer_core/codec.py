@@ -1,0 +1,66 @@
+"""Dataclasses and structs with numpy arrays to msgpack and back: policies, learner states, totals and releases."""
+
+import math
+import re
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from privateer_core.errors import Malformed
+
+T = TypeVar("T")
+_DTYPE: Final = re.compile(r"[<|][biuf]\d")
+"""Little-endian numbers and booleans. Of other strings numpy might make objects."""
+_AXES_MAX: Final = 8
+_EMPTY_MAX: Final = 1 << 22
+"""Longest axis of an array without bytes: more than the keys of any policy, and a few bytes cannot ask for more."""
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return (value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
+    raise TypeError(f"cannot encode {type(value).__name__}")
+
+
+def _decode(kind: type, value: Any) -> Any:
+    if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
+        return _array(*value)
+    raise TypeError(f"cannot decode {kind}")
+
+
+def _array(dtype: str, shape: list[int], data: bytes) -> np.ndarray[Any, Any]:
+    """Return an array, if its shape fits its bytes and the axes of an empty one are short."""
+    if not _DTYPE.fullmatch(dtype):
+        raise ValueError("arrays of this kind are not allowed")
+    kind = np.dtype(dtype)
+    longest = max(len(data), _EMPTY_MAX)
+    if len(shape) > _AXES_MAX or not all(type(length) is int and 0 <= length <= longest for length in shape):
+        raise ValueError("the shape is not possible")
+    if math.prod(shape) * kind.itemsize != len(data):
+        raise ValueError("the bytes do not fit the shape")
+    flat = np.frombuffer(data, dtype=kind)
+    if kind == np.bool_ and flat.view(np.uint8).max(initial=0) > 1:
+        raise ValueError("a boolean is 0 or 1")
+    return flat.reshape(shape)
+
+
+def encode(value: Any) -> bytes:
+    """Serialize a dataclass or struct. Arrays keep dtype and shape."""
+    return msgspec.msgpack.encode(value, enc_hook=_encode)
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """Parse a ``kind`` that `encode` serialized.
+
+    Raises
+    ------
+    Malformed
+        If ``body`` is not a serialized ``kind``.
+    SpecError
+        If it holds a mechanism that cannot be.
+    """
+    try:
+        return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
+        raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error

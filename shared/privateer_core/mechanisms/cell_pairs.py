@@ -1,0 +1,142 @@
+"""Hits of a few keys with a trusted curator: pairs of sums, whose noise is the same whatever the values are."""
+
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.accounting.events import Event, Pure
+from privateer_core.coins import SlotLayout
+from privateer_core.contributions import CellHits, KeyedValues
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.mechanisms.named_symbol import HitTotal
+from privateer_core.questions import KeyedHits
+from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.laplace import DiscreteLaplace
+
+REPORT: Final = np.dtype([("key", "<u4"), ("value", "<u2")])
+UNIT: Final = 65535
+"""Grid points of a value in [0, 1]."""
+SENSITIVITY: Final = 2
+"""L1 change of all pairs when a person is replaced: value and its rest move from one cell to another, in all by 2, or
+from one to the other within a cell."""
+_NO_KEY: Final = (1 << 32) - 1
+
+
+class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
+    """Sums of values and of 1 - value per key, each with discrete Laplace noise. Their sum tells how many have the key.
+
+    Parameters
+    ----------
+    layout
+        Keys of the round; there is one group, since a record says what its person got.
+    scale
+        Scale of the noise, in values; 0: there is none.
+
+    Raises
+    ------
+    SpecError
+        If there is no such noise, or coins would choose a group.
+
+    Notes
+    -----
+    Privacy cost: 2 / scale, pure, for the replacement of a whole record. Noise is drawn exactly, and once, when the
+    round is released.
+    """
+
+    pure: ClassVar[bool] = True
+
+    layout: SlotLayout
+    scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale < 1e6 or self.layout.groups != 1:
+            raise SpecError("there is no such noise", field="scale", remedy="use what the spec promises")
+
+    @classmethod
+    def calibrated(cls, question: KeyedHits, epsilon: float) -> Self:
+        """Return the mechanism whose releases are epsilon-private."""
+        return cls(question.layout, math.ceil(SENSITIVITY * UNIT / Fraction(epsilon)) / UNIT)
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report."""
+        return REPORT.itemsize
+
+    @property
+    def released(self) -> Event | None:
+        """What a release reveals."""
+        # One division of whole numbers, so that no rounding is above the promise.
+        return Pure(SENSITIVITY * UNIT / self._laplace.scale) if self.scale else None
+
+    @cached_property
+    def _laplace(self) -> DiscreteLaplace:
+        return DiscreteLaplace.at_least(self.scale * UNIT)
+
+    @property
+    def noise(self) -> float:
+        """Variance of what is added to each sum, in values."""
+        return self._laplace.variance / UNIT**2 if self.scale else 0.0
+
+    def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
+        """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
+        reports = np.empty(len(contributions), dtype=REPORT)
+        reports["key"] = np.where(contributions.keys >= 0, contributions.keys, _NO_KEY)
+        reports["value"] = np.where(contributions.keys >= 0, np.rint(contributions.values * UNIT), 0)
+        return reports
+
+    def parse(self, rows: bytes) -> NDArray[np.void]:
+        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
+        reports = whole(rows, REPORT)
+        unknown = (reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)
+        check_range(not np.any(unknown), "not a key of this round")
+        return reports
+
+    def empty(self) -> HitTotal:
+        """Return the total of no reports; hits are in grid units."""
+        return HitTotal.empty(self.layout.keys, 1)
+
+    def add(self, total: HitTotal, reports: NDArray[np.void]) -> HitTotal:
+        """Return ``total`` with ``reports`` (n,) counted in."""
+        keyed = reports[reports["key"] != _NO_KEY]
+        positive = np.zeros((self.layout.keys, 1), np.int64)
+        np.add.at(positive[:, 0], keyed["key"], keyed["value"])
+        hits = UNIT * np.bincount(keyed["key"], minlength=self.layout.keys)[:, None]
+        counts = np.full((self.layout.keys, 1), len(reports))
+        return total.merged(HitTotal(len(reports), positive, hits, counts))
+
+    def release(self, total: HitTotal, noise: NoiseSource) -> CellHits:
+        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
+        size = 2 * total.hits.size
+        return self._released(total, self._laplace.draw(size, noise) if self.scale else np.zeros(size, np.int64))
+
+    def _released(self, total: HitTotal, drawn: NDArray[np.int64]) -> CellHits:
+        more, less = drawn.reshape(2, *total.hits.shape)
+        # Whole numbers are added before they are divided: a sum of floats would show last digits of both parts.
+        positive, hits = (total.positive + more) / UNIT, (total.hits + more + less) / UNIT
+        return CellHits(total.reports, positive, hits, total.counts, 1.0, 0.0, self.noise)
+
+    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
+        """Draw a release with noise of a seeded generator."""
+        has = contributions.keys >= 0
+        keys, values = contributions.keys[has], np.rint(contributions.values[has] * UNIT)
+        positive = np.bincount(keys, values, self.layout.keys).astype(np.int64)[:, None]
+        hits = UNIT * np.bincount(keys, minlength=self.layout.keys)[:, None]
+        people, size = len(contributions), 2 * len(hits)
+        drawn = self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64)
+        return self._released(HitTotal(people, positive, hits, np.full(hits.shape, people)), drawn)
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name."""
+        layout = SlotLayout(5, np.zeros((4, 0), np.uint32))
+        return {f"{scale:g}": cls(layout, scale) for scale in (1.0, 4.0)}
+
+    def weaker(self, factor: float) -> Self:
+        """Return the mechanism with so much less noise, or with some where it has none."""
+        return msgspec.structs.replace(self, scale=self.scale / factor if self.scale else factor)

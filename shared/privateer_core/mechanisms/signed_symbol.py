@@ -1,0 +1,298 @@
+"""One signed symbol for keyed means: the default where every report is private by itself, shuffled or not."""
+
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
+from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.events import Event, Pure, ShuffledResponse
+from privateer_core.coins import Layout, bucket, sign
+from privateer_core.contributions import KeyedSums, KeyedValues
+from privateer_core.mechanisms.base import KeyedTotal, Mechanism, check_range, whole
+from privateer_core.questions import KeyedMeans
+from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.response import RandomizedResponse
+
+REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
+_BLOCK: Final = 1 << 18
+"""(report, key) pairs decoded at a time; keeps the working set in the processor's cache."""
+_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)
+
+
+class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
+    """Randomize (key, value) to one symbol of 2 * buckets, or one more that says "elsewhere".
+
+    The value becomes a bit, the bit a sign; the coins' sign and bucket of the key turn it into the symbol
+    ``2 * bucket + [sign * coins' sign = 1]``, which randomized response protects. A report counts towards every key in
+    whose bucket it falls: reports of other keys cancel there, since the coins' signs are independent and public. The
+    share of people with a key is never measured: it is common to the key's groups.
+
+    Parameters
+    ----------
+    layout
+        Keys and groups of the round.
+    epsilon
+        Pure local privacy of a report, for key, group and value together.
+    buckets
+        At least 1.
+    elsewhere
+        Whether people without a key have a symbol of their own; otherwise they send a uniform one.
+
+    Raises
+    ------
+    SpecError
+        If there is no such randomizer.
+
+    Notes
+    -----
+    Privacy cost: epsilon-LDP per report (randomized response; coins are independent of the data).
+    """
+
+    pure: ClassVar[bool] = True
+
+    layout: Layout
+    epsilon: float
+    buckets: int
+    elsewhere: bool
+
+    def __post_init__(self) -> None:
+        RandomizedResponse(self.epsilon, 2 * max(0, self.buckets) + self.elsewhere)
+
+    @classmethod
+    def calibrated(
+        cls,
+        question: KeyedMeans,
+        epsilon: float,
+        delta: float,
+        honest: int,
+        limit: float,
+        allotment: Allotment | None = None,
+    ) -> Self:
+        """Return the most informative symbol for a promise.
+
+        Parameters
+        ----------
+        question
+            The keys, and how many people are expected to have one.
+        epsilon, delta
+            The promise; of each report by itself if ``honest`` is 0.
+        honest
+            Reports of a shuffled batch that the promise counts on.
+        limit
+            The most that a shuffled report may cost by itself.
+        allotment
+            What one of several reports of a person may cost; None: the whole promise.
+        """
+        shares = (_coarse(question.undecided), _coarse(question.key_share))
+        best = _best(epsilon, delta, honest, limit, allotment, *shares)
+        return cls(question.layout, *best)
+
+    @cached_property
+    def response(self) -> RandomizedResponse:
+        """The randomizer of the symbol; its probabilities also debias."""
+        return RandomizedResponse(self.epsilon, self.symbols)
+
+    @property
+    def symbols(self) -> int:
+        """Size of the alphabet."""
+        return 2 * self.buckets + self.elsewhere
+
+    @property
+    def coins_choose(self) -> bool:
+        """Whether the coins of a report may be those that chose the person's arm."""
+        return True
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report."""
+        return REPORT.itemsize
+
+    @property
+    def alone(self) -> Event:
+        """What one report reveals by itself."""
+        return Pure(self.epsilon)
+
+    def shuffled(self, honest: int) -> Event:
+        """Return what a permuted batch reveals."""
+        return ShuffledResponse(self.epsilon, self.symbols, honest)
+
+    @property
+    def local_epsilon(self) -> float:
+        """Pure epsilon of one report by itself."""
+        return self.epsilon
+
+    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
+        """Randomize the contributions of n people; return shape (n,), dtype `REPORT`."""
+        bits = bernoulli(contributions.values, noise)
+        reports = np.empty(len(contributions), dtype=REPORT)
+        reports["slot"] = contributions.coins
+        reports["symbol"] = self.response.randomize(self._truth(contributions, bits), noise)
+        return reports
+
+    def _truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
+        truth = np.full(len(contributions), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
+        asked = np.flatnonzero(contributions.keys >= 0)
+        hashes = self.layout.hashes(contributions.coins[asked], contributions.keys[asked])
+        truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
+        return truth
+
+    def parse(self, rows: bytes) -> NDArray[np.void]:
+        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
+        reports = whole(rows, REPORT)
+        check_range(not np.any(reports["symbol"] >= self.symbols), "not a symbol of this round's alphabet")
+        return reports
+
+    def empty(self) -> KeyedTotal:
+        """Return the total of no reports."""
+        return KeyedTotal.empty(self.layout.keys, self.layout.groups)
+
+    def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
+        """Return ``total`` with ``reports`` (n,) counted in."""
+        step = max(1, _BLOCK // max(1, self.layout.keys))
+        for start in range(0, len(reports), step):
+            total = total.merged(self._count(reports[start : start + step]))
+        return total
+
+    def _count(self, reports: NDArray[np.void]) -> KeyedTotal:
+        keys = np.arange(self.layout.keys)
+        hashes = self.layout.hashes(reports["slot"][:, None], keys[None, :])
+        symbols = reports["symbol"].astype(np.int64)[:, None]
+        hit = bucket(hashes, self.buckets) == symbols >> 1
+        scores = np.where(hit, sign(hashes) * (2 * (symbols & 1) - 1), 0)
+        groups = self.layout.group(hashes, keys[None, :])
+        shape = (self.layout.keys, self.layout.groups)
+        cells = (groups + keys * self.layout.groups).ravel()
+        sums = np.bincount(cells, weights=scores.ravel(), minlength=shape[0] * shape[1])
+        counts = np.bincount(cells, minlength=shape[0] * shape[1])
+        hits = hit.sum(axis=0, dtype=np.int64)
+        return KeyedTotal(len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hits)
+
+    def release(self, total: KeyedTotal, _: NoiseSource) -> KeyedSums:
+        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
+        return self._released(total)
+
+    def _released(self, total: KeyedTotal) -> KeyedSums:
+        response = self.response
+        own = response.truth + response.other
+        other = own / self.buckets + 2 * response.other * (1 - 1 / self.buckets)
+        without = 2 * response.other if self.elsewhere else 1 / self.buckets
+        sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)
+        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other, 0.0, without)
+
+    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
+        """Draw a release without hashing every (report, key).
+
+        The distribution is exact when the coins' hashes are independent between keys: given how many people of each
+        key send a bucket's symbol, a report of another key scores 0 but with probability 1/buckets, and then a fair
+        sign.
+        """
+        has = contributions.keys >= 0
+        cells = contributions.keys[has] * self.layout.groups + contributions.groups[has]
+        won = rng.random(len(cells)) < contributions.values[has]
+        size = self.layout.keys * self.layout.groups
+        counts = np.stack([np.bincount(cells[~won], minlength=size), np.bincount(cells[won], minlength=size)], axis=1)
+        shape = (self.layout.keys, self.layout.groups, 2)
+        return self.simulate_counts(counts.reshape(shape), len(contributions) - len(cells), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
+        """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
+        return self._released(_simulated(self, counts, without, rng))
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name."""
+        sizes = ((1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True))
+        return {
+            f"{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": cls(Layout.small(), epsilon, buckets, elsewhere)
+            for epsilon, buckets, elsewhere in sizes
+        }
+
+    def weaker(self, factor: float) -> Self:
+        """Return the mechanism with ``factor`` times the epsilon."""
+        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
+
+
+def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:
+    """Draw signs, 1 with probability ``values`` and else -1: unbiased for ``2 values - 1``; shape (n,)."""
+    uniform = (noise.words(len(values)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.where(uniform < values, 1, -1)
+
+
+def _simulated(mechanism: SignedSymbol, counts: Any, without: int, rng: np.random.Generator) -> KeyedTotal:
+    layout, response = mechanism.layout, mechanism.response
+    shape = (layout.keys, layout.groups)
+    own = counts.reshape(-1, 2)
+    people = int(own.sum()) + without
+    # The people of a cell send the right symbol, the wrong one, one of another bucket, or "elsewhere".
+    rest = 2 * (mechanism.buckets - 1) * response.other
+    probabilities = [response.truth, response.other, rest, response.other * mechanism.elsewhere]
+    sent = rng.multinomial(own, np.array(probabilities) / sum(probabilities))
+    own_sums = (sent[:, 1, 0] - sent[:, 1, 1] - sent[:, 0, 0] + sent[:, 0, 1]).reshape(shape)
+    own_counts = own.sum(axis=1).reshape(shape)
+    own_bucketed = sent[..., :3].sum(axis=(1, 2)).reshape(shape).sum(axis=1)
+    own_hits = sent[..., :2].sum(axis=(1, 2)).reshape(shape).sum(axis=1)
+
+    bucketed_probability = 2 * mechanism.buckets * response.other if mechanism.elsewhere else 1.0
+    bucketed = int(own_bucketed.sum()) + int(rng.binomial(without, min(1.0, bucketed_probability)))
+    others = people - own_counts.sum(axis=1)
+    hits = rng.binomial(bucketed - own_bucketed, 1.0 / mechanism.buckets)
+    shares = layout.shares
+    hits_by_group = rng.multinomial(hits, shares)
+    misses_by_group = rng.multinomial(others - hits, shares)
+    sums = own_sums + 2 * rng.binomial(hits_by_group, 0.5) - hits_by_group
+    seen = own_counts + hits_by_group + misses_by_group
+    return KeyedTotal(people, sums, seen, hits + own_hits)
+
+
+def information(local_epsilon: float, buckets: int, elsewhere: bool, undecided: float, key_share: float) -> float:
+    """Return squared gain over variance of one report's score at a key: what one person reveals about one key."""
+    response = RandomizedResponse(local_epsilon, 2 * buckets + elsewhere)
+    own = response.truth + response.other
+    same_bucket = own / buckets + 2 * response.other * (1 - 1 / buckets)
+    without = 2 * response.other if elsewhere else 1 / buckets
+    variance = key_share * own + max(0.0, undecided - key_share) * same_bucket + (1 - undecided) * without
+    return response.gain**2 / variance
+
+
+def _coarse(share: float) -> float:
+    """Round a share up to one of a few values, so that calibrations recur from round to round."""
+    return min((value for value in _SHARES if value >= share), default=1.0)
+
+
+@lru_cache(maxsize=4096)
+def _best(
+    epsilon: float,
+    delta: float,
+    honest: int,
+    limit: float,
+    allotment: Allotment | None,
+    undecided: float,
+    key_share: float,
+) -> tuple[float, int, bool]:
+    def local_epsilon(symbols: int) -> float:
+        if not honest:
+            return epsilon
+        if allotment is None:
+            return amplified_local_epsilon(epsilon, delta, symbols, honest, limit)
+        return allotted_local_epsilon(allotment, symbols, honest, limit, proved=False)
+
+    best, chosen = 0.0, (epsilon, 1, False)
+    for elsewhere in (False, True) if undecided < 1 else (False,):
+        previous = 0.0
+        for buckets in _BUCKETS:
+            local = local_epsilon(2 * buckets + elsewhere)
+            value = information(local, buckets, elsewhere, undecided, key_share)
+            if value > best:
+                best, chosen = value, (local, buckets, elsewhere)
+            if value < previous:
+                break
+            previous = value
+    if honest and allotment:
+        _, buckets, elsewhere = chosen
+        chosen = (allotted_local_epsilon(allotment, 2 * buckets + elsewhere, honest, limit), buckets, elsewhere)
+    return chosen

@@ -1,0 +1,103 @@
+"""Discrete Laplace noise of a whole scale, drawn exactly: what it hides costs no delta."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.errors import SpecError
+from privateer_core.sampling.entropy import NoiseSource, accepted
+
+_SCALE_MAX: Final = 1 << 40
+"""Products with the few numbers that a draw counts up to stay far below 2^63."""
+_WORD: Final = 1 << 64
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace:
+    """Draws integers with probability proportional to exp(-|k| / scale).
+
+    The sampler compares uniform integers only (Canonne, Kamath and Steinke 2020, Algorithm 2), so that every
+    probability is exact and no floating-point number takes part.
+
+    Parameters
+    ----------
+    scale
+        A whole number, 1 to 2^40.
+
+    Raises
+    ------
+    SpecError
+        If ``scale`` is out of range.
+    """
+
+    scale: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.scale <= _SCALE_MAX:
+            raise SpecError("must be 1 to 2^40", field="scale", remedy="choose another epsilon")
+
+    @classmethod
+    def at_least(cls, scale: float) -> Self:
+        """Return the distribution with the next whole scale, which hides as much or a little more."""
+        return cls(math.ceil(scale))
+
+    @property
+    def variance(self) -> float:
+        """The variance of a number."""
+        ratio = math.exp(-1 / self.scale)
+        return 2 * ratio / (1 - ratio) ** 2
+
+    def draw(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
+        """Draw ``count`` integers, shape (count,)."""
+        return accepted(count, lambda missing: self._propose(missing, noise))
+
+    def _propose(self, count: int, noise: NoiseSource) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        inside = uniform_integers(count, self.scale, noise)
+        good = happens(inside, self.scale, noise)
+        magnitudes = inside + self.scale * _geometric(count, noise)
+        negative = uniform_integers(count, 2, noise) == 1
+        # Zero has one sign only.
+        good &= ~(negative & (magnitudes == 0))
+        return np.where(negative, -magnitudes, magnitudes), good
+
+    def simulate(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw the same distribution from a seeded generator, for simulation."""
+        success = -math.expm1(-1 / self.scale)
+        return np.asarray(rng.geometric(success, count) - rng.geometric(success, count))
+
+
+def uniform_integers(count: int, below: int, noise: NoiseSource) -> NDArray[np.int64]:
+    """Draw ``count`` exactly uniform integers from 0 to ``below`` - 1, shape (count,)."""
+    # Words above the largest multiple of ``below`` are drawn again.
+    last = np.uint64(_WORD // below * below - 1)
+
+    def propose(missing: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        words = noise.words(missing)
+        return (words % np.uint64(below)).astype(np.int64), words <= last
+
+    return accepted(count, propose)
+
+
+def happens(numerators: NDArray[np.int64], denominator: int, noise: NoiseSource) -> NDArray[np.bool_]:
+    """Return true with probability exp(-numerator / denominator), which is at most 1: their Algorithm 1."""
+    odd = np.ones(len(numerators), bool)
+    going, factor = np.arange(len(numerators)), 1
+    while len(going):
+        goes_on = uniform_integers(len(going), denominator * factor, noise) < numerators[going]
+        going = going[goes_on]
+        odd[going] = ~odd[going]
+        factor += 1
+    return odd
+
+
+def _geometric(count: int, noise: NoiseSource) -> NDArray[np.int64]:
+    """Count, ``count`` times, how often an event of probability 1/e happens before it fails once."""
+    successes = np.zeros(count, np.int64)
+    going = np.arange(count)
+    while len(going):
+        going = going[happens(np.ones(len(going), np.int64), 1, noise)]
+        successes[going] += 1
+    return successes

@@ -1,0 +1,170 @@
+"""A service as a process with two listeners: a public one, and a private one for operators and other services."""
+
+import gc
+import logging
+import os
+import resource
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any, Final, NamedTuple, cast
+
+import uvicorn
+
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.serving.connections import Connections
+from privateer_core.serving.logs import log_to_stderr
+from privateer_core.serving.protocol import GuardedProtocol
+from privateer_core.serving.settings import check_log, logs_json
+from privateer_core.serving.turnstile import Turnstile
+
+_SHUTDOWN_SECONDS: Final = 2
+"""How long open requests may delay a stop."""
+_CONNECTIONS_MAX: Final = 8192
+"""Of the public listener. The headers of so many connections take some 128 MiB."""
+_PRIVATE_MAX: Final = 1024
+_BACKLOG: Final = 1024
+_OBJECTS: Final = 20_000
+"""New objects after which Python looks for cycles among them. Requests leave none behind, but the hundreds that wait
+have so many objects that by default it looked all the time: that took an eighth of the server's."""
+_USAGE: Final = 2
+_OWNER_ONLY: Final = 0o077
+
+
+class Listener(NamedTuple):
+    """An ASGI application, the socket that it answers at, and what turns uploads away before it."""
+
+    app: Any
+    socket: socket.socket
+    turnstile: Turnstile | None = None
+
+
+class Service(NamedTuple):
+    """What a process serves.
+
+    Attributes
+    ----------
+    public, private
+        The two listeners. The lifespan is that of the public application.
+    on_stop
+        Is called when a signal stops the process, before it waits for open requests.
+    """
+
+    public: Listener
+    private: Listener
+    on_stop: Callable[[], None] = lambda: None
+
+
+def run(name: str, start: Callable[[], Service]) -> None:
+    """Run a service until a signal stops it. If it cannot start, print why in one line and exit with code 2.
+
+    Parameters
+    ----------
+    name
+        The command's name.
+    start
+        Reads the settings, makes the applications and listens.
+    """
+    try:
+        check_log(os.environ)
+        service = start()
+    except (PrivateerError, OSError) as error:
+        if logs_json(os.environ):
+            logging.getLogger(name).critical("%s", error)
+        else:
+            print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(_USAGE)
+    _serve(service)
+
+
+def prepare_process(*verbose: str) -> None:
+    """Keep the files of this process from other users, values out of its log, and its memory, with its keys, off disk.
+
+    Processes that it starts inherit this. ``PRIVATEER_LOG`` says how it logs; `run` refuses other words.
+    """
+    os.umask(_OWNER_ONLY)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    log_to_stderr(*verbose, as_json=logs_json(os.environ))
+
+
+def listen(host: str, port: int, field: str) -> socket.socket:
+    """Return a listening socket.
+
+    Raises
+    ------
+    SpecError
+        Naming ``field``, if the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        why = str(error.strerror).partition(" (")[0]  # the rest repeats the address
+        raise SpecError(f"cannot listen on {host}:{port}: {why}", field=field, remedy="choose another") from None
+
+
+def _serve(service: Service) -> None:
+    files = _open_files()
+    # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
+    config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
+    beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
+    gc.set_threshold(_OBJECTS)
+    _Process(config, beside, service).run(sockets=[service.public.socket])
+
+
+def _open_files() -> int:
+    """Raise the number of files that the process may have open as far as possible, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, 4 * _CONNECTIONS_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _config(app: Any, lifespan: Any, connections: int, turnstile: Turnstile | None = None) -> uvicorn.Config:
+    # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
+    # also warn about what strangers send.
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=cast(Any, partial(GuardedProtocol, Connections(connections), turnstile)),
+        ws="none",
+        lifespan=lifespan,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        log_config=None,
+        log_level="error",
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+
+
+class _Process(uvicorn.Server):
+    """The public listener, with the private one beside it while the application runs."""
+
+    def __init__(self, config: uvicorn.Config, beside: uvicorn.Server, service: Service) -> None:
+        super().__init__(config)
+        self._beside, self._socket, self._on_stop = beside, service.private.socket, service.on_stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application and listen."""
+        await super().startup(sockets)
+        self._beside.config.load()
+        self._beside.lifespan = self._beside.config.lifespan_class(self._beside.config)
+        await self._beside.startup([self._socket])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, answer open requests, and stop the application."""
+        for server in self.servers:
+            server.close()
+        await self._beside.shutdown([self._socket])
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Announce the stop, then handle the signal as uvicorn does."""
+        self._on_stop()
+        super().handle_exit(sig, frame)

@@ -1,0 +1,87 @@
+"""Ages of decisions: told by reports whose coins chose the arm, and read back."""
+
+import numpy as np
+import pytest
+
+from privateer_core.ages import AGE_MAX, age_of, by_age, with_ages
+from privateer_core.errors import SpecError
+from privateer_core.record import JUMP
+from privateer_server.schedule import Schedule
+from tests.support.specs import SHUFFLE, make_spec
+
+
+@pytest.mark.parametrize(
+    ("version", "decided", "age"),
+    [
+        (5, 5, 0),
+        (5, 2, 3),
+        (5, 6, None),
+        (AGE_MAX + 1, 1, AGE_MAX),
+        (AGE_MAX + 2, 1, None),
+        # A server that lost rounds goes on beyond the next multiple; the version before it belongs to the lost ones.
+        (JUMP + 1, JUMP, None),
+        (JUMP + 3, JUMP + 1, 2),
+        (JUMP, JUMP - 1, 1),
+    ],
+)
+def test_age(version: int, decided: int, age: int | None) -> None:
+    assert age_of(version, decided) == age
+
+
+def test_ages_travel_before_reports() -> None:
+    reports, ages = [b"aaaaaa", b"bbbbbb", b"cccccc"], np.array([0, 300, 0])
+    sent = with_ages(reports, ages)
+    assert {len(one) for one in sent} == {8}
+    assert by_age(sent) == {0: b"aaaaaacccccc", 300: b"bbbbbb"}
+
+
+HIDDEN = {**SHUFFLE, "privacy.arms": "hidden"}
+CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
+NONE = {"privacy.model": "none", "privacy.epsilon": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "tells", "takes"),
+    [
+        ({}, True, True),
+        (SHUFFLE, False, True),
+        (CENTRAL, False, True),
+        (NONE, True, True),
+        (HIDDEN, False, False),
+        ({**CENTRAL, "privacy.arms": "hidden"}, True, True),
+        ({"privacy.calibration": "published", "privacy.epsilon": 16.0}, False, True),
+    ],
+)
+def test_who_tells_ages_and_who_takes_earlier_decisions(changes: dict[str, object], tells: bool, takes: bool) -> None:
+    """A report of a batch never says when it was decided: those of one age would be a smaller batch."""
+    policy = Schedule(make_spec(changes)).open(3, 7).policy
+    assert policy.tells_age is tells
+    assert policy.takes(7)
+    assert policy.takes(6) is takes
+    assert not policy.takes(8)
+
+
+def test_a_batch_whose_coins_chose_takes_no_window() -> None:
+    with pytest.raises(SpecError, match=r"experiment.conversion_window: needs privacy.arms = 'seen'"):
+        make_spec({**HIDDEN, "experiment.conversion_window": 60})
+    assert make_spec({**SHUFFLE, "experiment.conversion_window": 60}).experiment.conversion_window == 60
+
+
+@pytest.mark.parametrize("window", [-1, float("inf"), float("nan"), 366 * 86_400])
+def test_windows_out_of_range(window: float) -> None:
+    with pytest.raises(SpecError) as refused:
+        make_spec({"experiment.conversion_window": window})
+    assert refused.value.field == "experiment.conversion_window"
+
+
+@pytest.mark.parametrize(
+    ("reward", "without"),
+    [({}, 0.0), ({"low": 1.0, "high": 5.0}, 1.0), ({"low": -5.0, "high": -1.0}, -1.0), ({"default": 0.5}, 0.5)],
+)
+def test_reward_without_an_outcome(reward: dict[str, float], without: float) -> None:
+    assert make_spec({"reward": reward}).reward.without_outcome == without
+
+
+def test_default_reward_within_bounds() -> None:
+    with pytest.raises(SpecError, match=r"default: must be from low to high"):
+        make_spec({"reward": {"default": 2.0}})

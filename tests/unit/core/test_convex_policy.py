@@ -1,0 +1,129 @@
+"""Policies on convex sets: those that no learner makes are refused, and a device clips what it contributes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer_core.algorithms.convex.domain import even
+from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.decisions import Arms
+from privateer_core.errors import InputError, Malformed
+from privateer_server.schedule import Schedule
+
+SPECS = ConvexSpec.instances()
+TWO, ONE = SPECS["local"], SPECS["local-ellipsoid"]
+POLICY = Schedule(TWO).open(9).policy
+COINS = np.random.default_rng(1).integers(0, 2**32, 40_000, dtype=np.uint32)
+NOBODY = np.zeros((len(COINS), 0))
+
+
+def with_layout(policy, layout):
+    mechanism = type(policy.terms.mechanism)(layout, policy.terms.epsilon, 1, False)
+    return replace(policy.terms, mechanism=mechanism)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"centre": np.array([1.0, 0.5])},
+        {"centre": np.array([np.nan, 0.0])},
+        {"centre": np.zeros(3)},
+        {"centre": np.zeros(2, np.int64)},
+        {"axes": 2 * np.eye(2)},
+        {"axes": np.zeros((2, 2))},
+        {"axes": np.diag([0.1, 1e-12])},
+        {"axes": np.full((2, 2), np.inf)},
+        {"axes": np.eye(3) / 2},
+        {"points": 1},
+        {"span": 2.0},
+        {"lipschitz": 1e-3},
+        {"seed": 1 << 63},
+        {"fresh_coins": True},
+        {"terms": with_layout(POLICY, even(POLICY.seed + 1, 2))},
+        {"terms": with_layout(POLICY, even(POLICY.seed, 3))},
+    ],
+    ids=str,
+)
+def test_policies_that_no_learner_makes_are_refused(wrong):
+    POLICY.check(TWO)
+    with pytest.raises(Malformed):
+        replace(POLICY, **wrong).check(TWO)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_directions_are_even_and_points_are_of_the_set(name):
+    """Over coins, the mean of d times a direction's square is the identity, which the estimated gradient needs.
+
+    Planted: a side that everybody has is not even. Four standard errors of a mean of 40,000 are 0.02.
+    """
+    spec = SPECS[name]
+    policy = Schedule(spec).open(9).policy
+    points = policy.decide(NOBODY, COINS).points
+    assert spec.domain.holds(points)
+    ways = (points[:, 0] - policy.centre) @ np.linalg.inv(policy.axes)
+    if name != "published":
+        assert len(ways[0]) * ways.T @ ways / len(ways) == pytest.approx(np.eye(len(ways[0])), abs=0.02)
+        assert np.abs(ways.mean(axis=0)).max() < 0.02
+        assert np.abs(np.abs(ways).mean(axis=0)).max() > 0.02
+
+
+def test_slopes_are_clipped_on_the_device():
+    """Planted: without the clip, the largest difference of rewards would be beyond the range of values."""
+    axis, (coins, nobody) = POLICY.decide(NOBODY[:4], COINS[:4]).arms >> 1, (COINS[:4], NOBODY[:4])
+    apart = 2 * np.linalg.norm(POLICY.axes, axis=1)[axis] * POLICY.lipschitz
+    decisions = POLICY.decide(nobody, coins)
+    sign = 2 * (decisions.arms & 1) - 1
+    for share, expected in ((0.5, 0.5), (1.0, 1.0), (3.0, 1.0), (-7.0, -1.0)):
+        rewards = np.stack([0.5 + share * apart / 2, 0.5 - share * apart / 2], axis=1)
+        values = POLICY.contribute(nobody, coins, decisions, rewards).values
+        assert 2 * values - 1 == pytest.approx(sign * expected)
+    assert 1.0 / apart.max() > 1.0
+
+
+@pytest.mark.parametrize(
+    "bad", [1.0, {"first": 0.1}, {"first": 0.1, "second": np.inf}, {"first": np.nan, "second": 0.1}]
+)
+def test_two_rewards_that_are_not_finite_numbers_are_refused(bad):
+    with pytest.raises(InputError) as refused:
+        POLICY.read(TWO, bad)
+    assert "0.1" not in str(refused.value)
+    values, clipped = POLICY.read(TWO, {"second": 2.0, "first": 0.25})
+    assert (values.tolist(), clipped) == ([[0.25, 1.0]], True)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, {"first": 0.1}])
+def test_one_reward_that_is_not_a_finite_number_is_refused(bad):
+    policy = Schedule(ONE).open(9).policy
+    with pytest.raises(InputError):
+        policy.read(ONE, bad)
+    assert policy.read(ONE, 0.25)[0].tolist() == [0.25]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_who_tells_ages_and_who_takes_earlier_decisions(name):
+    """The direction is in the coins of a choice, or in the key; a batch would be told apart by ages."""
+    policy = Schedule(SPECS[name]).open(3, 7).policy
+    assert policy.tells_age is (name.startswith("local") or name == "none")
+    assert policy.takes(7)
+    assert policy.takes(6) is (name not in ("shuffle-hidden", "published"))
+    assert not policy.takes(8)
+
+
+def test_all_rounds_have_the_same_directions_but_as_published():
+    for name, spec in SPECS.items():
+        schedule = Schedule(spec)
+        step = schedule.open(3)
+        first, later = (schedule.follow(step.state, 2, seed).policy.measured for seed in (5, 6))
+        assert np.allclose(first, later) is (name != "published")
+
+
+def test_a_late_slope_is_between_the_points_that_were_played():
+    """Planted: the open round's points, which are twice as far apart."""
+    decisions = POLICY.decide(NOBODY[:50], COINS[:50])
+    wider = replace(POLICY, axes=2 * POLICY.axes)
+    rewards = 0.5 + decisions.points @ np.array([0.2, 0.1])
+    told, late = (one.contribute(NOBODY[:50], COINS[:50], decisions, rewards).values for one in (POLICY, wider))
+    assert late == pytest.approx(told)
+    blind = wider.contribute(NOBODY[:50], COINS[:50], Arms(decisions.arms), rewards).values
+    assert np.abs(blind - told).max() > 0.01

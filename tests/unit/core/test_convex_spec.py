@@ -1,0 +1,86 @@
+"""Specs of experiments on convex sets: what is refused names the field, the constraint and the remedy."""
+
+import numpy as np
+import pytest
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.convex.domain import Domain
+from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.errors import SpecError
+
+ONE = {"feedback": "one-point", "strong_convexity": 0.0}
+SHRINKING = {"feedback": "one-point", "estimator": "ellipsoid"}
+WINDOW = {"conversion_window": 60.0}
+PUBLISHED = {"calibration": "published", "delta": 1e-5}
+HIDDEN = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "arms": "hidden"}
+
+
+def tables(**changes):
+    """The tables of a spec, some of them changed."""
+    data = ConvexSpec.instances()["local"].model_dump(mode="json", exclude_none=True)
+    for section, keys in changes.items():
+        data[section] |= keys
+    return data
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        ({"domain": {"shape": "cube"}}, "domain.shape", "'ball' or 'box'"),
+        ({"domain": {"dimension": 65}}, "domain.dimension", "64"),
+        ({"domain": {"radius": float("nan")}}, "domain.radius", ""),
+        ({"algorithm": {"feedback": "three-point"}}, "algorithm.feedback", "'one-point' or 'two-point'"),
+        ({"algorithm": {"estimator": "simplex"}}, "algorithm.estimator", "'sphere' or 'ellipsoid'"),
+        ({"algorithm": {"estimator": "ellipsoid"}}, "algorithm.estimator", "two-point"),
+        ({"algorithm": {"estimator": "ellipsoid", **ONE}}, "algorithm.estimator", "strong_convexity"),
+        ({"algorithm": {"smoothness": 1.0}}, "algorithm.smoothness", "does nothing"),
+        ({"algorithm": SHRINKING}, "algorithm.lipschitz", "does nothing"),
+        ({"algorithm": {"lipschitz": None}}, "algorithm.lipschitz", "missing"),
+        ({"algorithm": {"lipschitz": float("inf")}}, "algorithm.lipschitz", ""),
+        ({"algorithm": {"deviation": 0.6}}, "algorithm.deviation", "hides every difference"),
+        ({"algorithm": {"deviation": 0.1, **ONE}}, "algorithm.deviation", "does nothing"),
+        ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
+        ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),
+        ({"experiment": WINDOW, "privacy": PUBLISHED}, "experiment.conversion_window", "a direction of its own"),
+        ({"experiment": WINDOW, "privacy": HIDDEN}, "experiment.conversion_window", "'seen'"),
+        ({"privacy": {"calibration": "published"}}, "privacy.delta", "above 0"),
+        (
+            {"privacy": {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "min_batch": 2000}},
+            "privacy.min_batch",
+            "round_size",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_refused_names_the_field(changes, field, says):
+    parse_spec(tables())
+    with pytest.raises(SpecError) as refused:
+        parse_spec(tables(**changes))
+    assert refused.value.field == field
+    assert says in str(refused.value)
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize("name", ["local", "shuffle", "central", "none", "local-ellipsoid", "local-smooth"])
+def test_outcomes_may_come_late(name):
+    data = ConvexSpec.instances()[name].model_dump(mode="json", exclude_none=True)
+    data["experiment"] |= WINDOW
+    assert parse_spec(data).experiment.conversion_window == 60.0
+
+
+def test_long_rounds_of_losses_without_curvature_are_a_concern():
+    assert parse_spec(tables()).concerns() == []
+    assert len(parse_spec(tables(algorithm=ONE)).concerns()) == 1
+
+
+@pytest.mark.parametrize("shape", ["ball", "box"])
+def test_a_projection_is_the_nearest_point_of_the_set(shape):
+    domain, rng = Domain(shape=shape, dimension=3, radius=2.0), np.random.default_rng(1)
+    inside = np.array([domain.projected(point) for point in rng.normal(size=(200, 3)) * 2])
+    assert domain.holds(inside)
+    for point in rng.normal(size=(20, 3)) * 4:
+        nearest = domain.projected(point)
+        assert np.linalg.norm(point - nearest) <= np.linalg.norm(point - inside, axis=1).min() + 1e-12
+        assert domain.holds(domain.projected(point, 0.5) + 0.499 * np.eye(3))
+    assert not domain.holds(np.array([[2.1, 0.0, 0.0]]))
+    assert not domain.holds(np.array([[np.nan, 0.0, 0.0]]))

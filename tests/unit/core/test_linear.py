@@ -1,0 +1,224 @@
+"""Linear bandits on the device: what is refused, how a context becomes a row, and what the coins of a choice do."""
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from privateer_core.algorithms.linear.design import Design, prior_moments
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.algorithms.linear.reports import joint, matrix_of, moments
+from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.coins import classes_of
+from privateer_core.columns import FLAG, NUMBER, Block, bits, coded
+from privateer_core.decisions import Arms
+from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_core.mechanisms.vector_noise import CentralVectors
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.sections import parse_section
+from privateer_core.terms import Terms
+from privateer_core.vectors import Ball
+from privateer_server.schedule import Schedule
+from tests.support.linears import linear_spec
+
+
+def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
+    """A policy that decides and asks nobody."""
+    rng = np.random.default_rng(0)
+    terms = Terms("none", math.inf, 0.0, "tight", 0, 0, CentralVectors(Ball("l2", 1.0, d * arms), 0.0))
+    factors = np.linalg.cholesky(np.stack([np.cov(rng.normal(size=(d, 4 * d))) for _ in range(arms)]))
+    means, square = 0.1 * rng.normal(size=(arms, d)), np.eye(d)
+    playable, design = np.ones(arms, bool), Design((NUMBER,) * (d - 1))
+    return LinearPolicy(1, design, "identity", means, factors, square, square, exploration, playable, -1, 0.0, 3, terms)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"link": "probit"}, "algorithm.link", "one of 'identity', 'logistic'"),
+        ({"exploration": 0.0}, "algorithm.exploration", "greater than 0"),
+        ({"privacy": {"calibration": "published"}, "model": "central"}, "algorithm.report", "the joint one"),
+        ({"privacy": {"calibration": "published"}, "model": "shuffle"}, "privacy.calibration", "no 'published' form"),
+        ({"privacy": {"local_epsilon_max": 0.5}, "model": "shuffle"}, "privacy.local_epsilon_max", "at least epsilon"),
+        ({"messages": 17, "model": "shuffle"}, "algorithm.messages", "less than or equal to 16"),
+        ({"messages": 0, "model": "shuffle"}, "algorithm.messages", "greater than or equal to 1"),
+        ({"messages": 2, "model": "central"}, "algorithm.messages", "only a crowd makes several cheap"),
+        ({"messages": 2, "model": "shuffle", "privacy": {"arms": "hidden"}}, "algorithm.messages", "with hidden arms"),
+    ],
+)
+def test_what_no_experiment_can_be_is_refused(changes, field, words):
+    with pytest.raises(SpecError, match=words) as refused:
+        linear_spec(**changes)
+    assert refused.value.field == field
+
+
+def test_several_messages_go_with_one_report_a_person():
+    data = linear_spec("shuffle", messages=2).model_dump(exclude_none=True)
+    data["experiment"]["reports_per_person"] = 2
+    with pytest.raises(SpecError, match="reports_per_person") as refused:
+        parse_section(LinearSpec, data)
+    assert refused.value.field == "algorithm.messages"
+
+
+def test_a_policy_that_asks_for_more_messages_than_the_spec_is_refused():
+    asked = linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}, messages=4)
+    policy = Schedule(asked).open(3, 7).policy
+    assert policy.terms.messages > 1
+    policy.check(asked)
+    with pytest.raises(Malformed):
+        policy.check(linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}))
+
+
+def test_reports_that_would_be_too_large_are_refused_with_their_size():
+    levels = {f"x{j}": {"levels": [f"l{k}" for k in range(200)]} for j in range(4)}
+    with pytest.raises(SpecError, match="bytes") as refused:
+        linear_spec("central", levels)
+    coordinates = 2 * 805 + 805 * 806 // 2
+    assert f"{coordinates} coordinates, {4 * coordinates} bytes" in str(refused.value)
+    assert linear_spec("local", levels).ball.coordinates == 2 * 805, "only residuals are sent"
+
+
+def test_outcomes_may_come_late_but_where_a_batch_would_tell_when_people_chose():
+    data = linear_spec("shuffle").model_dump(exclude_none=True)
+    data["experiment"]["conversion_window"] = 60.0
+    assert parse_section(LinearSpec, data).experiment.conversion_window == 60.0
+    data["privacy"]["arms"] = "hidden"
+    with pytest.raises(SpecError, match="'seen'") as refused:
+        parse_section(LinearSpec, data)
+    assert refused.value.field == "experiment.conversion_window"
+
+
+@pytest.mark.parametrize(
+    ("model", "privacy", "tells", "takes"),
+    [
+        ("local", {}, True, True),
+        ("local", {"delta": 0.4}, False, True),
+        ("shuffle", {}, False, True),
+        ("shuffle", {"arms": "hidden"}, False, False),
+        ("central", {"arms": "hidden"}, False, True),
+        ("none", {}, False, True),
+    ],
+)
+def test_who_tells_ages_and_who_takes_earlier_decisions(model, privacy, tells, takes):
+    """Classes are told by the coins of a choice, so they need its age; those of a batch would be told apart by it."""
+    policy = Schedule(linear_spec(model, privacy=privacy)).open(3, 7).policy
+    assert policy.tells_age is tells
+    assert policy.takes(7)
+    assert policy.takes(6) is takes
+    assert not policy.takes(8)
+
+
+def test_a_late_class_is_that_of_the_arm_that_coins_favoured_then():
+    earlier = replace(policy_of(3, 3), seed=8)
+    terms = replace(earlier.terms, mechanism=VectorSymbol.calibrated(Ball("l2", 1.0, 9), 4.0, 3, 2))
+    now = replace(policy_of(3, 3), version=2, seed=3, playable=np.array([True, False, True]), terms=terms)
+    coins = np.arange(6000, dtype=np.uint32)
+    favoured = earlier.normals(coins).argmax(axis=1)
+    classes = now.classes_of(coins, earlier)
+    assert (classes[favoured == 0] == 0).all()
+    assert (classes[favoured == 2] == 1).all()
+    assert set(classes[favoured == 1].tolist()) == {0, 1}, "nobody gets that arm any more"
+    assert np.array_equal(now.classes_of(coins, now), classes_of(coins, 3, 2))
+
+
+def test_rows_are_one_hot_and_no_longer_than_the_features_allow():
+    levels = coded(5)
+    design = Design((NUMBER, FLAG, coded(2), levels))
+    contexts = np.array([[0.75, 0.0, 1.0, *bits(np.array([3.0]), levels)[0]], [0.5, 1.0, 0.0, 9.0, -3.0, 0.0]])
+    rows = design.rows(contexts)
+    assert rows[0].tolist() == [1, 0.5, 0, 1, 0, 0, 0, 1, 0]
+    assert rows[1, :4].tolist() == [1, 0, 1, -1]
+    assert design.length == 2.0
+    assert (np.linalg.norm(rows, axis=1) <= design.length).all()
+    assert np.linalg.eigvalsh(prior_moments(design)).min() > -1e-12
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_contexts_that_are_not_numbers_are_refused_without_an_echo(bad):
+    policy = policy_of(3, 2)
+    for act in (policy.decide, lambda x, c: policy.contribute(x, c, Arms(np.zeros(1, np.int64)), np.zeros(1))):
+        with pytest.raises(InputError, match="finite") as refused:
+            act(np.array([[0.123456, bad]]), np.zeros(1, np.uint32))
+        assert "0.123" not in str(refused.value)
+
+
+def test_contexts_beyond_their_bounds_count_as_at_them():
+    policy = policy_of(3, 2)
+    coins, arms, rewards = np.arange(2, dtype=np.uint32), Arms(np.array([0, 1])), np.ones(2)
+    far, near = (np.array([[low, 0.5], [high, 0.5]]) for low, high in ((-70.0, 9e9), (0.0, 1.0)))
+    made = [policy.contribute(one, coins, arms, rewards).values for one in (far, near)]
+    assert np.array_equal(*made)
+    assert np.linalg.norm(made[0], axis=1).max() <= 1 + 1e-12
+
+
+def test_coins_are_independent_normal_and_largest_at_the_own_class():
+    policy = replace(policy_of(3, 3), playable=np.array([True, False, True]))
+    coins = np.arange(60_000, dtype=np.uint32)
+    normals = policy.normals(coins)
+    own = np.array([0, 2])[classes_of(coins, policy.seed, 2)]
+    assert np.array_equal(np.array([0, 2])[normals[:, [0, 2]].argmax(axis=1)], own)
+    for arm in range(3):
+        assert kstest(normals[:, arm], "norm").pvalue > 1e-4
+    assert abs(np.corrcoef(normals.T) - np.eye(3)).max() < 0.02
+    favoured = replace(policy, favours=2).normals(coins)
+    assert (favoured[:, 2] >= favoured[:, 0]).all()
+
+
+def test_moments_and_joint_reports_are_at_most_1_long():
+    rows = np.random.default_rng(1).normal(size=(50, 4)) / 2
+    told = moments(rows)
+    assert np.linalg.norm(told, axis=1).max() <= 1 + 1e-12
+    inside = np.flatnonzero(np.linalg.norm(rows, axis=1) < 1)
+    assert matrix_of(told[inside].sum(axis=0), 4) == pytest.approx(rows[inside].T @ rows[inside])
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert np.linalg.norm(joint(unit, np.ones(50)), axis=1) == pytest.approx(np.ones(50))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"means": np.full((2, 5), np.nan)},
+        {"factors": np.zeros((2, 4, 4))},
+        {"whitening": np.full((5, 5), 1e300)},
+        {"exploration": 40.0},
+        {"favours": 1},
+        {"share": 0.5},
+        {"link": "logistic"},
+        {"design": Design((Block(),) * 3)},
+        {"playable": np.array([True, False])},
+    ],
+)
+def test_a_policy_that_no_learner_makes_is_refused(changes):
+    spec = linear_spec("local")
+    policy = Schedule(spec).open(1).policy
+    policy.check(spec)
+    with pytest.raises(Malformed):
+        replace(policy, **changes).check(spec)
+
+
+def test_a_decision_of_50_coordinates_and_20_arms_takes_less_than_50_microseconds():
+    policy, people = policy_of(50, 20), 4000
+    contexts = np.random.default_rng(1).random((people, 49))
+    coins = np.arange(people, dtype=np.uint32)
+
+    def seconds() -> float:
+        started = time.process_time()
+        policy.decide(contexts, coins)
+        return time.process_time() - started
+
+    assert min(seconds() for _ in range(3)) / people < 50e-6
+
+
+def test_contexts_are_told_where_noise_lets_them_be_known():
+    """Under local from an epsilon of 3, and the round's ball has coordinates for them; elsewhere they always are."""
+    shares = {e: linear_spec("local", privacy={"epsilon": e}).share for e in (1.0, 2.9, 3.0, 4.0)}
+    assert shares == {1.0: 0.0, 2.9: 0.0, 3.0: 0.1, 4.0: 0.1}
+    assert [linear_spec("local", privacy={"epsilon": e}).ball.coordinates for e in (1.0, 4.0)] == [10, 25]
+    assert {model: linear_spec(model).share for model in ("shuffle", "central", "none")} == {
+        "shuffle": 0.1,
+        "central": 0.3,
+        "none": 0.3,
+    }

@@ -1,0 +1,141 @@
+"""Phased specs: what is refused, and with which remedy."""
+
+import math
+
+import numpy as np
+import pytest
+
+from privateer_core.actions import sphere
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.phased import PhasedSpec
+from privateer_core.errors import SpecError
+from tests.support.phased import phased_spec, tables
+from tests.support.specs import make_spec
+from tests.support.specs import tables as partition_tables
+
+SHUFFLE = {"privacy.model": "shuffle", "privacy.epsilon": 1.0, "privacy.delta": 1e-6, "privacy.min_batch": 2}
+LONG = [[0.6, 0.0], [0.0, 1.3], [0.1, 0.1]]
+BAD = {
+    "alpha too small": ({"algorithm.alpha": 0.0}, "algorithm.alpha", "0.8"),
+    "alpha too large": ({"algorithm.alpha": 1.0}, "algorithm.alpha", "0.8"),
+    "few people": ({"experiment.people": 100}, "experiment.people", "raise it to"),
+    "short horizon": ({"experiment.horizon": 5}, "experiment.horizon", "raise it to 22"),
+    "one action": ({"actions.count": 1}, "actions", "two"),
+    "one given action": ({"actions": {"vectors": [[1.0, 0.0]]}}, "actions", "two"),
+    "repeated": ({"actions": {"vectors": [[1, 0], [0, 1], [1, 0]]}}, "actions", "remove"),
+    "zero": ({"actions": {"vectors": [[1, 0], [0, 0]]}}, "actions", "remove"),
+    "too long": ({"actions": {"vectors": LONG}}, "actions", "divide every action by 1.3"),
+    "ragged": ({"actions": {"vectors": [[1, 0], [0.5]]}}, "actions", "fill up"),
+    "no actions": ({"actions": {}}, "actions", "vectors"),
+    "two forms": ({"actions.vectors": [[1, 0], [0, 1]]}, "actions", "vectors"),
+    "half a form": ({"actions.dimension": None}, "actions", "vectors"),
+    "not a number": ({"actions": {"vectors": [[math.nan, 0], [0, 1]]}}, "actions.vectors", ""),
+    "infinite": ({"actions": {"vectors": [[math.inf, 0], [0, 1]]}}, "actions.vectors", ""),
+    "epsilon under none": ({"privacy.epsilon": 1.0}, "privacy.epsilon", "remove"),
+    "delta under none": ({"privacy.delta": 0.1}, "privacy.delta", "remove"),
+    "published none": ({"privacy.calibration": "published"}, "privacy.calibration", "tight"),
+    "no epsilon": ({"privacy.model": "central", "privacy.delta": 1e-6}, "privacy.epsilon", "add"),
+    "central delta": ({"privacy": {"model": "central", "epsilon": 1.0}}, "privacy.delta", "1e-6"),
+    "pure published": (
+        {"privacy": {"model": "local", "epsilon": 1.0, "calibration": "published"}},
+        "privacy.delta",
+        "1e-6",
+    ),
+    "above the theorem": (
+        {**SHUFFLE, "privacy.epsilon": 16.0, "privacy.calibration": "published"},
+        "privacy.epsilon",
+        "tight",
+    ),
+    "large batches": ({**SHUFFLE, "privacy.min_batch": 100}, "privacy.min_batch", "lower it to 2, or raise"),
+    "default batches": ({**SHUFFLE, "privacy.min_batch": None}, "privacy.min_batch", "lower it to 2, or raise"),
+    "nobody honest": ({**SHUFFLE, "privacy.honest_fraction": 0.4}, "privacy.honest_fraction", "raise it"),
+    "empty range": ({"reward.low": 1.0}, "reward", ""),
+    "arms": ({**SHUFFLE, "privacy.arms": "hidden"}, "privacy.arms", "remove"),
+    "local_epsilon_max": ({**SHUFFLE, "privacy.local_epsilon_max": 2.0}, "privacy.local_epsilon_max", "remove"),
+    "unknown key": ({"algorithm.gamma": 1.0}, "algorithm.gamma", "remove"),
+    "context": ({"context": {"features": {"x": {"low": 0, "high": 1}}}}, "context", "remove"),
+    "beta": ({"algorithm.beta": 1.0}, "algorithm.beta", ""),
+    "no beta": ({"algorithm.beta": 1e-320}, "algorithm.beta", ""),
+    "more than people": ({"algorithm.clients": 1e308}, "algorithm.clients", ""),
+    "more than numbers": ({"algorithm.fixed_clients": 10**400}, "algorithm.fixed_clients", ""),
+    "infinite range": ({"reward.low": -1e308, "reward.high": 1e308}, "reward", ""),
+    "squares overflow": ({"reward.low": 0.0, "reward.high": 1e300}, "reward.high", "unit"),
+    "squares vanish": ({"reward.low": 0.0, "reward.high": 5e-324}, "reward", ""),
+    "standard_deviation": ({"algorithm.client_deviation": 1e300}, "algorithm.client_deviation", ""),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_work_is_refused_with_the_remedy(name):
+    changes, field, remedy = BAD[name]
+    with pytest.raises(SpecError) as refused:
+        parse_spec(tables(changes))
+    assert (refused.value.field or "").startswith(field)
+    assert refused.value.remedy
+    assert remedy in str(refused.value.remedy)
+
+
+def test_remedies_work():
+    for name, changes in {
+        "few people": {"experiment.people": 348},
+        "short horizon": {"experiment.horizon": 22},
+        "large batches": {**SHUFFLE, "privacy.min_batch": 100, "algorithm.clients": 57.5, "experiment.people": 100_000},
+        "too long": {"actions": {"vectors": [[x / 1.3 for x in row] for row in LONG]}},
+    }.items():
+        with pytest.raises(SpecError):
+            phased_spec(BAD[name][0])
+        assert phased_spec(changes)
+
+
+def test_what_the_message_says_of_the_population_is_what_it_takes():
+    with pytest.raises(SpecError) as refused:
+        phased_spec({"experiment.people": 100})
+    needed = int(str(refused.value.remedy).split("raise it to ")[1].split(",")[0])
+    spec = phased_spec({"experiment.people": needed})
+    assert sum(spec.clients(phase) for phase in range(1, spec.phases + 1)) == needed
+    with pytest.raises(SpecError):
+        phased_spec({"experiment.people": needed - 1})
+
+
+def test_phases_of_section_7():
+    spec = phased_spec(
+        {"experiment": {"name": "dpe", "horizon": 10**6, "people": 10**5}, "actions": {"count": 9, "dimension": 20}}
+    )
+    assert spec.first_length == pytest.approx(4 * 20 * math.log(math.log(20)) + 16)
+    assert spec.phases == 13
+    assert [spec.clients(phase) for phase in (1, 2, 13)] == [2, 4, 1352]
+    assert spec.beta == pytest.approx(1 / (9 * 10**6))
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_the_first_phase_where_the_papers_logarithm_fails(dimension):
+    vectors = [[0.5] * dimension, [-0.25] * dimension]
+    assert phased_spec({"actions": {"vectors": vectors}}).first_length == 16
+
+
+def test_drawn_actions_are_uniform_on_the_sphere():
+    points = sphere(20_000, 3, 4)
+    assert np.linalg.norm(points, axis=1) == pytest.approx(np.ones(20_000))
+    assert np.abs(points.mean(axis=0)).max() < 5 / math.sqrt(3 * 20_000)
+    assert points.T @ points / 20_000 == pytest.approx(np.eye(3) / 3, abs=0.012)
+    assert sphere(4, 3, 4) == pytest.approx(points.ravel()[:12].reshape(4, 3))
+    assert not np.allclose(sphere(4, 3, 5), sphere(4, 3, 4))
+
+
+def test_given_actions_need_not_span():
+    vectors = [[1.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.3, 0.3, 0.0]]
+    assert phased_spec({"actions": {"vectors": vectors}}).actions.matrix.tolist() == vectors
+
+
+def test_specs_travel_as_json():
+    for trust in ("none", "central", "shuffle", "local"):
+        spec = phased_spec(trust=trust)
+        assert PhasedSpec.model_validate_json(spec.model_dump_json(exclude_none=True)) == spec
+
+
+def test_the_family_follows_from_the_algorithm():
+    assert isinstance(parse_spec(tables()), PhasedSpec)
+    assert parse_spec(partition_tables()) == make_spec({"experiment.arms": ["a", "b", "c"]})
+    for broken in ({}, {"algorithm": 3}, {"algorithm": {"name": "phase"}}):
+        with pytest.raises(SpecError):
+            parse_spec(broken)

@@ -1,0 +1,178 @@
+"""Specs of high-dimensional bandits: what is refused, with the remedy; and what a device makes of a policy."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privateer_client.features import context_vector
+from privateer_core.certificate import JOINT, certify, recompute
+from privateer_core.decisions import Arms
+from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_lab.environments import default_environment, environment_for
+from privateer_server.algorithms.sparse.epochs import EpochLearner
+from privateer_server.schedule import Schedule
+from tests.support.sparse import sparse_spec
+
+
+def policy_of(spec, coefficients=(0.5, -0.25), places=(2, 7)):
+    policy = Schedule(spec).open(5).policy
+    return replace(policy, places=np.array(places), coefficients=np.array(coefficients), explores=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "field", "words"),
+    [
+        ("central", {"algorithm__sparsity": 31}, "algorithm.sparsity", "at most 30"),
+        ("central", {"context__features": 9000}, "context.features", "MiB"),
+        ("central", {"context__features": ["x", "x"]}, "context.features", "distinct"),
+        ("central", {"context__low": 1.0}, "context", "low must be below high"),
+        (
+            "shuffle",
+            {"experiment__conversion_window": 60.0, "privacy__arms": "hidden"},
+            "experiment.conversion_window",
+            "remove",
+        ),
+        ("central", {"privacy__delta": 0.0}, "privacy.delta", "at least 1e-08"),
+        ("central", {"privacy__calibration": "published"}, "privacy.calibration", "tight"),
+        ("local", {"context__features": 65}, "context.features", "at most 64"),
+    ],
+)
+def test_impossible_specs_are_refused_with_a_remedy(
+    model: str, changes: dict[str, Any], field: str, words: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        sparse_spec(model, **changes)
+    assert field in str(refused.value)
+    assert words in str(refused.value)
+
+
+def test_a_round_too_small_for_its_screening_is_refused_with_the_number_that_it_takes() -> None:
+    spec = sparse_spec(experiment__round_size=40)
+    with pytest.raises(SpecError) as refused:
+        Schedule(spec).open(1)
+    assert refused.value.field == "experiment.round_size"
+    enough = int(str(refused.value.remedy).split()[0])
+    assert 40 < enough <= 1000
+    Schedule(sparse_spec(experiment__round_size=enough)).open(1)
+
+
+@pytest.mark.parametrize("changes", [{"coefficients": [1.5, -1.0]}, {"intercept": 0.6}, {"coefficients": [0.01] * 31}])
+def test_people_whose_coefficients_are_off_the_ball_are_refused(changes: dict[str, Any]) -> None:
+    spec = sparse_spec(population__name="needles")
+    section = {"name": "needles", **changes}
+    with pytest.raises(SpecError) as refused:
+        environment_for(spec, 0, section)
+    assert refused.value.field == "population.coefficients"
+
+
+def test_people_of_whom_nothing_is_said_have_few_features_that_matter() -> None:
+    assert default_environment(sparse_spec()) == {"name": "needles"}
+
+
+def test_an_application_gives_every_arm_its_features() -> None:
+    spec = sparse_spec(context__features=["fit", "age"], algorithm__sparsity=1, population__name="needles")
+    context = {f"{name} of {arm}": value for arm in "abc" for name, value in (("fit", 0.5), ("age", 3.0))}
+    assert context_vector(context, spec.features).tolist() == [[0.75, 1.0] * 3]
+    with pytest.raises(InputError) as refused:
+        context_vector({**context, "age": 1.0}, spec.features)
+    assert refused.value.field == "age"
+
+
+def test_a_device_plays_the_arm_with_the_largest_sum_and_tells_its_own_row() -> None:
+    spec = sparse_spec()
+    policy = policy_of(spec)
+    rng = np.random.default_rng(1)
+    contexts = rng.random((50, spec.dimension))
+    coins = np.arange(50, dtype=np.uint32)
+    rows = 2 * contexts.reshape(50, 3, 30) - 1
+    decided = policy.decide(contexts, coins)
+    assert decided.arms.tolist() == (0.5 * rows[:, :, 2] - 0.25 * rows[:, :, 7]).argmax(axis=1).tolist()
+    made = policy.contribute(contexts, coins, decided, np.full(50, 0.75)).values
+    people = np.arange(50)
+    assert np.allclose(made, np.column_stack([np.eye(3)[decided.arms], rows[people, decided.arms], np.full(50, 0.5)]))
+
+
+def test_an_intercept_counts_once() -> None:
+    """An arm that is better for everybody, by less than some people's features are worth."""
+    spec = sparse_spec()
+    policy = replace(policy_of(spec), intercepts=np.array([0.2, 0.0, -0.05]))
+    contexts = np.random.default_rng(2).random((300, spec.dimension))
+    rows = 2 * contexts.reshape(300, 3, 30) - 1
+    expected = policy.intercepts + 0.5 * rows[:, :, 2] - 0.25 * rows[:, :, 7]
+    assert policy.decide(contexts, np.zeros(300, np.uint32)).arms.tolist() == expected.argmax(axis=1).tolist()
+
+
+def test_under_local_privacy_a_fresh_coin_says_which_feature_a_report_tells_of() -> None:
+    spec = sparse_spec("local", context__features=6, experiment__round_size=4000)
+    policy = Schedule(spec).open(5).policy
+    contexts, arms = np.full((600, spec.dimension), 0.5), Arms(np.zeros(600, np.int64))
+    contexts[:, 4] = 1.0
+    made = policy.contribute(contexts, np.arange(600, dtype=np.uint32), arms, np.ones(600))
+    assert made.values.shape == (600, 1)
+    assert 60 < int((made.values == 1.0).sum()) < 140, "a sixth of the people tell of the feature that is not 0"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"coefficients": np.array([0.9, -0.2])},
+        {"coefficients": np.array([np.nan, 0.1])},
+        {"coefficients": np.array([0.1])},
+        {"places": np.array([7, 2])},
+        {"places": np.array([2, 30])},
+        {"asked": np.arange(31)},
+        {"asked": np.zeros(0, np.int64)},
+        {"intercepts": np.array([0.0, 0.5, 0.0])},
+        {"intercepts": np.zeros(2)},
+        {"playable": np.array([True, True, False])},
+        {"seed": -1},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_policies_that_no_learner_makes_are_refused(changes: dict[str, Any]) -> None:
+    spec = sparse_spec()
+    policy_of(spec).check(spec)
+    with pytest.raises(Malformed):
+        replace(policy_of(spec), **changes).check(spec)
+
+
+def test_the_certificate_says_whose_view_the_promise_is_about() -> None:
+    spec = sparse_spec()
+    certificate = certify("test", spec.privacy, [Schedule(spec).open(5).policy.terms])
+    promised, curator = certificate.claims
+    assert (promised.epsilon, promised.about) == (1.0, JOINT)
+    assert (curator.against, curator.epsilon) == ("the server", None)
+    assert all(verdict.holds for verdict in recompute(certificate))
+
+
+def test_a_horizon_may_grow_and_an_arm_be_retired_but_none_added() -> None:
+    spec = sparse_spec()
+    schedule = Schedule(spec)
+    state = schedule.open(5).state
+    assert schedule.learner.changed(state, sparse_spec(experiment__horizon=9000)) is state
+    wider = sparse_spec(experiment__arms=["a", "b", "c", "d"])
+    with pytest.raises(SpecError) as refused:
+        Schedule(wider).learner.changed(state, spec)
+    assert refused.value.field == "experiment.arms"
+
+
+def test_an_arm_that_retires_changes_no_mean_reward_of_the_others() -> None:
+    """Coins gave every arm to a third of those who explored, and still did when one of the three is retired later."""
+    before, after = sparse_spec(), sparse_spec(experiment__retired=["c"])
+    step = Schedule(before).open(5)
+    arms = np.arange(9000) % 3
+    rewards = np.array([0.9, 0.5, 0.5])[arms]
+    contexts, coins = np.full((9000, before.dimension), 0.5), np.zeros(9000, np.uint32)
+    made = step.policy.contribute(contexts, coins, Arms(arms), rewards)
+    release = step.policy.mechanism.simulate(made, np.random.default_rng(3))
+    state = EpochLearner(before).learn(step.state, step.policy, release)
+    state = replace(state, followed=state.explored)
+    for spec in (before, after):
+        result = EpochLearner(spec).result(state)
+        assert result is not None
+        (what, value, low, high) = result.tables[1].rows[1]
+        assert what == "everybody gets a"
+        assert low < 1.6 < high, "0.9 of a range from -2 to 2"
+        assert value == pytest.approx(1.6, abs=0.1)

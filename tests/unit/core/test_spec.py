@@ -1,0 +1,260 @@
+"""The spec: what is refused, with field, constraint and remedy; and the sizes of rounds."""
+
+import math
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privateer_core.algorithms import parse_spec, read_spec
+from privateer_core.errors import SpecError
+from tests.support.phased import tables as phased_tables
+from tests.support.specs import SHUFFLE, make_spec, tables
+
+BAD = [
+    ({"privacy.epsilon": 0.0}, "privacy.epsilon", "greater than 0"),
+    ({"privacy.epsilon": -1.0}, "privacy.epsilon", "greater than 0"),
+    ({"privacy.epsilon": math.inf}, "privacy.epsilon", "finite"),
+    ({"privacy.epsilon": -math.inf}, "privacy.epsilon", None),
+    ({"privacy.epsilon": math.nan}, "privacy.epsilon", None),
+    ({"privacy.epsilon": 17.0}, "privacy.epsilon", "16"),
+    ({"privacy.epsilon": "much"}, "privacy.epsilon", "number"),
+    ({"privacy.epsilon": None}, "privacy.epsilon", "must be given"),
+    ({"privacy.model": "none"}, "privacy.epsilon", "promises nothing"),
+    ({"privacy.model": "none", "privacy.epsilon": None, "privacy.delta": 1e-6}, "privacy.delta", "promises nothing"),
+    ({"privacy.model": "central", "privacy.delta": 1e-9}, "privacy.delta", "at least 1e-08"),
+    ({"privacy.model": "shuffle", "privacy.delta": 1e-16}, "privacy.delta", "at least 1e-15"),
+    ({"privacy.delta": 1e-6}, "privacy.delta", "must be 0 under the model 'local'"),
+    ({"privacy.delta": -1e-6}, "privacy.delta", "greater than or equal to 0"),
+    ({"privacy.delta": math.nan}, "privacy.delta", None),
+    ({"privacy.model": "middle"}, "privacy.model", "local, shuffle"),
+    ({"privacy.calibration": "loose"}, "privacy.calibration", "'tight' or 'published'"),
+    ({**SHUFFLE, "privacy.delta": 0.0}, "privacy.delta", "at least 1e-15 under the model 'shuffle'"),
+    ({**SHUFFLE, "privacy.delta": 0.5}, "privacy.delta", "less than 0.5"),
+    ({**SHUFFLE, "privacy.calibration": "published"}, "privacy.calibration", "no 'published' form"),
+    ({**SHUFFLE, "privacy.local_epsilon_max": 0.5}, "privacy.local_epsilon_max", "at least epsilon"),
+    ({**SHUFFLE, "privacy.local_epsilon_max": math.inf}, "privacy.local_epsilon_max", "finite"),
+    ({**SHUFFLE, "privacy.honest_fraction": 0.0}, "privacy.honest_fraction", "greater than 0"),
+    ({**SHUFFLE, "privacy.honest_fraction": 1.1}, "privacy.honest_fraction", "less than or equal to 1"),
+    ({**SHUFFLE, "privacy.honest_fraction": 0.0009}, "privacy.honest_fraction", "at least one report"),
+    ({**SHUFFLE, "privacy.min_batch": 99}, "privacy.min_batch", "100"),
+    ({**SHUFFLE, "privacy.min_batch": 1001}, "privacy.min_batch", "at most experiment.round_size"),
+    ({"experiment.arms": ["one"]}, "experiment.arms", "at least 2"),
+    ({"experiment.arms": []}, "experiment.arms", "at least 2"),
+    ({"experiment.arms": [f"arm-{k}" for k in range(17)]}, "experiment.arms", "at most 16"),
+    ({"experiment.arms": ["a", "a"]}, "experiment.arms", "distinct"),
+    ({"experiment.arms": ["a", ""]}, "experiment.arms.1", "match"),
+    ({"experiment.name": "Has Spaces"}, "experiment.name", "match"),
+    ({"experiment.name": "../etc"}, "experiment.name", "match"),
+    ({"experiment.horizon": 0}, "experiment.horizon", "greater than or equal to 1"),
+    ({"experiment.horizon": 999}, "experiment.round_size", "at most experiment.horizon"),
+    ({"experiment.round_size": 0}, "experiment.round_size", "greater than or equal to 1"),
+    ({"experiment.round_size": 10.5}, "experiment.round_size", "integer"),
+    ({"experiment.round_growth": -0.1}, "experiment.round_growth", "greater than or equal to 0"),
+    ({"experiment.round_growth": math.nan}, "experiment.round_growth", None),
+    ({"context.features": {}}, "context.features", "at least 1"),
+    ({"context.features": {f"x{j}": {"low": 0, "high": 1} for j in range(21)}}, "context.features", "at most 20"),
+    ({"context.features.x1.high": 0.0}, "context.features.x1", "low must be below high"),
+    ({"context.features.x1.high": -1.0}, "context.features.x1", "low must be below high"),
+    ({"context.features.x1.low": math.nan}, "context.features.x1.low", "finite"),
+    ({"context.features.x1.high": math.inf}, "context.features.x1.high", "finite"),
+    ({"context.features.x1": {"low": -1e308, "high": 1e308}}, "context.features.x1", "too wide"),
+    ({"reward.high": 1e-320}, "reward", "too narrow"),
+    ({"context.features.x1.step": 1}, "context.features.x1.step", "unknown key"),
+    ({"reward.low": 1.0}, "reward", "low must be below high"),
+    ({"reward.high": math.nan}, "reward.high", "finite"),
+    ({"algorithm.name": "magic"}, "algorithm.name", "partition"),
+    ({"algorithm.confidence": "hoped"}, "algorithm.confidence", "'practical' or 'proved'"),
+    ({"algorithm.lipschitz": 0.0}, "algorithm.lipschitz", "greater than 0"),
+    ({"algorithm.density_bound": 0.9}, "algorithm.density_bound", "greater than or equal to 1"),
+    ({"algorithm.failure": 1.0}, "algorithm.failure", "less than 1"),
+    ({"algorithm.failure": math.nan}, "algorithm.failure", None),
+    ({"algorithm.memory": 0.0}, "algorithm.memory", None),
+    ({"algorithm.memory": math.inf}, "algorithm.memory", None),
+    ({"algorithm.memory": "forever"}, "algorithm.memory", None),
+    ({"algorithm.memory": 999}, "algorithm.memory", "experiment.round_size"),
+    ({"algorithm.memory": "auto", "experiment.round_size": 4000}, "algorithm.memory", "experiment.round_size"),
+    ({"algorithm.memory": 5000, "algorithm.confidence": "proved"}, "algorithm.memory", "proved"),
+    ({"algorithm.memory": 5000, "privacy.calibration": "published"}, "algorithm.memory", "published"),
+    ({"privcy": {}}, "privcy", "unknown key"),
+    ({"privacy.epsilom": 1.0}, "privacy.epsilom", "unknown key"),
+    ({"experiment.arm": ["a", "b"]}, "experiment.arm", "unknown key"),
+    ({"algorithm.depth": 3}, "algorithm.depth", "unknown key"),
+]
+
+
+@pytest.mark.parametrize(("changes", "field", "constraint"), BAD, ids=lambda value: str(value)[:60])
+def test_bad_input_names_field_constraint_and_remedy(changes, field, constraint):
+    with pytest.raises(SpecError) as refused:
+        parse_spec(tables(changes))
+    error = refused.value
+    assert error.field == field
+    assert constraint is None or constraint in error.detail
+    assert error.remedy
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("section", ["experiment", "context", "privacy", "algorithm"])
+def test_missing_sections_are_named(section):
+    data = tables()
+    del data[section]
+    with pytest.raises(SpecError) as refused:
+        parse_spec(data)
+    assert refused.value.field == {"algorithm": "algorithm.name"}.get(section, section)
+    assert refused.value.remedy == "add it"
+
+
+@pytest.mark.parametrize("text", ["[experiment", "a = ", "\x00", "[a]\n[a]"])
+def test_text_that_is_not_toml_is_refused(text):
+    with pytest.raises(SpecError) as refused:
+        read_spec(text)
+    assert refused.value.field == "spec"
+    assert "not TOML" in refused.value.detail
+
+
+def test_toml_nan_and_inf_are_refused():
+    for word in ("nan", "inf", "-inf"):
+        with pytest.raises(SpecError):
+            read_spec(f"[privacy]\nmodel = 'local'\nepsilon = {word}\n")
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), st.lists, max_leaves=5)
+)
+def test_any_value_in_any_place_is_a_spec_error_or_fine(value):
+    for name in (
+        "privacy",
+        "experiment",
+        "context.features",
+        "privacy.epsilon",
+        "experiment.arms",
+        "reward",
+        "algorithm",
+    ):
+        with suppress(SpecError):
+            parse_spec(tables({name: value}))
+
+
+def test_round_trip_through_json():
+    spec = make_spec({**SHUFFLE, "population.name": "peaks"})
+    assert type(spec).model_validate_json(spec.model_dump_json()) == spec
+
+
+def rounds(spec):
+    return [turn.batch for turn in spec.turns()]
+
+
+def test_fixed_rounds_end_at_the_horizon():
+    sizes = list(rounds(make_spec({"experiment.horizon": 2500})))
+    assert sizes == [1000, 1000, 500]
+
+
+def test_growing_rounds():
+    sizes = list(rounds(make_spec({"experiment.horizon": 30_000, "experiment.round_growth": 0.1})))
+    assert sum(sizes) == 30_000
+    seen = 0
+    for size in sizes[:-1]:
+        assert size == max(1000, math.floor(0.1 * seen))
+        seen += size
+
+
+def test_a_last_round_below_min_batch_is_left_out():
+    changes = {**SHUFFLE, "privacy.min_batch": 600, "experiment.horizon": 2500}
+    assert list(rounds(make_spec(changes))) == [1000, 1000]
+    assert list(rounds(make_spec({**changes, "privacy.min_batch": 500}))) == [1000, 1000, 500]
+
+
+def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
+    return {"name": name, "people": people, "epsilon": epsilon, "shares": list(shares)}
+
+
+def turns(spec):
+    return [(turn.cohort, turn.seen, turn.batch) for turn in spec.turns()]
+
+
+def test_sources_have_their_turn_first_the_best_protected_last():
+    spec = make_spec({"experiment.horizon": 1000, "sources": [source("weak", 1000, 0.5), source("clinic", 1500)]})
+    assert list(turns(spec)) == [("clinic", 0, 1000), ("clinic", 1000, 500), ("weak", 0, 1000), ("", 0, 1000)]
+
+
+def test_a_source_is_left_out_where_it_cannot_fill_a_batch():
+    changes = {**SHUFFLE, "privacy.min_batch": 600, "experiment.horizon": 1000}
+    spec = make_spec({**changes, "sources": [source(people=500), source("large", 1300)]})
+    assert list(turns(spec)) == [("large", 0, 1000), ("", 0, 1000)]
+
+
+def test_a_source_is_promised_its_own_epsilon():
+    spec = make_spec({"sources": [source()]})
+    assert [spec.privacy_of(cohort).epsilon for cohort in ("", "clinic")] == [1.0, 2.0]
+    assert spec.privacy_of("clinic").model == "local"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sources": [source(), source()]}, "sources"),
+        ({"sources": [source(shares=(0.5, 0.5))]}, "sources.clinic.shares"),
+        ({"sources": [source(shares=(0.5, 0.5, 0.5))]}, "sources.clinic.shares"),
+        ({"sources": [source() | {"shares": "unknown"}]}, "sources.clinic.shares"),
+        ({"sources": [source(epsilon=None)]}, "sources.clinic.epsilon"),
+        ({**SHUFFLE, "sources": [source(epsilon=9.0)]}, "sources.clinic.epsilon"),
+        ({"sources": [source(name="Clinic")]}, "sources.0.name"),
+    ],
+)
+def test_sources_that_cannot_be_are_refused(changes, field):
+    with pytest.raises(SpecError) as error:
+        make_spec(changes)
+    assert error.value.field == field
+
+
+def test_arms_of_an_unknown_policy_are_learned_from_as_published_only():
+    spec = make_spec({"privacy.calibration": "published", "sources": [source() | {"shares": "unknown"}]})
+    assert spec.source(spec.cohorts[0]).shares == "unknown"
+
+
+@given(
+    st.integers(1, 3000),
+    st.integers(0, 200_000),
+    st.floats(0, 1),
+    st.sampled_from(["local", "shuffle"]),
+    st.integers(100, 3000),
+)
+def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
+    changes = {
+        "experiment.round_size": size,
+        "experiment.horizon": size + more,
+        "experiment.round_growth": growth,
+        "privacy.model": model,
+        "privacy.min_batch": fewest,
+    }
+    if model == "shuffle":
+        changes["privacy.delta"] = 1e-6
+        if fewest > size:
+            return
+    spec = make_spec(changes)
+    seen = 0
+    for number, batch in enumerate(turn.batch for turn in spec.turns()):
+        assert 0 < batch <= spec.experiment.horizon - seen
+        assert model == "local" or batch >= fewest
+        seen += batch
+        if number > 50:
+            return
+    assert spec.experiment.horizon - seen < (fewest if model == "shuffle" else 1)
+
+
+def test_what_does_not_open_uses_up_nobodys_place():
+    """The schedule counts reports that opened: more rounds, or fewer if batches brought more than was asked."""
+    spec = make_spec({**SHUFFLE, "experiment.horizon": 5000, "privacy.min_batch": 1000})
+    turns, turn = 0, spec.turn("", 0)
+    while turn.batch:
+        turns, turn = turns + 1, spec.turn("", turn.seen + 800)
+    assert (turns, turn.seen) == (6, 4800)
+    assert spec.turn("", 6000).batch == 0
+
+
+def test_only_algorithms_that_recall_take_sources():
+    data = phased_tables({"sources": [source(shares=[1 / 30] * 30)]}, "local")
+    with pytest.raises(SpecError) as refused:
+        parse_spec(data)
+    assert refused.value.field == "sources"
