@@ -40,7 +40,7 @@ def test_shuffler_and_issuer_have_nothing_that_reads_or_opens_a_report(role: str
         "privateer_lab",
         other,
     }
-    core = {name for name in names if name.startswith("privateer.")}
+    core = {name for name in names if name.startswith("privateer_core.")}
     assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock", "serving"}
 
 
@@ -67,7 +67,7 @@ def test_the_load_driver_needs_no_service_and_nothing_of_the_workbench(name: str
 
 
 def test_the_core_imports_nothing_by_itself() -> None:
-    assert not {name for name in imported_by("import privateer") if name.startswith("privateer.")}
+    assert not {name for name in imported_by("import privateer_core") if name.startswith("privateer_core.")}
 
 
 def test_the_contracts_catch_a_planted_import(tmp_path: Path) -> None:
