@@ -61,8 +61,9 @@ def chosen_by(arms: Mapping[str, float]) -> str:
 
 def _part(name: str, values: Any) -> str:
     """Write the ends of a number's interval, or levels; null stands for people who have no value."""
-    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
-        return within(name, *values)
+    ends = [one for one in values if one is not None] if isinstance(values, list) else []
+    if len(ends) == 2 and all(isinstance(one, float) for one in ends):
+        return within(name, *ends) + (", or missing" if None in values else "")
     return f"{name}: {', '.join('missing' if one is None else _written(one) for one in values or [None])}"
 
 
