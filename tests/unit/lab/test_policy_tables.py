@@ -105,7 +105,12 @@ def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypa
     spec = make_spec({"context.features": features})
     policy = Schedule(spec).open(0).policy
     described = json.loads(json.dumps(policy.describe(spec)))
-    parts: list[dict[str, Any]] = [{}, {"country": ["DE", "other"], "hours": [0.0, 40.0]}, {"hours": None}, {"hours": [40.0, 80.0, None]}]
+    parts: list[dict[str, Any]] = [
+        {},
+        {"country": ["DE", "other"], "hours": [0.0, 40.0]},
+        {"hours": None},
+        {"hours": [40.0, 80.0, None]},
+    ]
     described["bins"] = [described["bins"][0] | {"where": where} for where in parts]
     answers = {"policy": {"policy": described}, "test": {"spec": spec.model_dump(mode="json")}}
     rows = cells(shown(monkeypatch, capsys, "policy", lambda page: answers[page]))
