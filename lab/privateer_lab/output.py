@@ -101,6 +101,18 @@ def print_titled(title: str, table: Table) -> None:
     screen.print(table)
 
 
+def percent(share: float) -> str:
+    """Write a share in whole percent; one that is not all is never rounded to all, nor one that is something to nothing.
+
+    >>> [percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)]
+    ['0%', 'below 1%', '50%', 'above 99%', '100%']
+    """
+    whole = f"{share:.0%}"
+    if whole == "0%" and share > 0:
+        return "below 1%"
+    return "above 99%" if whole == "100%" and share < 1 else whole
+
+
 def readable(value: Any) -> str:
     """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no.
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from privateer_lab import rest
+from privateer_lab.bin_map import chosen_by
 from privateer_lab.cli import main
-from privateer_lab.output import print_tables
+from privateer_lab.output import percent, print_tables
 from privateer_server.schedule import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
@@ -98,6 +99,17 @@ def test_show_says_which_features_were_kept(
 def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
     print_tables("all", {"a": 1, "b": [{"x": 2, "y": 0.5}], "c": {"d": {"e": []}}})
     assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}
+
+
+def test_a_share_that_is_not_all_is_never_rounded_to_all_nor_one_that_is_something_to_nothing() -> None:
+    assert [percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)] == [
+        "0%",
+        "below 1%",
+        "50%",
+        "above 99%",
+        "100%",
+    ]
+    assert chosen_by({"a": 0.9999, "b": 0.0001, "c": 0.0}) == "a above 99%, b below 1%"
 
 
 def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
