@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from rich.text import Text
 
-from privateer_lab.output import percent
+from privateer_lab.output import whole_percent
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _COLOURS: Final = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#9a9a9a", "#3b95cf")
@@ -58,7 +58,7 @@ def within(name: str, low: float, high: float) -> str:
 def chosen_by(arms: Mapping[str, float]) -> str:
     """Say how often each arm is chosen; one that has no rival is named alone."""
     shown = {arm: share for arm, share in arms.items() if share > 0}
-    return ", ".join(shown if len(shown) == 1 else (f"{arm} {percent(share)}" for arm, share in shown.items()))
+    return ", ".join(shown if len(shown) == 1 else (f"{arm} {whole_percent(share)}" for arm, share in shown.items()))
 
 
 def _part(name: str, values: Any) -> str:

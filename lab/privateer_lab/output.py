@@ -101,12 +101,8 @@ def print_titled(title: str, table: Table) -> None:
     screen.print(table)
 
 
-def percent(share: float) -> str:
-    """Write a share in whole percent; one that is not all is never rounded to all, nor one that is something to nothing.
-
-    >>> [percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)]
-    ['0%', 'below 1%', '50%', 'above 99%', '100%']
-    """
+def whole_percent(share: float) -> str:
+    """Write a share in whole percent: what is not all is never rounded to all, nor something to nothing."""
     whole = f"{share:.0%}"
     if whole == "0%" and share > 0:
         return "below 1%"

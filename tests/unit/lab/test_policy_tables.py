@@ -8,7 +8,7 @@ import pytest
 from privateer_lab import rest
 from privateer_lab.bin_map import chosen_by
 from privateer_lab.cli import main
-from privateer_lab.output import percent, print_tables
+from privateer_lab.output import print_tables, whole_percent
 from privateer_server.schedule import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
@@ -102,7 +102,8 @@ def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_share_that_is_not_all_is_never_rounded_to_all_nor_one_that_is_something_to_nothing() -> None:
-    assert [percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)] == [
+    said = [whole_percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)]
+    assert said == [
         "0%",
         "below 1%",
         "50%",
