@@ -20,7 +20,7 @@ def circle(*packages: str) -> list[str]:
     """Return the modules of one circle, the first again as the last; empty: there is none.
 
     Imports count wherever they stand: in a function, or under TYPE_CHECKING, where a circle says as well that neither
-    module can be understood without the other. That a module's import runs the `__init__` of its package does not count.
+    module can be understood without the other. That an import runs the `__init__` of a package does not count.
     """
     graph = grimp.build_graph(*packages, cache_dir=None)
     imports = {module: sorted(graph.find_modules_directly_imported_by(module)) for module in sorted(graph.modules)}
