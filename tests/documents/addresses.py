@@ -1,4 +1,4 @@
-"""Where Privateer lives, in the metadata of every distribution: what mkdocs.yml says, nothing while that says nothing."""
+"""Where Privateer lives, in all metadata: what mkdocs.yml says, and nothing while that says nothing."""
 
 import json
 import re

@@ -61,7 +61,7 @@ def test_sources_have_the_license_and_the_readme_too(role: str, tmp_path: Path) 
 
 
 def test_an_installation_takes_nothing_of_ours_from_an_index(wheels: list[Path], tmp_path: Path) -> None:
-    """Although the index offers all our names, in our versions and newer ones. Third parties are those of this Python."""
+    """Although the index offers all our names, in our versions and newer ones. Third parties are this Python's."""
     python = environment(tmp_path / "venv")
     report = installed(python, wheels, WANTED, index(tmp_path / "index", wheels))
     assert strangers(report, wheels[0].parent) == set()
