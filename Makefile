@@ -9,7 +9,7 @@ ROLES := shared client shuffler issuer server lab
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
 marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 
-.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents site sdk sdkcheck lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck lock format clean
 
 install: $(STAMP)
 
@@ -71,6 +71,15 @@ pictures: $(STAMP)
 # Writes what is made from the code under docs/: OpenAPI documents, and vectors of the wire format.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents
+
+# All six distributions as wheels, in dist/.
+wheels: $(STAMP)
+	rm -f dist/privateer_*.whl
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist $(ROLES:%=./%)
+
+# What the docs say of the wheels' installation, into an environment that has nothing, with third parties from the package index.
+packages: $(STAMP)
+	$(BIN)/python -m pytest -q -m nightly tests/packages
 
 # The documentation as a site, in site/. A dead link, a missing anchor or a page that is nowhere listed fails.
 site: $(STAMP)

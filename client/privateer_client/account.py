@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Protocol
 
 from privateer_client.choice import Choice
 from privateer_client.known_servers import Servers
-
-if TYPE_CHECKING:
-    from privateer_client.purse import TokenPurse
+from privateer_client.purse import TokenPurse
+from privateer_client.sealing import SealedReport
 
 
 @dataclass(frozen=True)
@@ -56,24 +55,6 @@ class Payment:
         return "/".join(self.experiment.split("/")[:3])
 
 
-class SealedReport(NamedTuple):
-    """A report on its way: sealed to the server, so that the device itself can no longer open it.
-
-    Attributes
-    ----------
-    experiment
-        Identity of the experiment.
-    endpoint
-        URL that the report was made for.
-    body
-        What the device sends there: the same bytes each time.
-    """
-
-    experiment: str
-    endpoint: str
-    body: bytes
-
-
 class Account(Protocol):
     """Where a device records payments, and keeps reports, choices and publications; see `Ledger`."""
 
@@ -83,7 +64,7 @@ class Account(Protocol):
         ...
 
     @property
-    def tokens(self) -> "TokenPurse | None":
+    def tokens(self) -> TokenPurse | None:
         """Where upload tokens are kept; None: nowhere."""
         ...
 

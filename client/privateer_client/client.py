@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from privateer_client.account import Account, SealedReport
+from privateer_client.account import Account
 from privateer_client.address import Address
 from privateer_client.answers import Outcome
 from privateer_client.delivery import DOUBTED, Pace, Steps, deliver, deliver_once
@@ -19,6 +19,7 @@ from privateer_client.exchange import AsyncExchange, Exchange
 from privateer_client.ledger import Ledger
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
+from privateer_client.sealing import SealedReport
 from privateer_client.session import Reported, Session
 from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_core.clock import Clock, SystemClock

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from privateer_client.account import Account, SealedReport
+from privateer_client.account import Account
 from privateer_client.answers import Answer, Outcome, Verdict, judge
+from privateer_client.sealing import SealedReport
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE

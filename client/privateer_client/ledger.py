@@ -9,11 +9,12 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_client.account import Payment, SealedReport
+from privateer_client.account import Payment
 from privateer_client.choice import Choice, decode_choice, encode_choice
 from privateer_client.known_servers import KnownServers
 from privateer_client.ledger_file import LedgerFile
 from privateer_client.purse import TokenPurse
+from privateer_client.sealing import SealedReport
 from privateer_client.vault import Vault, unreadable
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, Malformed, TermsRefused

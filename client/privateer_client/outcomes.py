@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from privateer_client.features import warn_unfit
 from privateer_core.errors import InputError
 from privateer_core.policy import Policy
-from privateer_core.spec import Reward, Spec
+from privateer_core.reward import Reward
+from privateer_core.spec import Spec
 
 _AS_IF: Final = "there had been no outcome"
 

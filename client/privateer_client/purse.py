@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from privateer_client.account import SealedReport
 from privateer_client.ledger_file import LedgerFile
+from privateer_client.sealing import SealedReport
 from privateer_core.clock import Clock
 from privateer_core.wire.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
 

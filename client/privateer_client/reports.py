@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.account import Account, Payment, SealedReport
+from privateer_client.account import Account, Payment
 from privateer_client.address import Address
 from privateer_client.choice import Choice, meaning
 from privateer_client.features import warn_unfit
 from privateer_client.participation import Participation
 from privateer_client.returns import period_of, pinned
+from privateer_client.sealing import SealedReport
 from privateer_core.errors import InputError, TermsRefused
 from privateer_core.wire.envelope import Envelope, encode_envelope
 

@@ -1,7 +1,7 @@
 """Sealing: HPKE to the server's key, bound to experiment, round and trust model. Nothing here opens."""
 
 import os
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
@@ -14,6 +14,24 @@ REPORT_ID_SIZE: Final = 16
 OVERHEAD: Final = 48
 """Bytes that sealing adds: encapsulated key and tag."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+class SealedReport(NamedTuple):
+    """A report on its way: sealed to the server, so that the device itself can no longer open it.
+
+    Attributes
+    ----------
+    experiment
+        Identity of the experiment.
+    endpoint
+        URL that the report was made for.
+    body
+        What the device sends there: the same bytes each time.
+    """
+
+    experiment: str
+    endpoint: str
+    body: bytes
 
 
 class Sealer:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from privateer_client.account import Account, SealedReport
+from privateer_client.account import Account
 from privateer_client.address import Address
 from privateer_client.answers import Answer
 from privateer_client.delivery import Ask, Steps
 from privateer_client.purse import TokenPurse, mark_of
+from privateer_client.sealing import SealedReport
 from privateer_core.clock import Clock
 from privateer_core.errors import (
     AttestationRefused,

@@ -1,14 +1,9 @@
 """Numbers as applications have them. No message carries one."""
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
-
-from privateer_core.errors import InputError
-
-if TYPE_CHECKING:
-    from privateer_core.spec import Reward
 
 _GAPS: Final = ("NAType", "NaTType")
 """What pandas calls its missing values; nothing here imports it."""
@@ -29,17 +24,3 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, float | np.floating):
         return math.isnan(value)
     return value is None or type(value).__name__ in _GAPS
-
-
-def scaled_reward(value: Any, reward: "Reward") -> tuple[float, bool]:
-    """Scale a reward to [0, 1]; also tell whether it had to be clipped to its bounds.
-
-    Raises
-    ------
-    InputError
-        If it is not a number, or NaN.
-    """
-    if not is_number(value):
-        raise InputError("must be a number, and not NaN", field="reward", remedy="report 0 or 1 for no or yes")
-    scaled = (float(value) - reward.low) / (reward.high - reward.low)
-    return min(1.0, max(0.0, scaled)), not 0.0 <= scaled <= 1.0

@@ -14,9 +14,10 @@ from pydantic import Field, model_validator
 from privateer_core.columns import Block
 from privateer_core.context import blocks_of
 from privateer_core.errors import SpecError
-from privateer_core.features import Feature, Range
+from privateer_core.features import Feature
 from privateer_core.questions import Question
-from privateer_core.sections import Finite, Section
+from privateer_core.reward import Reward
+from privateer_core.sections import Section
 from privateer_core.terms import Terms, allotment_of, calibrate
 from privateer_core.trust import TRUST, Trust, check_promise, shares_out, trust_of
 
@@ -37,42 +38,6 @@ _GRAINS: Final = 100
 def is_name(text: str) -> bool:
     """Whether an experiment may have this name."""
     return re.fullmatch(NAME, text) is not None
-
-
-class Reward(Range):
-    """Bounds of a reward; a device clips to them.
-
-    Attributes
-    ----------
-    default
-        The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
-        it.
-    """
-
-    low: Finite = 0.0
-    high: Finite = 1.0
-    default: Finite | None = None
-
-    @model_validator(mode="after")
-    def _default_within_bounds(self) -> Self:
-        if self.default is not None and not self.low <= self.default <= self.high:
-            raise ValueError("default: must be from low to high")
-        return self
-
-    @property
-    def without_outcome(self) -> float:
-        """The reward of a person of whom no outcome is known when the conversion window closes."""
-        return min(self.high, max(self.low, 0.0)) if self.default is None else self.default
-
-    @property
-    def middle(self) -> float:
-        """The middle of the range."""
-        return (self.high + self.low) / 2
-
-    @property
-    def half_range(self) -> float:
-        """How far rewards are from the middle at most."""
-        return (self.high - self.low) / 2
 
 
 class Privacy(Section):

@@ -1,6 +1,7 @@
 """Write the documents that are made from the code; tests fail where the files differ."""
 
 from tests.documents import (
+    addresses,
     commands,
     endpoints,
     exports,
@@ -15,7 +16,21 @@ from tests.documents import (
     vectors,
 )
 
-MADE = (openapi, vectors, uploads, tokens, exports, offline, schemas, logs, commands, endpoints, families, notebook)
+MADE = (
+    addresses,
+    openapi,
+    vectors,
+    uploads,
+    tokens,
+    exports,
+    offline,
+    schemas,
+    logs,
+    commands,
+    endpoints,
+    families,
+    notebook,
+)
 
 for path, text in (page for one in MADE for page in one.documents().items()):
     path.parent.mkdir(parents=True, exist_ok=True)

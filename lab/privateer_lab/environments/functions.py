@@ -12,7 +12,10 @@ from privateer_lab.environments.synthetic import SyntheticSection
 
 
 class PeaksSection(SyntheticSection):
-    """On the unit square, arm k of K peaks at x1 = k/(K+1), k = 1..K (paper 1, Section 4.1, and the authors' code)."""
+    """On the unit square, arm k of K peaks at x1 = k/(K+1), k = 1..K (paper 1, Section 4.1).
+
+    The paper's text has k/K, and its authors' code k/(K+1), with which the published figures were made.
+    """
 
     sizes: ClassVar = (0, 2)
     name: Literal["peaks"] = "peaks"

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 _SHOWN: Final = 20
 """Rows that are shown; all of them are handed on."""
 _CELL: Final = "text-align: right; padding: 0.15em 0.7em"
-_PIP: Final = {
-    "pandas": "pip install 'privateer-lab[notebook]'",
-    "polars": "pip install 'privateer-lab[notebook]'",
-    "pyarrow": "pip install 'privateer-lab[workbench]'",
-}
 
 
 def library(name: str) -> Any:
@@ -36,7 +31,8 @@ def library(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise SpecError(f"{name} is not installed", field=name, remedy=_PIP[name.partition(".")[0]]) from None
+        remedy = f"pip install {name.partition('.')[0]}"
+        raise SpecError(f"{name} is not installed", field=name, remedy=remedy) from None
 
 
 class Tabular(ABC):

@@ -26,13 +26,17 @@ test("the declarations are those of the sources", () => {
   assert.deepEqual(declared(join(here, "types")), found, "run npm run types");
 });
 
-/** What the compiler says of a program in TypeScript that uses the package. @param {string} text */
-function compiled(text) {
+const NODE = ["--module", "nodenext"];
+/** How programs may be compiled: as Node resolves modules, and as bundlers do. */
+const WAYS = { nodenext: NODE, node16: ["--module", "node16"], bundler: ["--module", "esnext", "--moduleResolution", "bundler"] };
+
+/** What the compiler says of a program in TypeScript that uses the package. @param {string} text @param {string[]} way */
+function compiled(text, way = NODE) {
   const folder = mkdtempSync(join(here, "node_modules", ".types-"));
   const file = join(folder, "program.ts");
   writeFileSync(file, text);
   try {
-    execFileSync(tsc, ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2023", "--skipLibCheck", "--types", "node", file], { stdio: "pipe" });
+    execFileSync(tsc, ["--noEmit", "--strict", ...way, "--target", "es2023", "--skipLibCheck", "--types", "node", file], { stdio: "pipe" });
     return "";
   } catch (error) {
     return String(/** @type {any} */ (error).stdout);
@@ -59,9 +63,25 @@ const PROGRAM = `
   console.log(left, arm, outcome, same, point, policy.features.length, policy.status);
 `;
 
-test("a program in TypeScript has types", () => {
-  assert.equal(compiled(PROGRAM), "");
-});
+/** @param {string} page */
+const examples = (page) => [...readFileSync(join(here, page), "utf8").matchAll(/```js\n(.*?)```/gs)].map(([, text]) => text);
+
+for (const [name, way] of Object.entries(WAYS)) {
+  test(`a program in TypeScript has types: ${name}`, () => {
+    assert.equal(compiled(PROGRAM, way), "");
+  });
+
+  test(`the README's examples compile: ${name}`, () => {
+    const found = examples("README.md");
+    assert.equal(found.length, 2);
+    for (const example of found) assert.equal(compiled(example, way), "");
+  });
+
+  test(`an import that this package has not is caught: ${name}`, () => {
+    const [example] = examples("README.md");
+    assert.match(compiled(example.replace("@privateer/client/node", "@privateer/client"), way), /TS2305.*FileLedger/);
+  });
+}
 
 for (const [right, wrong] of [
   ["session.report(1)", "session.report('good')"],

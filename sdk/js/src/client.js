@@ -241,5 +241,5 @@ function address(url, field) {
 
 function defaultLedger() {
   if (globalThis.indexedDB || globalThis.document) return new IndexedDbLedger();
-  throw invalid('give a ledger, such as new FileLedger("ledger.json")', "ledger");
+  throw invalid('give a ledger, such as new FileLedger("ledger.json") of "@privateer/client/node"', "ledger");
 }

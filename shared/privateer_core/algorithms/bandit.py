@@ -21,7 +21,6 @@ from privateer_core.errors import Malformed, SpecError
 from privateer_core.mechanisms import KeyedMechanism, VectorMechanism
 from privateer_core.mechanisms.base import KeyedTotal
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.numbers import scaled_reward
 from privateer_core.policy import Counted
 from privateer_core.questions import KeyedMeans, NamedMeans, Question, VectorSum
 from privateer_core.sections import Section, parse_section
@@ -315,7 +314,7 @@ class BanditPolicy:
 
     def read(self, spec: BanditSpec, reward: Any) -> tuple[Array, bool]:
         """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = scaled_reward(reward, spec.reward)
+        value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
     def describe(self, spec: BanditSpec) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from privateer_core.mechanisms import VectorMechanism
 from privateer_core.numbers import is_number
 from privateer_core.policy import OfItsRound
 from privateer_core.questions import Question, VectorSum
+from privateer_core.reward import Reward
 from privateer_core.sections import Section, parse_section
-from privateer_core.spec import ExperimentTable, Privacy, Reward, Spec, example_promises
+from privateer_core.spec import ExperimentTable, Privacy, Spec, example_promises
 from privateer_core.terms import Terms
 from privateer_core.vectors import Ball
 

@@ -17,7 +17,6 @@ from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
 from privateer_core.errors import Malformed
-from privateer_core.numbers import scaled_reward
 from privateer_core.policy import OfAnyRound
 from privateer_core.questions import KeyedMeans
 from privateer_core.sections import Section, parse_section
@@ -111,7 +110,7 @@ class ExplorePolicy(OfAnyRound):
 
     def read(self, spec: ExploreSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
         """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = scaled_reward(reward, spec.reward)
+        value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
     def describe(self, spec: ExploreSpec) -> dict[str, Any]:

@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import InputError
-from privateer_core.numbers import is_number, scaled_reward
-from privateer_core.spec import Reward
+from privateer_core.numbers import is_number
+from privateer_core.reward import Reward
 
 
 def test_rewards_are_scaled_and_clipped() -> None:
     reward = Reward(low=-1, high=3)
-    assert scaled_reward(1, reward) == (0.5, False)
-    assert scaled_reward(9, reward) == (1.0, True)
-    assert scaled_reward(-9, reward) == (0.0, True)
+    assert reward.scaled(1) == (0.5, False)
+    assert reward.scaled(9) == (1.0, True)
+    assert reward.scaled(-9) == (0.0, True)
 
 
 @pytest.mark.parametrize("value", [float("nan"), "41.5", None, True, [41.5], 10**400])
 def test_what_is_not_a_number_is_refused_and_not_echoed(value: object) -> None:
     assert not is_number(value)
     with pytest.raises(InputError) as error:
-        scaled_reward(value, Reward())
+        Reward().scaled(value)
     assert error.value.field == "reward"
     assert "41" not in str(error.value)
 

@@ -17,7 +17,7 @@ from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.decisions import Arms, Points
 from privateer_core.draw import Draw
 from privateer_core.errors import InputError, Malformed
-from privateer_core.numbers import is_number, scaled_reward
+from privateer_core.numbers import is_number
 from privateer_core.policy import Counted
 from privateer_core.questions import VectorSum
 from privateer_core.terms import Terms
@@ -220,7 +220,7 @@ class ConvexPolicy:
         told = [reward[name] for name in names]
         if not all(is_number(one) and math.isfinite(one) for one in told):
             raise InputError("must be a finite number", field="reward", remedy="report what was observed")
-        values, clipped = zip(*(scaled_reward(one, spec.reward) for one in told), strict=True)
+        values, clipped = zip(*(spec.reward.scaled(one) for one in told), strict=True)
         return np.array([values] if self.points == 2 else values), any(clipped)
 
     def describe(self, _spec: ConvexSpec) -> dict[str, Any]:

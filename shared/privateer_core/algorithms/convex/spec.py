@@ -11,8 +11,9 @@ from privateer_core.algorithms.convex.domain import UNIT_MAX, Domain, even
 from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
 from privateer_core.questions import KeyedMeans, Question, VectorSum
+from privateer_core.reward import Reward
 from privateer_core.sections import Section, parse_section
-from privateer_core.spec import ExperimentTable, Reward, Spec, example_promises
+from privateer_core.spec import ExperimentTable, Spec, example_promises
 from privateer_core.trust import check_promise
 from privateer_core.vectors import Ball
 

@@ -20,7 +20,6 @@ from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.numbers import scaled_reward
 from privateer_core.policy import Counted
 from privateer_core.terms import Terms
 
@@ -275,7 +274,7 @@ class LinearPolicy:
 
     def read(self, spec: LinearSpec, reward: Any) -> tuple[Array, bool]:
         """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = scaled_reward(reward, spec.reward)
+        value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
     def describe(self, spec: LinearSpec) -> dict[str, Any]:

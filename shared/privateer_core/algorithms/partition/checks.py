@@ -1,25 +1,21 @@
 """Whether a policy is one that a learner makes."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from privateer_core.algorithms.partition.asked import AskedBins
 from privateer_core.algorithms.partition.bins import DEPTH_MAX
 from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.coins import UNIT
 from privateer_core.mechanisms import KeyedMechanism
 
-if TYPE_CHECKING:
-    from privateer_core.algorithms.partition.policy import PartitionPolicy
 
-
-def learners_make(policy: "PartitionPolicy", spec: PartitionSpec) -> bool:
+def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether bins tile the space, arrays have the right shapes and ranges, and all is as the spec says."""
     typed = isinstance(policy.mechanism, KeyedMechanism) and _well_typed(policy, spec.arm_count)
     return typed and policy.tile() and _has_wholes(policy) and _plays_active_arms(policy) and _agrees(policy, spec)
 
 
-def _well_typed(policy: "PartitionPolicy", arms: int) -> bool:
+def _well_typed(policy: AskedBins, arms: int) -> bool:
     bins, keys = policy.depths.shape[:1], policy.bins.shape[:1]
     expected = (
         (policy.axes, np.int64, (DEPTH_MAX,)),
@@ -35,7 +31,7 @@ def _well_typed(policy: "PartitionPolicy", arms: int) -> bool:
     return bool(named) and bins > (0,)
 
 
-def _has_wholes(policy: "PartitionPolicy") -> bool:
+def _has_wholes(policy: AskedBins) -> bool:
     """Whether wholes, if any, count up from 0, and reports are such that they may be about them."""
     if policy.wholes is None:
         return True
@@ -43,7 +39,7 @@ def _has_wholes(policy: "PartitionPolicy") -> bool:
     return bool(policy.fresh_coins and not policy.wholes[:1].any() and ((steps == 0) | (steps == 1)).all())
 
 
-def _plays_active_arms(policy: "PartitionPolicy") -> bool:
+def _plays_active_arms(policy: AskedBins) -> bool:
     """Whether there is an arm everywhere, keys are distinct bins, and their coins lead to active arms."""
     if not policy.active.any(axis=1).all() or len(np.unique(policy.bins)) != len(policy.bins):
         return False
@@ -54,7 +50,7 @@ def _plays_active_arms(policy: "PartitionPolicy") -> bool:
     return rising and not bool((policy.layout.shares[~policy.active[policy.bins]] > 0).any())
 
 
-def _agrees(policy: "PartitionPolicy", spec: PartitionSpec) -> bool:
+def _agrees(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether the spec has these sizes, and reports are about what it says."""
     same = policy.dimension == spec.dimension and policy.cohort in spec.cohorts
     same = same and not policy.active[:, ~np.array(spec.playable)].any()

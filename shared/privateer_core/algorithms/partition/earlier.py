@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.algorithms.partition.asked import AskedBins
 from privateer_core.coins import UNIT, EarlierChoices, Layout
 from privateer_core.contributions import KeyedSums, KeyedValues
 from privateer_core.mechanisms.base import KeyedTotal
-
-if TYPE_CHECKING:
-    from privateer_core.algorithms.partition.policy import PartitionPolicy
 
 _PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
 _INSIDE: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
@@ -50,7 +48,7 @@ class ByChoices:
         return replace(release, sums=release.sums[:, : self.groups], counts=release.counts[:, : self.groups])
 
 
-def choices_of(earlier: "PartitionPolicy", policy: "PartitionPolicy") -> EarlierChoices:
+def choices_of(earlier: AskedBins, policy: AskedBins) -> EarlierChoices:
     """Return what the coins of an earlier choice mean at the keys of a policy.
 
     There is one more group, the last: of all coins at a key whose bin was not whole then, so that what they chose
@@ -70,14 +68,14 @@ def choices_of(earlier: "PartitionPolicy", policy: "PartitionPolicy") -> Earlier
     return EarlierChoices(policy.layout.seed, thresholds, earlier.layout, np.maximum(keys, 0))
 
 
-def choices_of_all(policy: "PartitionPolicy", decided: Sequence[tuple["PartitionPolicy", float]]) -> Layout:
+def choices_of_all(policy: AskedBins, decided: Sequence[tuple[AskedBins, float]]) -> Layout:
     """Return choices with the share of a bin's people to whom these policies, weighed, gave each arm."""
     shares = sum(weight * _shares(one, policy) for one, weight in decided)
     edges = np.cumsum(shares, axis=1)[:, :-1] / np.sum(shares, axis=1, keepdims=True)
     return Layout(policy.layout.seed, np.minimum(np.rint(edges * UNIT), UNIT).astype(np.uint32))
 
 
-def _shares(earlier: "PartitionPolicy", policy: "PartitionPolicy") -> NDArray[np.float64]:
+def _shares(earlier: AskedBins, policy: AskedBins) -> NDArray[np.float64]:
     """Share of the people of each of the policy's ``bins`` to whom an earlier one gave each arm, (keys, arms)."""
     bins, (lower, upper) = policy.within(earlier, policy.bins), [corner[policy.bins] for corner in policy.edges()]
     shares = earlier.shares[bins]

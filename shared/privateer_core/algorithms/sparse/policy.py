@@ -14,7 +14,6 @@ from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import ScreenedMoments, VectorMechanism
-from privateer_core.numbers import scaled_reward
 from privateer_core.policy import OfAnyRound
 from privateer_core.terms import Terms
 
@@ -165,7 +164,7 @@ class SparsePolicy(OfAnyRound):
 
     def read(self, spec: SparseSpec, reward: Any) -> tuple[Array, bool]:
         """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = scaled_reward(reward, spec.reward)
+        value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
     def describe(self, spec: SparseSpec) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from privateer_core.draw import Draw
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import HitsMechanism, Mechanism
 from privateer_core.mechanisms.named_symbol import HitTotal
-from privateer_core.numbers import is_number, scaled_reward
+from privateer_core.numbers import is_number
 from privateer_core.policy import Counted
 from privateer_core.terms import Terms
 
@@ -285,13 +285,13 @@ class TrialPolicy:
         """
         names = spec.algorithm.guardrails
         if not names:
-            value, clipped = scaled_reward(reward, spec.reward)
+            value, clipped = spec.reward.scaled(reward)
             return np.array([value]), clipped
         told = reward if isinstance(reward, Mapping) else {REWARD: reward, **dict.fromkeys(names, False)}
         if set(told) != {REWARD, *names}:
             detail = f"must have {', '.join([REWARD, *names])}"
             raise InputError(detail, field="reward", remedy="report each of them")
-        value, clipped = scaled_reward(told[REWARD], spec.reward)
+        value, clipped = spec.reward.scaled(told[REWARD])
         if not all(is_number(told[name]) or isinstance(told[name], bool | np.bool_) for name in names):
             raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
         return np.array([[value, *(float(told[name] >= _YES) for name in names)]]), clipped

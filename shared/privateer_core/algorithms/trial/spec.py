@@ -60,7 +60,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_calibration(self) -> None:
         if self.published:
-            check_published(self)
+            check_published(self.algorithm, self.segments, self.experiment, self.privacy)
         elif self.algorithm.width != TrialSection.model_fields["width"].default:
             detail, remedy = "is a choice of the published calibration", "remove it"
             raise SpecError(detail, field="algorithm.width", remedy=remedy)

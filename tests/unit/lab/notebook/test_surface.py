@@ -88,7 +88,7 @@ def test_tables_are_shown() -> None:
 @pytest.mark.parametrize("name", ["pandas", "polars", "pyarrow"])
 def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SpecError, match=rf"{name}: {name} is not installed \(pip install 'privateer-lab\["):
+    with pytest.raises(SpecError, match=rf"{name}: {name} is not installed \(pip install {name}\)"):
         getattr(table(), f"to_{name.removeprefix('py')}")()
 
 

@@ -1,0 +1,59 @@
+// @ts-check
+/** The tarball that is published: what is in it, and that whoever installs it can import what the README imports. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { before, test } from "node:test";
+
+const here = fileURLToPath(new URL("..", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "package-"));
+const within = join(folder, "node_modules", "@privateer", "client");
+/** @type {string[]} */
+let files = [];
+
+before(() => {
+  const said = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], { cwd: here, stdio: "pipe" });
+  const [packed] = JSON.parse(String(said));
+  files = packed.files.map((/** @type {{ path: string }} */ one) => one.path);
+  const tarball = join(folder, packed.filename);
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module", private: true }));
+  execFileSync("npm", ["install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", tarball], { cwd: folder, stdio: "pipe" });
+});
+
+test("the tarball has the license, the README, the modules and their types, and nothing else", () => {
+  const others = files.filter((path) => !/^(src\/.*\.js|types\/.*\.d\.ts)$/.test(path));
+  assert.deepEqual(others.sort(), ["LICENSE", "README.md", "package.json"]);
+  const modules = files.filter((path) => path.startsWith("src/"));
+  assert.ok(modules.length > 50);
+  for (const path of modules) assert.ok(files.includes(path.replace(/^src\/(.*)\.js$/, "types/$1.d.ts")), path);
+  assert.equal(readFileSync(join(within, "LICENSE"), "utf8"), readFileSync(join(here, "../../LICENSE"), "utf8"));
+});
+
+test("it can be published: not private, whose it is, and which license", () => {
+  const metadata = JSON.parse(readFileSync(join(within, "package.json"), "utf8"));
+  assert.ok(!("private" in metadata));
+  assert.deepEqual([metadata.author, metadata.license], ["the Privateer authors", "Apache-2.0"]);
+  for (const entry of Object.values(metadata.exports)) {
+    for (const file of Object.values(entry)) assert.ok(existsSync(join(within, String(file))), String(file));
+  }
+});
+
+test("no link of its README leads out of the package", () => {
+  const links = [...readFileSync(join(within, "README.md"), "utf8").matchAll(/\]\(([^)]*)\)/g)].map(([, link]) => link);
+  assert.deepEqual(links.filter((link) => !/^(https:\/\/|#)/.test(link)), []);
+});
+
+test("whoever installs it can import what the README imports, and the providers", () => {
+  const code = `
+    import { Client, FileLedger } from "@privateer/client/node";
+    import { Client as Same, OfflinePolicy } from "@privateer/client";
+    import { PrivateerWebProvider } from "@privateer/client/openfeature";
+    console.log(Client === Same, typeof FileLedger, typeof OfflinePolicy, typeof PrivateerWebProvider);`;
+  writeFileSync(join(folder, "program.js"), code);
+  const said = execFileSync(process.execPath, ["program.js"], { cwd: folder, stdio: "pipe" });
+  assert.equal(String(said), "true function function function\n");
+});

@@ -1,0 +1,37 @@
+"""Where Privateer lives, in all metadata: what mkdocs.yml says, and nothing while that says nothing."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.wheels import ROLES, ROOT
+
+_URLS = re.compile(r"\[project\.urls\]\n(?:[^\[\n].*\n)*\n")
+
+
+def documents(code: str | None = None, site: str | None = None) -> dict[Path, str]:
+    """Return every file of metadata with the addresses ``repo_url`` and ``site_url`` of mkdocs.yml, or other ones."""
+    said = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    urls = {"Source": code or said.get("repo_url"), "Documentation": site or said.get("site_url")}
+    known = {name: url for name, url in urls.items() if url}
+    made = {
+        ROOT / role / "pyproject.toml": _project((ROOT / role / "pyproject.toml").read_text(), known) for role in ROLES
+    }
+    package = ROOT / "sdk" / "js" / "package.json"
+    return made | {package: _package(json.loads(package.read_text()), known)}
+
+
+def _project(text: str, urls: dict[str, str]) -> str:
+    rows = "".join(f'{name} = "{url}"\n' for name, url in urls.items())
+    section = f"[project.urls]\n{rows}\n" if urls else ""
+    return _URLS.sub("", text).replace("[tool.hatch", f"{section}[tool.hatch", 1)
+
+
+def _package(package: dict[str, Any], urls: dict[str, str]) -> str:
+    without = {key: value for key, value in package.items() if key not in ("repository", "homepage")}
+    source, page = urls.get("Source"), urls.get("Documentation")
+    repository = {"repository": {"type": "git", "url": source, "directory": "sdk/js"}} if source else {}
+    return json.dumps(without | repository | ({"homepage": page} if page else {}), indent=2, ensure_ascii=False) + "\n"
