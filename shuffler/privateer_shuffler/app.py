@@ -241,15 +241,13 @@ def main() -> None:
 
 def _start() -> Service:
     settings = read_settings(os.environ)
+    public = listen(settings.host, settings.port, "PRIVATEER_PORT")
+    private = listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")
     app = create_app(settings)
-    private = Hosts(app, (settings.admin_host, *settings.admin_names))
     return Service(
-        Listener(
-            Origins(PublicPages(app, _is_public), settings.origins),
-            listen(settings.host, settings.port, "PRIVATEER_PORT"),
-            app.turnstile,
-        ),
-        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
+        Listener(Origins(PublicPages(app, _is_public), settings.origins), public, app.turnstile),
+        Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
+        "PostgreSQL" if settings.database else str(settings.data),
     )
 
 

@@ -122,7 +122,7 @@ async def test_a_kill_during_delivery_delivers_the_same_bytes_again(server, tmp_
             assert process.end(signal.SIGTERM) == -signal.SIGTERM  # stopped in order, then told so
     assert len(set(server.attempts)) == 1
     assert sorted(server.received()) == sorted(reports)
-    assert b"delivered version 1 of spring" in process.log
+    assert b"batch delivered experiment=spring round=1" in process.log
 
 
 async def test_the_log_of_a_process_says_nothing_about_requests(server, tmp_path):
