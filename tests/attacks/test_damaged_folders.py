@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_lab.services import free_port
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -22,7 +23,8 @@ from tests.support.servers import SMALL, TOKEN, Api
 
 def start(data: Path) -> subprocess.CompletedProcess[str]:
     """A server that is expected to end at once."""
-    environment = os.environ | {"PRIVATEER_DATA": str(data), "PRIVATEER_ADMIN_TOKEN": TOKEN, "PRIVATEER_PORT": "1"}
+    ports = {"PRIVATEER_PORT": str(free_port()), "PRIVATEER_ADMIN_PORT": str(free_port())}
+    environment = os.environ | {"PRIVATEER_DATA": str(data), "PRIVATEER_ADMIN_TOKEN": TOKEN} | ports
     code = "from privateer_server.app import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=60

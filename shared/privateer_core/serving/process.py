@@ -7,7 +7,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple, cast
@@ -96,14 +97,24 @@ def prepare_process(*verbose: str) -> None:
     log_to_stderr(*verbose, as_json=logs_json(os.environ))
 
 
-def listen(host: str, port: int, field: str) -> socket.socket:
-    """Return a listening socket. Ask for it before the data are opened, so that a port that is taken touches none.
+@contextmanager
+def listening(public: tuple[str, int], private: tuple[str, int]) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Listen at two addresses, each a host and a port, and no more if the context is left by an exception.
+
+    Data are opened in the context, so that a port that is taken touches none.
 
     Raises
     ------
     SpecError
-        Naming ``field``, if the address cannot be used.
+        If an address cannot be used.
     """
+    with ExitStack() as stack:
+        first = stack.enter_context(_listen(*public, "PRIVATEER_PORT"))
+        yield first, stack.enter_context(_listen(*private, "PRIVATEER_ADMIN_PORT"))
+        stack.pop_all()
+
+
+def _listen(host: str, port: int, field: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
