@@ -101,6 +101,26 @@ async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
     assert digests(settings.data / "keys") == before != {}
 
 
+@pytest.mark.parametrize("file", ["server.db", "journal.db"])
+@pytest.mark.parametrize(
+    ("harm", "says"), [(schema_before_this_one, "is too old"), (later_schema, "was made by a newer Privateer")]
+)
+async def test_a_folder_of_another_age_is_untouched(
+    settings: Settings, harm: Callable[[Path], None], says: str, file: str
+) -> None:
+    """Nor is a file in it migrated whose own version is fine."""
+    await filled(settings)
+    other = {"server.db": "journal.db", "journal.db": "server.db"}[file]
+    with closing(sqlite3.connect(settings.data / other)) as db:
+        db.execute("PRAGMA user_version = 3")
+    harm(settings.data / file)
+    before = digests(settings.data)
+    assert len(before) == 4  # two databases, the key that signs, and that of the open round
+    with pytest.raises(SpecError, match=f"{file} {says}"):
+        create_app(settings)
+    assert digests(settings.data) == before
+
+
 @pytest.mark.parametrize("harm", [scribbled, earlier_schema])
 async def test_a_refused_database_is_one_line_and_code_2(settings: Settings, harm: Callable[[Path], None]) -> None:
     await filled(settings)

@@ -74,7 +74,7 @@ def test_a_file_that_is_too_old_or_too_new_is_called_that_and_not_a_byte_of_it_c
 
 def test_another_service_s_file_is_no_migration(tmp_path: Path) -> None:
     made(tmp_path / "some.db", 3, application=78)
-    with pytest.raises(SpecError, match=r"some.db is not a database of this service"):
+    with pytest.raises(SpecError, match=r"some\.db is not a database of this service"):
         open_database(tmp_path / "some.db", NOW)
 
 
@@ -82,7 +82,7 @@ def test_a_migration_that_fails_leaves_the_earlier_version(tmp_path: Path) -> No
     """All steps are one transaction."""
     made(tmp_path / "some.db", 3)
     broken = Kind(77, 5, NOW.schema, "SETTING", steps={3: STEPS[3], 4: "CREATE TABLE place (id)"})
-    with pytest.raises(SpecError, match="some.db does not open"):
+    with pytest.raises(SpecError, match=r"some\.db does not open"):
         open_database(tmp_path / "some.db", broken)
     with closing(open_database(tmp_path / "some.db", NOW)) as db:
         assert db.execute("SELECT id FROM person").fetchall() == [(1,)]
