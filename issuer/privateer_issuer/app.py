@@ -26,7 +26,7 @@ from privateer_core.serving.endpoint import answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.origins import Origins
 from privateer_core.serving.problems import answer_problems
-from privateer_core.serving.process import Listener, Service, listening, prepare_process, run
+from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
 from privateer_core.serving.public import PublicPages
 from privateer_core.serving.timing import Timed
 from privateer_core.wire.token_keys import MEDIA_TYPE
@@ -155,7 +155,7 @@ def main() -> None:
 def _start() -> Service:
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
-    with listening(*addresses) as (public, private):
+    with listen(*addresses) as (public, private):
         app = create_app(settings)
         return Service(
             Listener(Origins(PublicPages(app, _is_public), settings.origins), public),

@@ -19,7 +19,7 @@ from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.logs import log_answer
 from privateer_core.serving.openapi import VERSION, refusals
 from privateer_core.serving.origins import Origins
-from privateer_core.serving.process import Listener, Service, listening, prepare_process, run
+from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
 from privateer_core.serving.public import PublicPages
 from privateer_core.serving.timing import OTHER, Answered, Timed
 from privateer_core.serving.tokens import TokenGate
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
-    with listening(*addresses) as (public, private):
+    with listen(*addresses) as (public, private):
         app = create_app(settings)
         return Service(
             Listener(app.public, public, app.turnstile),

@@ -159,7 +159,7 @@ def _check_version(version: int, path: Path, kind: Kind) -> None:
         raise SpecError(
             f"{path.name} was made by a newer Privateer: schema {version}, and this one reads {kind.version}",
             field=kind.field,
-            remedy="install the newer version again, or restore a backup of before into an empty folder",
+            remedy=f"install the newer version again, or {kind.repair}",
         )
     if version < kind.oldest:
         raise SpecError(

@@ -98,7 +98,7 @@ def prepare_process(*verbose: str) -> None:
 
 
 @contextmanager
-def listening(public: tuple[str, int], private: tuple[str, int]) -> Iterator[tuple[socket.socket, socket.socket]]:
+def listen(public: tuple[str, int], private: tuple[str, int]) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Listen at two addresses, each a host and a port, and no more if the context is left by an exception.
 
     Data are opened in the context, so that a port that is taken touches none.
