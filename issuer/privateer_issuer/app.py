@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import Unavailable
 from privateer_core.serving.background import Background
 from privateer_core.serving.budget import Budget
-from privateer_core.serving.disk import is_writable
+from privateer_core.serving.disk import is_writable, watch_disk
 from privateer_core.serving.endpoint import answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.origins import Origins
@@ -104,6 +105,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         background.start(_rotating(keys))
+        background.start(watch_disk(partial(asyncio.to_thread, is_writable, settings.data), _log))
         try:
             yield
         finally:

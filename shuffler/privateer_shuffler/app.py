@@ -1,5 +1,6 @@
 """The shuffler as a web service."""
 
+import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.background import Background
 from privateer_core.serving.budget import Budget
+from privateer_core.serving.disk import watch_disk
 from privateer_core.serving.endpoint import Reply, answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.origins import Origins
@@ -46,6 +48,7 @@ _DAY: Final = 24 * _HOUR
 _DISK_STEP: Final = 16 << 20
 _BLOCK: Final = 512
 """Bytes of a block, as files are measured."""
+_log = logging.getLogger("privateer.shuffler")
 
 
 class Pages:
@@ -200,6 +203,7 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
         background.start(holdings.tidy())
+        background.start(watch_disk(holdings.is_writable, _log))
         try:
             yield
         finally:
