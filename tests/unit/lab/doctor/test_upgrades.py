@@ -9,6 +9,8 @@ import pytest
 
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
+from privateer_server.store.backup import restore
+from privateer_server.store.tables import DATABASE
 from tests.support.asgi import serving
 from tests.support.doctor import TOKEN, contents, examined
 from tests.support.servers import Api
@@ -60,3 +62,16 @@ async def test_the_doctor_and_a_start_agree_about_a_folder_of_an_earlier_version
 
 
 KNOWN = {"server database", "server journal", "server answers"}
+
+
+def test_a_backup_of_an_earlier_version_is_restored(data: Path, tmp_path: Path) -> None:
+    earlier(data / "server" / "server.db", DATABASE_4)
+    before = (data / "server" / "server.db").read_bytes()
+    restore(data / "server" / "server.db", tmp_path / "restored", DATABASE)
+    with closing(sqlite3.connect(tmp_path / "restored" / "server.db")) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (DATABASE.version,)
+        assert db.execute("SELECT received FROM rounds WHERE experiment = 'test' ORDER BY version").fetchall() == [
+            (20,),
+            (3,),
+        ]
+    assert (data / "server" / "server.db").read_bytes() == before
